@@ -1,0 +1,1 @@
+"""Turns what was observed into a verdict: the pipeline, the rules, the causes."""

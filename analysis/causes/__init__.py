@@ -1,0 +1,1 @@
+"""Why a finding happened: a module a cause, and one CAUSES dict."""

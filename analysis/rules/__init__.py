@@ -1,0 +1,1 @@
+"""What a log guarantees: a module a family of rules, and one RULES dict."""

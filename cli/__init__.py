@@ -1,0 +1,1 @@
+"""The command line: a module a command, imported when it is called."""

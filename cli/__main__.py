@@ -1,0 +1,5 @@
+"""`python -m logjudge.cli` is the `logjudge` command."""
+
+from .main import main
+
+main()

@@ -1,0 +1,70 @@
+"""The `logjudge` command: finds the subcommand, imports it, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from importlib.metadata import version
+
+import click
+
+from ..histories.errors import LogjudgeError
+
+# A command is one module and one line here; the module is imported when the command is called.
+COMMANDS: dict[str, tuple[str, str]] = {
+}
+
+EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH = 0, 1, 2, 3, 70
+
+
+class LazyGroup(click.Group):
+    """Lists commands without importing them, so that `--help` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f".{COMMANDS[cmd_name][0]}", __package__)
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("logjudge"), prog_name="logjudge")
+def cli() -> None:
+    """Judge a replicated log: what was lost, where replicas diverge, and why."""
+
+
+def main() -> None:
+    """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 our own crash."""
+    # NO_COLOR (no-color.org) is click's only through its `color` setting.
+    colour = False if os.environ.get("NO_COLOR") else None
+    try:
+        code = cli.main(standalone_mode=False, prog_name="logjudge", color=colour)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = EXIT_USAGE
+    except LogjudgeError as error:
+        click.echo(f"logjudge: {error}", err=True)
+        code = EXIT_USAGE
+    except BrokenPipeError:
+        # Whoever read our output has gone, as in `logjudge rules | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_VALID
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        click.echo("logjudge: this is a bug of logjudge; please report it with the lines above", err=True)
+        code = EXIT_CRASH
+    sys.exit(code if isinstance(code, int) else EXIT_VALID)

@@ -1,0 +1,26 @@
+"""The errors that a user can cause; everything else is our own bug and keeps its traceback."""
+
+from __future__ import annotations
+
+
+class LogjudgeError(Exception):
+    """One sentence for the user. The command line prints it and exits with 2."""
+
+
+class InputError(LogjudgeError):
+    """An input that cannot be read: where, what was found, what was expected, what to do."""
+
+    def __init__(
+        self, source: str, found: str, expected: str, hint: str = "", line: int | None = None
+    ) -> None:
+        where = source if line is None else f"{source}:{line}"
+        advice = f"; {hint}" if hint else ""
+        super().__init__(f"{where}: found {found}, expected {expected}{advice}")
+
+
+class UsageError(LogjudgeError):
+    """Options that do not fit together, or a name that does not exist."""
+
+
+class MissingComponentError(LogjudgeError):
+    """Something that has to be installed first; the sentence says how."""

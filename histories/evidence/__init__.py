@@ -1,0 +1,1 @@
+"""Readers of what brokers keep: segments, checkpoints, cluster metadata, their own logs."""

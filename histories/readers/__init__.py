@@ -1,0 +1,1 @@
+"""A module a format, and one READERS dict."""

@@ -1,0 +1,1 @@
+"""Seeded runs of models/replication under faults, written as run bundles."""

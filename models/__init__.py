@@ -1,0 +1,1 @@
+"""What is correct, and how systems behave. No input or output, no Spark."""

@@ -1,0 +1,1 @@
+"""Kafka's replication protocol as a deterministic model, and its historical variants."""

@@ -1,0 +1,1 @@
+"""One small module a variant of the protocol, and one VARIANTS dict."""

@@ -1,0 +1,1 @@
+"""Small records in, matplotlib figures out: a module a figure, and one PLOTS dict."""
