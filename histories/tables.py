@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+Schema = dict[str, pl.DataType | type[pl.DataType]]
+
 TYPES = ("invoke", "ok", "fail", "info")
 FUNCTIONS = (
     "send",
@@ -27,9 +29,46 @@ FUNCTIONS = (
     "heal",
 )
 
+
+_RECORD = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "key": pl.String, "value": pl.String}
+_POSITION = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "start": pl.Int64}
+_RECORDS = pl.List(pl.Struct(_RECORD))
+_POSITIONS = pl.List(pl.Struct(_POSITION))
+_STEPS = pl.List(pl.Struct({"f": pl.String, **_RECORD, "records": _RECORDS, "offsets": _POSITIONS}))
+
+# One row a line of a history: what every reader produces. Numbers given as values or keys become their text.
+EVENTS: Schema = {
+    "line": pl.Int64,  # within the split, from 0
+    "time": pl.Int64,  # ns
+    "process": pl.String,
+    "op": pl.Int64,  # null: pair with the neighbouring event of the process (formats without operation ids)
+    "type": pl.String,  # of TYPES
+    "f": pl.String,  # of FUNCTIONS
+    "topic": pl.String,
+    "partition": pl.Int32,
+    "key": pl.String,
+    "value": pl.String,
+    "offset": pl.Int64,
+    "acks": pl.String,
+    "records": _RECORDS,  # a record without offset and value says that this partition was polled and gave nothing
+    "ops": _STEPS,  # the steps of a transaction, in order
+    "offsets": _POSITIONS,
+    "topics": pl.List(pl.String),
+    "group": pl.Boolean,
+    "revoked": pl.Boolean,
+    "auto": pl.Boolean,
+    "reason": pl.String,
+    "error": pl.String,
+    "fault": pl.String,  # the JSON object as text
+    "rebalanced": pl.List(pl.String),  # topics whose assignment changed during this poll (Jepsen's :rebalance-log)
+}
+
+# A line that could not be read, or that no operation can be made of.
+QUARANTINE: Schema = {"line": pl.Int64, "reason": pl.String}
+
 # Tables of what brokers kept are described in histories/evidence.
 
-FINDINGS: dict[str, pl.DataType | type[pl.DataType]] = {
+FINDINGS: Schema = {
     "id": pl.String,  # rule/topic-partition/number, or rule/number where no partition is concerned
     "rule": pl.String,
     "severity": pl.String,  # violation | permitted | note
