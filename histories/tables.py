@@ -60,11 +60,75 @@ EVENTS: Schema = {
     "reason": pl.String,
     "error": pl.String,
     "fault": pl.String,  # the JSON object as text
+    "synthetic": pl.Boolean,  # an invocation made up by the reader: its time is not known
     "rebalanced": pl.List(pl.String),  # topics whose assignment changed during this poll (Jepsen's :rebalance-log)
 }
 
 # A line that could not be read, or that no operation can be made of.
 QUARANTINE: Schema = {"line": pl.Int64, "reason": pl.String}
+
+OUTCOME = pl.Enum(["ok", "fail", "info"])  # info: nobody knows whether it happened
+
+# One row an operation: an invocation and its completion, or an invocation that nothing completed (info).
+OPERATIONS: Schema = {
+    "process": pl.String,
+    "f": pl.String,
+    "outcome": OUTCOME,
+    "invoked": pl.Int64,  # ns
+    "completed": pl.Int64,  # ns; null: never
+    "invoked_at": pl.Int64,  # place
+    "at": pl.Int64,  # place of the completion, else of the invocation: the operation's identity
+    **{name: EVENTS[name] for name in EVENTS if name not in ("line", "time", "process", "op", "type", "f")},
+}
+
+_WHOSE: Schema = {
+    "topic": pl.String,
+    "partition": pl.Int32,
+    "process": pl.String,
+    "outcome": OUTCOME,
+    "invoked": pl.Int64,
+    "completed": pl.Int64,
+    "invoked_at": pl.Int64,
+    "at": pl.Int64,
+    "index": pl.Int32,  # position within the operation
+}
+
+# One row a record that an operation sent, read, or spoke of otherwise: the observations.
+SENDS: Schema = {
+    **_WHOSE,
+    "offset": pl.Int64,
+    "key": pl.String,
+    "value": pl.String,
+    "acknowledged": pl.Boolean,  # ok, and acks was not 0
+    "txn": pl.Boolean,
+    "synthetic": pl.Boolean,  # the time of invocation is unknown
+}
+READS: Schema = {
+    **_WHOSE,
+    "offset": pl.Int64,
+    "value": pl.String,
+    "txn": pl.Boolean,
+    "exempt": pl.Boolean,  # the assignment changed during this poll (Jepsen's :rebalance-log)
+}
+MARKS: Schema = {
+    **_WHOSE,
+    "kind": pl.String,  # commit, handle, end_offsets, assign, seek, revoke, empty, delete-records
+    "offset": pl.Int64,
+    "start": pl.Int64,  # log start offset, of end_offsets
+    "group": pl.Boolean,  # assigned by the group
+    "txn": pl.Boolean,
+}
+# What concerns a process or the run rather than one partition: every partition's rules get all of it.
+CONTEXT: Schema = {
+    "kind": pl.String,  # assign, subscribe, revoke, crash, seek, fault, heal, handles
+    "process": pl.String,
+    "outcome": OUTCOME,
+    "invoked": pl.Int64,
+    "completed": pl.Int64,
+    "at": pl.Int64,
+    "group": pl.Boolean,
+    "detail": pl.String,  # of a fault: its JSON
+}
 
 # Tables of what brokers kept are described in histories/evidence.
 

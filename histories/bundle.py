@@ -1,0 +1,187 @@
+"""Opens a run: which parts it has, which reader each file needs, and what run.json says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .errors import InputError
+from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, compression_of, head_of, magic_of
+from .readers import READERS, recognise
+
+_EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What run.json says, in the words of Kafka's configuration. Shipped to every worker as JSON."""
+
+    name: str = ""
+    dialect: str = "native"  # whose rules judge: "jepsen" for Jepsen's own histories
+    config: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def processes(self) -> dict[str, dict[str, Any]]:
+        return {name: about for name, about in _object(self.config, "processes").items() if isinstance(about, dict)}
+
+    @property
+    def final(self) -> bool:
+        """Whether the run claims to end with reads of everything (format.md)."""
+        return self.config.get("final") is True
+
+    def role(self, process: str) -> str:
+        return str(self.processes.get(process, {}).get("role", ""))
+
+    def final_processes(self) -> list[str]:
+        return [name for name in self.processes if self.role(name) == "final"]
+
+    def acks(self, process: str) -> str:
+        """Kafka's default since 3.0 is all; -1 is the same."""
+        acks = str(self.processes.get(process, {}).get("acks", "all"))
+        return "all" if acks == "-1" else acks
+
+    def idempotent(self, process: str) -> bool | None:
+        """None where the run does not say."""
+        value = self.processes.get(process, {}).get("enable.idempotence")
+        if value is None:
+            return None
+        return str(value).lower() == "true"
+
+    def reads_uncommitted(self, process: str) -> bool:
+        """Kafka's own default is read_uncommitted, but a run that says nothing is judged strictly."""
+        return bool(self.processes.get(process, {}).get("isolation.level") == "read_uncommitted")
+
+    def group_of(self, process: str) -> str:
+        return str(self.processes.get(process, {}).get("group.id", ""))
+
+    def topic(self, name: str) -> dict[str, Any]:
+        return _object(_object(self.config, "topics"), name)
+
+    def compacted(self, topic: str) -> bool:
+        return "compact" in str(self.topic(topic).get("cleanup.policy", ""))
+
+    def to_json(self) -> str:
+        return json.dumps({"name": self.name, "dialect": self.dialect, "config": self.config})
+
+    @staticmethod
+    def from_json(text: str) -> Settings:
+        return Settings(**json.loads(text))
+
+
+def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    value = parent.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, opened but not read."""
+
+    path: Path
+    settings: Settings
+    splits: tuple[Split, ...]
+    files: tuple[str, ...]  # as shown to the user, in the order of their splits
+    bytes: int
+
+    def source_of(self, split: int) -> str:
+        return self._shown[split]
+
+    @cached_property
+    def _shown(self) -> list[str]:
+        root = self.path if self.path.is_dir() else self.path.parent
+        return [_shown_path(Path(split.path), root) for split in self.splits]
+
+
+def _shown_path(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
+    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
+    if not path.exists():
+        raise InputError(str(path), "nothing", _EXPECTED, "check the path")
+    files = _history_files(path) if path.is_dir() else [path]
+    if not files:
+        raise InputError(str(path), "no history.jsonl and no history/ in it", _EXPECTED)
+    config, config_name = _read_config(path)
+    splits: list[Split] = []
+    readers = set()
+    size = 0
+    for file in files:
+        name = _reader_of(file, reader)
+        readers.add(name)
+        size += file.stat().st_size
+        splits.extend(_splits_of(file, name, len(splits), split_bytes))
+    dialect = "jepsen" if "jepsen" in readers else "native"
+    name = str(config.get("name") or config_name)
+    settings = Settings(name, dialect, config)
+    run = Run(path, settings, tuple(splits), (), size)
+    return Run(path, settings, run.splits, tuple(dict.fromkeys(run._shown)), size)
+
+
+def _history_files(folder: Path) -> list[Path]:
+    names = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
+    found = [folder / name for name in names if (folder / name).is_file()]
+    if (folder / "history").is_dir():
+        found += [file for file in sorted((folder / "history").iterdir()) if _looks_like_history(file)]
+    if not found and not any((folder / part).exists() for part in ("run.json", "brokers", "snapshots")):
+        # A folder of histories, as VerifiableProducer and VerifiableConsumer leave them.
+        found = [file for file in sorted(folder.iterdir()) if _looks_like_history(file)]
+    return found
+
+
+def _looks_like_history(file: Path) -> bool:
+    endings = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet", ".edn", ".edn.gz", ".json", ".log", ".txt")
+    return file.is_file() and not file.name.startswith(".") and file.name.endswith(endings)
+
+
+def _read_config(path: Path) -> tuple[dict[str, Any], str]:
+    """run.json beside the history, and the name that the run has without it."""
+    file = path / "run.json" if path.is_dir() else path.parent / "run.json"
+    name = path.resolve().name if path.is_dir() else path.name.split(".", 1)[0] or path.name
+    if not file.is_file() or (not path.is_dir() and not path.name.startswith("history.")):
+        return {}, name
+    try:
+        config = json.loads(file.read_bytes())
+    except (ValueError, RecursionError, OSError) as error:
+        raise InputError(str(file), f"{error}", "the run's JSON object") from error
+    if not isinstance(config, dict):
+        raise InputError(str(file), "no object", "the run's JSON object")
+    version = config.get("format", 1)
+    if version != 1:
+        raise InputError(str(file), f"format {version}", "format 1", "use a newer logjudge")
+    return config, name
+
+
+def _reader_of(file: Path, reader: str | None) -> str:
+    if magic_of(file) == PARQUET_MAGIC:
+        return "parquet"
+    head = head_of(file)
+    if reader:
+        return reader
+    name = recognise(head)
+    if name is None:
+        seen = "an empty file" if not head else f"bytes like {head[:40]!r}"
+        raise InputError(str(file), seen, _EXPECTED, "name the format with --from")
+    return name
+
+
+def _splits_of(file: Path, reader: str, first: int, split_bytes: int) -> Sequence[Split]:
+    if reader == "parquet":
+        import pyarrow.parquet
+
+        groups = pyarrow.parquet.ParquetFile(file).num_row_groups
+        return [Split(first + group, str(file), reader, "", group, group + 1) for group in range(groups)]
+    compression = compression_of(file)
+    size = file.stat().st_size
+    if compression:
+        return [Split(first, str(file), reader, compression, 0, size)]
+    starts = range(0, max(size, 1), split_bytes)
+    return [
+        Split(first + number, str(file), reader, "", start, min(start + split_bytes, size))
+        for number, start in enumerate(starts)
+    ]

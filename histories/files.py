@@ -1,0 +1,133 @@
+"""Bytes of history files: compression, splits by byte range, and blocks of whole lines."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BLOCK_BYTES = 16 << 20
+SPLIT_BYTES = 32 << 20
+HEAD_BYTES = 64 << 10
+_CHUNK = 1 << 20
+GZIP_MAGIC, ZSTD_MAGIC, PARQUET_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a history that one task reads. The number orders the parts of a run as files and bytes do."""
+
+    number: int
+    path: str
+    reader: str
+    compression: str  # "", "gzip" or "zstd"
+    start: int  # byte, or row group of a Parquet file
+    end: int  # exclusive; a line belongs to the split in which it starts
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines. `first_line` counts within the split; `damage` says what stopped the reading after them."""
+
+    first_line: int
+    data: bytes
+    damage: str = ""
+
+
+def magic_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4)
+
+
+def compression_of(path: Path) -> str:
+    magic = magic_of(path)
+    if magic.startswith(GZIP_MAGIC):
+        return "gzip"
+    return "zstd" if magic == ZSTD_MAGIC else ""
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes, decompressed; of a damaged file what it still gives."""
+    head = b""
+    try:
+        for chunk in _chunks(path, compression_of(path)):
+            head += chunk
+            if len(head) >= HEAD_BYTES:
+                break
+    except (OSError, ValueError):
+        pass
+    return head[:HEAD_BYTES]
+
+
+def blocks(split: Split, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """The split's lines in blocks of about `block_bytes`; a compressed file is one split."""
+    first_line, pending, gathered = 0, [], 0
+    try:
+        for part in _lines_of(split):
+            pending.append(part)
+            gathered += len(part)
+            cut = part.rfind(b"\n") + 1
+            if gathered >= block_bytes and cut:
+                pending[-1] = part[:cut]
+                data = b"".join(pending)
+                yield Block(first_line, data)
+                first_line += data.count(b"\n")
+                pending, gathered = [part[cut:]], len(part) - cut
+    except (OSError, ValueError) as error:
+        # What was read before the damage is judged; the report says that the rest is missing.
+        yield Block(first_line, b"".join(pending), f"the file cannot be read further: {error}")
+        return
+    if gathered:
+        yield Block(first_line, b"".join(pending))
+
+
+def _lines_of(split: Split) -> Iterator[bytes]:
+    """The bytes of the lines that start in the split."""
+    if split.compression:
+        yield from _chunks(Path(split.path), split.compression)
+        return
+    with Path(split.path).open("rb") as file:
+        position = split.start
+        if split.start:
+            file.seek(split.start - 1)
+            position += len(file.readline()) - 1
+        while position < split.end and (chunk := file.read(min(_CHUNK, split.end - position))):
+            position += len(chunk)
+            if position >= split.end and not chunk.endswith(b"\n"):
+                chunk += file.readline()
+            yield chunk
+
+
+def _chunks(path: Path, compression: str) -> Iterator[bytes]:
+    """A file's bytes, decompressed. Raises OSError or ValueError where the file is damaged or cut."""
+    with path.open("rb") as file:
+        if compression == "gzip":
+            yield from _gunzip(iter(lambda: file.read(_CHUNK), b""))
+        elif compression == "zstd":
+            import zstandard
+
+            try:
+                yield from zstandard.ZstdDecompressor().read_to_iter(file, read_size=_CHUNK, write_size=_CHUNK)
+            except zstandard.ZstdError as error:
+                raise ValueError(str(error)) from error
+        else:
+            yield from iter(lambda: file.read(_CHUNK), b"")
+
+
+def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """zlib itself rather than the gzip module, which throws away what it read before a truncation."""
+    decompressor = zlib.decompressobj(wbits=31)
+    for chunk in chunks:
+        data = chunk
+        while data:
+            if decompressor.eof:  # another member follows, as in concatenated files
+                decompressor = zlib.decompressobj(wbits=31)
+            try:
+                # Bounded output, so that a bomb costs no memory.
+                yield decompressor.decompress(data, 16 * _CHUNK)
+            except zlib.error as error:
+                raise ValueError(str(error)) from error
+            data = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+    if not decompressor.eof:
+        raise ValueError("the gzip data ends before its end mark")

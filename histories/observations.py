@@ -1,0 +1,226 @@
+"""Operations to observations: one row a record that an operation sent, read, or spoke of otherwise."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import orjson
+import polars as pl
+
+from .bundle import Settings
+from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS, Schema
+
+# Errors after which nobody knows whether the broker wrote the record, whatever a client calls the outcome.
+UNDECIDED_ERRORS = (
+    "REQUEST_TIMED_OUT",
+    "_TIMED_OUT",
+    "_MSG_TIMED_OUT",
+    "_PURGE_QUEUE",
+    "_PURGE_INFLIGHT",
+    "_TRANSPORT",
+    "NETWORK_EXCEPTION",
+    "TimeoutException",
+    "TIMEOUT",
+    "DISCONNECT",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+)
+
+
+class Observations(NamedTuple):
+    """The tables of one part of a history; see tables.py for their columns."""
+
+    sends: pl.DataFrame
+    reads: pl.DataFrame
+    marks: pl.DataFrame
+    context: pl.DataFrame
+
+
+_WHO = ("process", "outcome", "invoked", "completed", "invoked_at", "at")
+
+
+def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
+    """Takes OPERATIONS apart. Integers that a client gave as values are their text by now."""
+    if settings.dialect == "native":
+        operations = operations.with_columns(_honest_outcome())
+    steps = _steps(operations.filter(pl.col("f") == "txn"))
+    return Observations(
+        _sends(operations, steps, settings),
+        _reads(operations, steps),
+        _marks(operations, steps),
+        _context(operations),
+    )
+
+
+def called_failed(operations: pl.DataFrame) -> int:
+    """How many sends a client called failed though their error leaves the outcome open (jepsen#596)."""
+    undecided = (pl.col("outcome") == "fail") & _undecided() & pl.col("f").is_in(["send", "txn"])
+    return operations.select(undecided.sum()).item() or 0
+
+
+def _undecided() -> pl.Expr:
+    name = pl.col("error").fill_null("").str.extract(r"^([A-Za-z_]+)")
+    return name.is_in(UNDECIDED_ERRORS).fill_null(False)
+
+
+def _honest_outcome() -> pl.Expr:
+    lie = (pl.col("outcome") == "fail") & (pl.col("f") == "send") & _undecided()
+    return pl.when(lie).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome").alias("outcome")
+
+
+def _steps(transactions: pl.DataFrame) -> pl.DataFrame:
+    """One row a step of a transaction, with its position."""
+    return (
+        transactions.select(*_WHO, "rebalanced", "ops")
+        .filter(pl.col("ops").list.len() > 0)
+        .with_columns(pl.int_ranges(0, pl.col("ops").list.len(), dtype=pl.Int32).alias("index"))
+        .explode("ops", "index")
+        .unnest("ops")
+    )
+
+
+def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    plain = operations.filter(pl.col("f") == "send").with_columns(
+        pl.lit(False).alias("txn"), pl.lit(0, dtype=pl.Int32).alias("index")
+    )
+    within = steps.filter(pl.col("f") == "send").with_columns(
+        pl.lit(True).alias("txn"), pl.lit(None, dtype=pl.String).alias("acks"), pl.lit(False).alias("synthetic")
+    )
+    columns = [name for name in SENDS if name != "acknowledged"]
+    sends = pl.concat([frame.select([*columns, "acks"]) for frame in (plain, within)])
+    no_acks = [name for name in settings.processes if settings.acks(name) == "0"]
+    silent = pl.coalesce(pl.col("acks") == "0", pl.col("process").is_in(no_acks) & ~pl.col("txn"))
+    return sends.with_columns(
+        ((pl.col("outcome") == "ok") & ~silent).alias("acknowledged"), pl.col("synthetic").fill_null(False)
+    ).select(list(SENDS))
+
+
+def _reads(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Polled records. An entry with neither offset nor value is a mark (see `_empty`)."""
+    polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
+    plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(pl.lit(False).alias("txn"))
+    stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
+    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value")
+    within = _explode_records(stepwise, pl.col("index")).with_columns(pl.lit(True).alias("txn"))
+    reads = pl.concat([plain, within])
+    return reads.filter(~_is_empty()).select(list(READS))
+
+
+def _is_empty() -> pl.Expr:
+    return pl.col("offset").is_null() & pl.col("value").is_null()
+
+
+def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
+    """Positions count through all steps of an operation: a step's records come before the next step's."""
+    exploded = (
+        polls.with_columns(step.alias("step"))
+        .select(*_WHO, "rebalanced", "step", "records")
+        .explode("records")
+        .with_columns(pl.col("records").struct.unnest())
+        .drop("records")
+    )
+    position = pl.int_range(pl.len(), dtype=pl.Int32)
+    exempt = pl.col("rebalanced").list.contains(pl.col("topic")).fill_null(False).alias("exempt")
+    if exploded["rebalanced"].null_count() == len(exploded):
+        exempt = pl.lit(False).alias("exempt")
+    # The rows of an operation are neighbours, so their positions in the frame order them.
+    return exploded.with_columns(position.alias("index"), exempt)
+
+
+def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    def positions(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
+        return (
+            rows.with_columns(kind.alias("kind"))
+            .select(*_WHO, "kind", pl.col("group").fill_null(False), "offsets")
+            .filter(pl.col("offsets").list.len() > 0)
+            .explode("offsets")
+            .unnest("offsets")
+            .with_columns(pl.lit(txn).alias("txn"), pl.int_range(pl.len(), dtype=pl.Int32).alias("index"))
+            .select(list(MARKS))
+        )
+
+    named = operations.filter(pl.col("f").is_in(["commit", "assign", "seek", "end_offsets"]))
+    kind = pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False)).then(pl.lit("revoke"))
+    in_txn = steps.filter(pl.col("f") == "commit").with_columns(pl.lit(None, dtype=pl.Boolean).alias("group"))
+    handles = operations.filter((pl.col("f") == "handle") & (pl.col("records").list.len() > 0))
+    return pl.concat(
+        [
+            positions(named, kind.otherwise("f"), False),
+            positions(in_txn, pl.lit("commit"), True),
+            _records_as_marks(_explode_records(handles, pl.lit(0, dtype=pl.Int32)), "handle"),
+            _records_as_marks(_empty(operations, steps), "empty"),
+            _deletions(operations),
+        ]
+    )
+
+
+def _empty(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Partitions that a poll named without giving a record of them (only Jepsen's histories say so)."""
+    polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
+    stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
+    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value")
+    rows = [_explode_records(polls, pl.lit(0, dtype=pl.Int32)), _explode_records(stepwise, pl.col("index"))]
+    return pl.concat(rows).filter(_is_empty())
+
+
+def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
+    return rows.with_columns(
+        pl.lit(kind).alias("kind"),
+        pl.lit(None, dtype=pl.Int64).alias("start"),
+        pl.lit(False).alias("group"),
+        pl.lit(False).alias("txn"),
+    ).select(list(MARKS))
+
+
+def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
+    """Log starts that delete-records moved: the fault names them partition by partition."""
+    rows: list[dict[str, object]] = []
+    for operation in operations.filter(pl.col("f") == "fault").iter_rows(named=True):
+        fault = _json(operation["fault"])
+        offsets = fault.get("offsets")
+        if fault.get("kind") != "delete-records" or not isinstance(offsets, dict) or operation["outcome"] == "fail":
+            continue
+        for partition, offset in offsets.items():
+            if str(partition).isdigit() and isinstance(offset, int):
+                rows.append(
+                    {
+                        **{name: operation[name] for name in _WHO},
+                        "topic": fault.get("topic"),
+                        "partition": int(partition),
+                        "kind": "delete-records",
+                        "offset": offset,
+                        "index": len(rows),
+                    }
+                )
+    return pl.DataFrame(rows, schema=MARKS)
+
+
+def _json(text: str | None) -> dict[str, object]:
+    try:
+        value = orjson.loads(text or "{}")
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _context(operations: pl.DataFrame) -> pl.DataFrame:
+    kinds = ["assign", "subscribe", "seek", "crash", "fault", "heal"]
+    rows = operations.filter(pl.col("f").is_in(kinds)).with_columns(
+        pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False))
+        .then(pl.lit("revoke"))
+        .otherwise("f")
+        .alias("kind"),
+        pl.coalesce("fault", pl.format("{}", pl.col("offsets").list.len())).alias("detail"),
+        pl.col("group").fill_null(False),
+    )
+    context = rows.select(list(CONTEXT))
+    handles = operations.filter(pl.col("f") == "handle").head(1)
+    if len(handles):
+        seen = handles.with_columns(
+            pl.lit("handles").alias("kind"), pl.lit(False).alias("group"), pl.lit(None, dtype=pl.String).alias("detail")
+        )
+        context = pl.concat([context, seen.select(list(CONTEXT))])
+    return context
+
+
+def empty(schema: Schema) -> pl.DataFrame:
+    return pl.DataFrame(schema=schema)

@@ -1,0 +1,184 @@
+"""The native history: JSON lines of the run bundle (format 1).
+
+Blocks of good lines go through polars' JSON reader, which is strict once it is given a schema. A block that
+it refuses is taken line by line, so that one bad line costs no other. Where a line repeats a key, the first
+counts on both ways.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import orjson
+import polars as pl
+
+from ..tables import EVENTS, FUNCTIONS, QUARANTINE, TYPES, Schema
+
+NAME = "native"
+
+# What is read from the file; the rest of EVENTS is added.
+_FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
+_INTEGERS = ("time", "op", "partition", "offset")
+_LISTS = ("records", "ops", "offsets", "topics")
+_FLAGS = ("group", "revoked", "auto")
+_MOST_REASONED = 2_000  # bad lines of a block that get a reason of their own
+
+
+def recognises(head: bytes) -> bool:
+    """A JSON object with `process` and `type` among the first lines."""
+    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:50]:
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(event, dict) and "process" in event and "type" in event and "f" in event:
+            return True
+    return False
+
+
+def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
+    """Whole lines to (EVENTS, QUARANTINE), `line` counting from 0. Never raises, whatever the bytes."""
+    blob = blob.removeprefix(b"\xef\xbb\xbf")
+    if b"\\ud" not in blob and b"\\uD" not in blob:
+        # polars turns a lone surrogate (\ud800) into NUL without a word, so such blocks are taken by line.
+        try:
+            events = _read(blob)
+        except (pl.exceptions.PolarsError, ValueError):
+            pass
+        else:
+            if len(events) == _count_lines(blob):
+                return _checked(events.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64)))
+    return _parse_by_line(blob)
+
+
+def _count_lines(blob: bytes) -> int:
+    return blob.count(b"\n") + (not blob.endswith(b"\n") and len(blob) > 0)
+
+
+def _read(blob: bytes) -> pl.DataFrame:
+    if not blob.strip():
+        return pl.DataFrame(schema=_FIELDS)
+    return pl.read_ndjson(io.BytesIO(blob), schema=_FIELDS)
+
+
+def _parse_by_line(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
+    good: list[tuple[int, bytes]] = []
+    bad: list[tuple[int, str]] = []
+    for number, line in enumerate(blob.split(b"\n")):
+        text = line.strip(b" \t\r")
+        if not text:
+            continue
+        reason = _reason(text)
+        if reason:
+            bad.append((number, reason))
+        else:
+            good.append((number, text))
+    events = _bisect(good, bad)
+    accepted, refused = _checked(events)
+    quarantine = pl.DataFrame(bad, schema=QUARANTINE, orient="row")
+    return accepted, pl.concat([quarantine, refused]).sort("line")
+
+
+def _bisect(lines: list[tuple[int, bytes]], bad: list[tuple[int, str]]) -> pl.DataFrame:
+    """Reads the lines, halving at a failure until the lines that polars refuses stand alone."""
+    try:
+        numbers = pl.Series("line", [number for number, _ in lines], dtype=pl.Int64)
+        events = _read(b"\n".join(text for _, text in lines))
+        return events.insert_column(0, numbers)
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        if len(lines) == 1:
+            bad.append((lines[0][0], _one_line(str(error))))
+            return pl.DataFrame(schema={"line": pl.Int64, **_FIELDS})
+    half = len(lines) // 2
+    return pl.concat([_bisect(lines[:half], bad), _bisect(lines[half:], bad)])
+
+
+def _one_line(message: str) -> str:
+    return message.split("\n", 1)[0][:200]
+
+
+def _reason(text: bytes) -> str:
+    """Why a line is no event as JSON, or nothing. Types are checked here only to say it in plain words."""
+    try:
+        event = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return f"no JSON: {_one_line(str(error))}"
+    if not isinstance(event, dict):
+        return f"found {_kind(event)}, expected a JSON object"
+    for names, wanted, accepted in (
+        (_INTEGERS, "an integer of 64 bits", int),
+        (_LISTS, "a list", list),
+        (_FLAGS, "true or false", bool),
+    ):
+        for name in names:
+            value = event.get(name)
+            if value is not None and (not isinstance(value, accepted) or _is_odd_integer(value, accepted)):
+                return f"found {_kind(value)} as {name}, expected {wanted}"
+    return ""
+
+
+def _is_odd_integer(value: Any, accepted: type) -> bool:
+    return accepted is int and (isinstance(value, bool) or not -(2**63) <= value < 2**63)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else str(orjson.dumps(value), "utf-8", "replace")[:40]
+
+
+def _checked(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Splits rows into events and quarantine by what every event must have."""
+    no_topic = (pl.col("f") == "send") & pl.col("topic").is_null()
+    reason = (
+        pl.when(pl.col("time").is_null())
+        .then(pl.lit("found no time, expected nanoseconds since the start"))
+        .when(pl.col("process").is_null())
+        .then(pl.lit("found no process, expected the name of a client"))
+        .when(pl.col("op").is_null())
+        .then(pl.lit("found no op, expected the number of the operation"))
+        .when(pl.col("type").is_in(TYPES).not_() | pl.col("type").is_null())
+        .then(pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null")))
+        .when(pl.col("f").is_in(FUNCTIONS).not_() | pl.col("f").is_null())
+        .then(pl.format("found f {}, expected one of " + ", ".join(FUNCTIONS), pl.col("f").fill_null("null")))
+        .when(no_topic)
+        .then(pl.lit("found a send without topic"))
+        .when((pl.col("partition") < 0) | (pl.col("offset") < 0))
+        .then(pl.lit("found a negative partition or offset"))
+        .when(_bad_items(events, "records", ("topic", "partition", "offset")))
+        .then(pl.lit("found a record without topic, partition or offset"))
+        .when(_bad_items(events, "offsets", ("topic", "partition")))
+        .then(pl.lit("found an offset without topic or partition"))
+        .when(_bad_items(events, "ops", ("f",)))
+        .then(pl.lit("found a step of a transaction without f"))
+    )
+    judged = events.with_columns(reason.alias("reason"))
+    if judged["reason"].null_count() == len(judged):
+        return _complete(events), pl.DataFrame(schema=QUARANTINE)
+    return (
+        _complete(events.filter(judged["reason"].is_null())),
+        judged.filter(pl.col("reason").is_not_null()).select(list(QUARANTINE)),
+    )
+
+
+def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
+    """Rows whose list has an item without one of the needed fields."""
+    items = events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
+    wrong = items.filter(
+        pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed)
+        | pl.any_horizontal(
+            (pl.col(column).struct.field(name) < 0).fill_null(False)
+            for name in needed
+            if name in ("partition", "offset")
+        )
+        if column != "ops"
+        else pl.col(column).struct.field("f").is_null()
+    )
+    return pl.col("line").is_in(wrong["line"].unique().implode()) if len(wrong) else pl.lit(False)
+
+
+def _complete(events: pl.DataFrame) -> pl.DataFrame:
+    """The columns of EVENTS in their order; what the format does not have is null."""
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in events.columns]
+    return events.with_columns(missing).select(list(EVENTS))
