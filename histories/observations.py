@@ -46,7 +46,7 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     return Observations(
         _sends(operations, steps, settings),
         _reads(operations, steps),
-        _marks(operations, steps),
+        pl.concat([_marks(operations, steps), _subscriptions(operations, settings)]),
         _context(operations),
     )
 
@@ -86,12 +86,17 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
         pl.lit(True).alias("txn"), pl.lit(None, dtype=pl.String).alias("acks"), pl.lit(False).alias("synthetic")
     )
     columns = [name for name in SENDS if name != "acknowledged"]
-    sends = pl.concat([frame.select([*columns, "acks"]) for frame in (plain, within)])
-    no_acks = [name for name in settings.processes if settings.acks(name) == "0"]
-    silent = pl.coalesce(pl.col("acks") == "0", pl.col("process").is_in(no_acks) & ~pl.col("txn"))
-    return sends.with_columns(
-        ((pl.col("outcome") == "ok") & ~silent).alias("acknowledged"), pl.col("synthetic").fill_null(False)
-    ).select(list(SENDS))
+    sends = pl.concat([frame.select(columns) for frame in (plain, within)])
+    configured = {name: settings.acks(name) for name in settings.processes}
+    default = pl.col("process").replace_strict(configured, default="all", return_dtype=pl.String)
+    return (
+        sends.with_columns(
+            pl.coalesce(pl.when(pl.col("acks") == "-1").then(pl.lit("all")).otherwise("acks"), default).alias("acks"),
+            pl.col("synthetic").fill_null(False),
+        )
+        .with_columns(((pl.col("outcome") == "ok") & (pl.col("acks") != "0")).alias("acknowledged"))
+        .select(list(SENDS))
+    )
 
 
 def _reads(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
@@ -150,6 +155,22 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
             _records_as_marks(_empty(operations, steps), "empty"),
             _deletions(operations),
         ]
+    )
+
+
+def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Topics that a subscription names. Only Jepsen's histories, where a key is a topic of one partition."""
+    if settings.dialect != "jepsen":
+        return pl.DataFrame(schema=MARKS)
+    named = operations.filter((pl.col("f") == "subscribe") & (pl.col("topics").list.len() > 0))
+    rows = named.drop("topic", "partition", "offset").explode("topics").rename({"topics": "topic"})
+    return _records_as_marks(
+        rows.with_columns(
+            pl.lit(0, dtype=pl.Int32).alias("partition"),
+            pl.lit(0, dtype=pl.Int32).alias("index"),
+            pl.lit(None, dtype=pl.Int64).alias("offset"),
+        ),
+        "subscribe",
     )
 
 

@@ -99,6 +99,7 @@ SENDS: Schema = {
     "offset": pl.Int64,
     "key": pl.String,
     "value": pl.String,
+    "acks": pl.String,  # all, 1 or 0
     "acknowledged": pl.Boolean,  # ok, and acks was not 0
     "txn": pl.Boolean,
     "synthetic": pl.Boolean,  # the time of invocation is unknown
@@ -184,3 +185,4 @@ class Finding:
     cause: str | None = None
     replicas: list[str] = field(default_factory=list)
     snapshot: str | None = None
+    id: str = ""

@@ -1,1 +1,211 @@
-"""What a log guarantees: a module a family of rules, and one RULES dict."""
+"""What a log guarantees: a module a family of rules, and one RULES dict.
+
+A new rule is one function of a Partition, one entry here and its cases in tests/rules_corpus.py. The dict's
+order is the order of reports.
+"""
+
+from __future__ import annotations
+
+from . import groups, identity, jepsen, loss, polling, realtime, sending, visibility
+from .rule import Judge, Rule
+
+__all__ = ["RULES", "Judge", "Rule"]
+
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            "lost-write",
+            "an acknowledged value is gone",
+            "A send was acknowledged with acks 1 or all (acks=0 acknowledges nothing), no legal reason explains its"
+            " absence (retention, delete-records, compaction by key), and its absence is proven: its offset later"
+            " holds another value, or an end offset asked later is at or below it, or the final reads pass its offset"
+            " without it. That it was read before it vanished saves nothing. In a run without final reads a value"
+            " that nobody read though one consumer read before and behind it is lost too. One consumer that passes"
+            " over a value is poll-skip, not a loss. Under acks=1 the configuration permits the loss; it stays a"
+            " breach unless --allow lost-write:acks=1 accepts it. In Jepsen's histories: never read by an ok"
+            " operation, though its writer must have committed and a later value was read.",
+            "p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
+            ("acknowledged",),
+            loss.lost_writes,
+            jepsen.lost_writes,
+            needs_final=True,
+        ),
+        Rule(
+            "unseen",
+            "an acknowledged value was never read by anyone",
+            "The run ends with final reads, yet an acknowledged value appears in no read at all, no legal reason"
+            " explains it, and nothing proves that it is gone: it stood at the end of the log, or its offset is not"
+            " known. In Jepsen's histories: sent by an ok operation and polled by none.",
+            "p:a@0 p:b@? end=1 final:<a@0",
+            ("acknowledged",),
+            loss.unseen,
+            jepsen.unseen,
+            needs_final=True,
+        ),
+        Rule(
+            "inconsistent-offsets",
+            "one offset held two values",
+            "Acknowledgements and polls tell different values for one offset. Neighbouring offsets are one finding,"
+            " which belongs to the loss of the values that were replaced.",
+            "p:a@0 p:b@0 c:<a@0 d:<b@0",
+            ("records",),
+            identity.inconsistent_offsets,
+            jepsen.inconsistent_offsets,
+        ),
+        Rule(
+            "duplicate",
+            "one value stands at two offsets",
+            "A value was acknowledged or polled at several offsets. A producer that is known to be without"
+            " idempotence may write twice when it retries, so that is permitted; otherwise it is a breach.",
+            "p:a@0 c:<a@0,a@1",
+            ("records",),
+            identity.duplicates,
+            jepsen.duplicates,
+        ),
+        Rule(
+            "aborted-read",
+            "a value was read that was never committed (G1a)",
+            "A consumer polled a value whose send certainly failed or whose transaction aborted. Records of aborted"
+            " transactions may be shown to read_uncommitted consumers. A timeout is no certain failure.",
+            "p:(a@0)! c:<a@0",
+            ("reads",),
+            visibility.aborted_reads,
+            jepsen.aborted_reads,
+        ),
+        Rule(
+            "phantom-read",
+            "a value was read that nobody had sent",
+            "A consumer polled a value that no send of the history explains, or polled it before its send was"
+            " invoked. Jepsen's checker has no such rule.",
+            "p:a@0 c:<a@0,b@1",
+            ("reads", "sends"),
+            visibility.phantom_reads,
+            None,
+        ),
+        Rule(
+            "precommitted-read",
+            "a value was read before its transaction could commit",
+            "A read_committed consumer polled a value before the transaction that writes it was invoked, or a"
+            " transaction polled a value that it writes itself. Between the invocation of a commit and its ok"
+            " nothing can be proved, as ok arrives after the marker.",
+            "p:(a@0,<a@0)",
+            ("transactions",),
+            visibility.precommitted_reads,
+            jepsen.precommitted_reads,
+        ),
+        Rule(
+            "nonmonotonic-poll",
+            "a consumer went back",
+            "A consumer's next record stands before its position: one past its last record, or what a seek or an"
+            " assignment set. Revocations and assignments without offset clear the position; after a rebalance of"
+            " its group going back is permitted. A 4.x client that silently jumps back after a truncation is such a"
+            " breach, which belongs to the loss.",
+            "p:a@0 p:b@1 c:<a@0,b@1 c:<a@0",
+            ("reads",),
+            polling.nonmonotonic_polls,
+            jepsen.nonmonotonic_polls,
+        ),
+        Rule(
+            "poll-skip",
+            "a consumer passed over records",
+            "A consumer's next record stands behind its position, and records exist between: acknowledged or read by"
+            " others, visible at its isolation level, and not legally absent. Offsets of markers, of aborted"
+            " transactions and of compacted records are nothing to skip. After a rebalance of its group it is"
+            " permitted.",
+            "p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
+            ("reads",),
+            polling.poll_skips,
+            jepsen.poll_skips,
+        ),
+        Rule(
+            "int-nonmonotonic-poll",
+            "one poll returned records in the wrong order",
+            "The same as nonmonotonic-poll, between neighbouring records of one operation; a repetition counts.",
+            "p:a@0 p:b@1 c:<b@1,a@0",
+            ("reads",),
+            polling.int_nonmonotonic_polls,
+            jepsen.int_nonmonotonic_polls,
+        ),
+        Rule(
+            "int-poll-skip",
+            "one poll passed over records",
+            "The same as poll-skip, between neighbouring records of one operation.",
+            "p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
+            ("reads",),
+            polling.int_poll_skips,
+            jepsen.int_poll_skips,
+        ),
+        Rule(
+            "nonmonotonic-send",
+            "a producer's acknowledged offsets went back",
+            "Of two sends of a producer to a partition, in the order of invocation, the later stands before the"
+            " earlier. Permitted for a producer that is known to be without idempotence, since a retry of the first"
+            " may overtake nothing but come after the second. A crash of the producer begins anew.",
+            "p:a@1 p:b@0",
+            ("acknowledged",),
+            sending.nonmonotonic_sends,
+            jepsen.nonmonotonic_sends,
+        ),
+        Rule(
+            "int-nonmonotonic-send",
+            "one transaction's records stand in the wrong order",
+            "The same as nonmonotonic-send, between neighbouring sends of one operation.",
+            "p:(a@1,b@0)",
+            ("transactions",),
+            sending.int_nonmonotonic_sends,
+            jepsen.int_nonmonotonic_sends,
+        ),
+        Rule(
+            "int-send-skip",
+            "records of others stand between those of one transaction",
+            "A note, never a breach: any second producer causes it.",
+            "p:(a@0,b@2) q:x@1",
+            ("transactions",),
+            sending.int_send_skips,
+            jepsen.int_send_skips,
+        ),
+        Rule(
+            "realtime-order",
+            "the log is not in the order of time",
+            "An append that was acknowledged before another was invoked has the greater offset, so the partition is"
+            " not linearizable as a log. Neighbouring later appends are one finding with one witness; where the"
+            " witness itself was lost, the finding belongs to that loss.",
+            "p:a@5 q:b@3",
+            ("acknowledged",),
+            realtime.realtime_order,
+            None,
+        ),
+        Rule(
+            "stale-end-offset",
+            "an end offset was too small",
+            "end_offsets answered less than an append that was acknowledged before the question, or less than an"
+            " earlier answer.",
+            "p:a@0 p:b@1 end=1",
+            ("end_offsets",),
+            realtime.stale_end_offsets,
+            None,
+        ),
+        Rule(
+            "consumer-loss",
+            "a group passed over records for good",
+            "Records below the group's last committed offset that no member handled by the end of the run (without"
+            " any handle events a poll counts as handling), and records below the first position of the group,"
+            " skipped by auto.offset.reset. Records that are older than the group itself are permitted to be"
+            " skipped.",
+            "p:a@0 p:b@1 c:<a@0 c:commit=2",
+            ("commits",),
+            groups.consumer_losses,
+            None,
+        ),
+        Rule(
+            "commit-regression",
+            "a group's committed offset went back",
+            "A later commit of the group is below an earlier one, and no member sought back before.",
+            "p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
+            ("commits",),
+            groups.commit_regressions,
+            None,
+        ),
+    )
+}

@@ -1,0 +1,99 @@
+"""Judges one unit: runs every rule on its partitions, ties the findings of one event together, numbers them.
+
+Knows frames and rules, but neither Spark nor files. The same function serves both engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from ..histories.bundle import Settings
+from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Finding
+from .partition import Partition
+from .rules import RULES
+from .story import link
+from .summary import summarise
+
+Tables = dict[str, list[pl.DataFrame]]
+_SCHEMAS = {"sends": SENDS, "reads": READS, "marks": MARKS}
+
+# Findings as they travel: places are resolved to files and lines at the end, when all splits are counted.
+RAW_EVIDENCE = pl.List(
+    pl.Struct({"place": pl.Int64, "source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
+)
+
+
+def judge_unit(
+    topic: str, partition: int, tables: Tables, context: pl.DataFrame, unplaced: pl.DataFrame, settings: Settings
+) -> tuple[list[Finding], list[dict[str, Any]]]:
+    """Findings of a unit, each with its id, and a bounded summary of each of its partitions."""
+    findings: list[Finding] = []
+    summaries: list[dict[str, Any]] = []
+    for p in _partitions(topic, partition, tables, context, unplaced, settings):
+        found = judge(p)
+        findings.extend(found)
+        summaries.append(summarise(p, found))
+    return findings, summaries
+
+
+def _partitions(
+    topic: str, partition: int, tables: Tables, context: pl.DataFrame, unplaced: pl.DataFrame, settings: Settings
+) -> Iterator[Partition]:
+    whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
+    if settings.dialect != "jepsen":
+        mine = unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
+        named = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
+        yield Partition(topic, partition, settings, **named, context=context, unplaced=mine)
+        return
+    full = {name: whole.get(name, pl.DataFrame(schema=_SCHEMAS[name])) for name in _SCHEMAS}
+    confirmed = _confirmed(full["sends"], full["reads"])
+    topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
+    split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
+    for name in topics:
+        mine_by_table = {table: split[table].get((name,)) for table in full}
+        yield Partition(name, 0, settings, **mine_by_table, context=context, confirmed=confirmed)
+
+
+def _without_key(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: kind for name, kind in schema.items() if name not in ("topic", "partition")}
+
+
+def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
+    """Undecided operations one of whose values an ok operation read: they must have happened (Jepsen)."""
+    undecided = sends.filter(pl.col("outcome") == "info")
+    seen = reads.filter(pl.col("outcome") == "ok").select("topic", "value").unique()
+    return undecided.join(seen, on=["topic", "value"], how="semi")["at"].unique()
+
+
+def judge(p: Partition) -> list[Finding]:
+    """All findings of one partition, in order, numbered within their rule, with links between them."""
+    found: list[Finding] = []
+    for rule in RULES.values():
+        judges = rule.jepsen if p.settings.dialect == "jepsen" else rule.native
+        if judges is None:
+            continue
+        mine = sorted(judges(p), key=_order)
+        for number, finding in enumerate(mine):
+            finding.id = f"{rule.name}/{p.name}/{number}"
+        found.extend(mine)
+    link(p, found)
+    return found
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    offset = finding.first_offset if finding.first_offset is not None else 2**62
+    return (offset, finding.last_offset or 0, finding.values, finding.sentence)
+
+
+def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
+    """One row a finding; the columns of FINDINGS, with places not yet resolved."""
+    from ..histories.tables import FINDINGS
+
+    schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
+    rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
+    for row, finding in zip(rows, findings, strict=True):
+        row["evidence"] = [vars(item) for item in finding.evidence]
+    return pl.DataFrame(rows, schema=schema)

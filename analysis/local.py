@@ -1,0 +1,54 @@
+"""The pipeline in polars alone, for a machine without Java."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from ..histories.bundle import Run
+from ..histories.operations import PLACED_EVENTS
+from ..histories.tables import CONTEXT, SENDS
+from .kernel import Tables, judge_unit, to_frame
+from .results import Results
+from .stages import Parts, Unit, close_waiting, read_split
+
+Progress = Callable[[str, int, int], None]  # what, done, of how many
+
+
+def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
+    """Reads every split, then judges partition by partition."""
+    results = Results(run)
+    units: dict[Unit, Tables] = {}
+    context, unplaced, waiting = [], [], []
+
+    def take(parts: Parts) -> None:
+        for unit, table, rows in parts.observations:
+            units.setdefault(unit, {}).setdefault(table, []).append(rows)
+        context.extend(parts.context)
+        unplaced.extend(parts.unplaced)
+        waiting.extend(parts.waiting)
+        results.add_counts(parts.counts)
+        for rows in parts.quarantine:
+            results.add_quarantine(rows)
+
+    for done, split in enumerate(run.splits):
+        progress("reading", done, len(run.splits))
+        lines = 0
+        for parts in read_split(split, run.settings):
+            take(parts)
+            lines += parts.counts.get("lines", 0)
+        results.add_lines(split.number, lines)
+    take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
+    everywhere, nowhere = _all(context, CONTEXT).sort("completed", "at"), _all(unplaced, SENDS)
+    order = sorted(units)
+    for done, unit in enumerate(order):
+        progress("judging", done, len(order))
+        findings, summaries = judge_unit(*unit, units.pop(unit), everywhere, nowhere, run.settings)
+        results.add_judged(to_frame(findings), summaries)
+    results.context = everywhere
+    return results
+
+
+def _all(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)

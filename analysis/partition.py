@@ -1,0 +1,229 @@
+"""One topic-partition as the rules see it: its observations, and what several rules need to know of them.
+
+A rule is a pure function of a Partition. Nothing here knows of Spark, of files, or of other partitions.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ..histories.bundle import Settings
+from ..histories.tables import CONTEXT, MARKS, READS, SENDS
+
+Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+ORDER = ["completed", "at", "index"]
+
+
+class FinalReads(NamedTuple):
+    """The passes over the whole partition after the last fault: who made them, and the offsets they cover."""
+
+    processes: tuple[str, ...]
+    start: int
+    end: int  # exclusive
+    since: int  # ns: the passes began
+    complete: bool  # they came to the end that was asked for
+
+
+class Partition:
+    """The observations of one topic-partition, and lazily what follows from them."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        settings: Settings,
+        sends: pl.DataFrame | None = None,
+        reads: pl.DataFrame | None = None,
+        marks: pl.DataFrame | None = None,
+        context: pl.DataFrame | None = None,
+        unplaced: pl.DataFrame | None = None,
+        confirmed: pl.Series | None = None,
+    ) -> None:
+        self.topic, self.partition, self.settings = topic, partition, settings
+        # Operations stand in the order of their lines, whatever the order in which tasks delivered them.
+        self.sends = _in_order(sends, pl.DataFrame(schema=SENDS))
+        self.reads = _in_order(reads, pl.DataFrame(schema=READS))
+        self.marks = _in_order(marks, pl.DataFrame(schema=MARKS))
+        self.context = context if context is not None else pl.DataFrame(schema=CONTEXT)
+        # Sends to the topic whose partition nobody learned: any of its partitions may hold their records.
+        self.unplaced = unplaced if unplaced is not None else pl.DataFrame(schema=SENDS)
+        # Undecided operations that must have happened, since another operation saw what they wrote (Jepsen).
+        self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
+        self.memo: dict[str, pl.DataFrame] = {}  # what one rule computed and another needs
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @cached_property
+    def acknowledged(self) -> pl.DataFrame:
+        """Acknowledged sends with a value, in the order of invocation. Tombstones cannot be told apart."""
+        mine = self.sends.filter(pl.col("acknowledged") & pl.col("value").is_not_null())
+        return mine.sort("invoked", "invoked_at", "index")
+
+    @cached_property
+    def entries(self) -> pl.DataFrame:
+        """Each (offset, value) that the log is known to have held, with how it is known.
+
+        Columns: offset, value, read (someone polled it there), visible (committed, as far as known), aborted.
+        An acknowledgement and a poll of the same record make one entry.
+        """
+        sent = (
+            self.sends.filter(pl.col("offset").is_not_null() & pl.col("value").is_not_null())
+            .select(
+                "offset",
+                "value",
+                (pl.col("outcome") == "ok").alias("sent_ok"),
+                (pl.col("outcome") == "fail").alias("aborted"),
+            )
+            .unique(["offset", "value"], keep="first", maintain_order=True)
+        )
+        seen = self.first_reads.select("offset", "value")
+        both = sent.join(seen.with_columns(pl.lit(True).alias("read")), on=["offset", "value"], how="full", coalesce=True)
+        return both.with_columns(
+            pl.col("read").fill_null(False), pl.col("sent_ok").fill_null(False), pl.col("aborted").fill_null(False)
+        ).sort("offset", "value")
+
+    @cached_property
+    def first_reads(self) -> pl.DataFrame:
+        """Each (offset, value) that was polled: when first, by whom, how often, and by the final reads."""
+        final = list(self.final.processes) if self.final else []
+        polled = self.reads.filter(pl.col("offset").is_not_null() & pl.col("value").is_not_null())
+        return polled.group_by("offset", "value", maintain_order=True).agg(
+            pl.col("completed").first().alias("first_read"),
+            pl.col("process").first().alias("first_reader"),
+            pl.col("at").first().alias("first_read_at"),
+            pl.col("completed").max().alias("last_read"),
+            pl.len().alias("times"),
+            pl.col("process").is_in(final).any().alias("in_final"),
+        )
+
+    @cached_property
+    def last_heal(self) -> int:
+        """ns of the last fault or heal; 0 without one."""
+        faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
+        return int(faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item() or 0)
+
+    @cached_property
+    def end_offsets(self) -> pl.DataFrame:
+        """Answered end_offsets of this partition, in the order of their invocation."""
+        return self.marks.filter(
+            (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
+        ).sort("invoked", "at")
+
+    @cached_property
+    def log_start(self) -> int:
+        """The last log start offset that the history tells: everything below is legally gone."""
+        deleted = self.marks.filter(pl.col("kind") == "delete-records")["offset"].max()
+        told = self.end_offsets["start"].max()
+        known = [int(value) for value in (deleted, told) if isinstance(value, int)]
+        if known or not self.settings.final:
+            return max(known, default=0)
+        # The final reads begin at the log start, by the format's promise.
+        assigned = self._assigned_by(self.settings.final_processes())["offset"].min()
+        return int(assigned) if isinstance(assigned, int) else 0
+
+    def _assigned_by(self, processes: list[str]) -> pl.DataFrame:
+        return self.marks.filter(
+            pl.col("process").is_in(processes)
+            & pl.col("kind").is_in(["assign", "seek"])
+            & pl.col("offset").is_not_null()
+            & (pl.col("outcome") == "ok")
+        )
+
+    @cached_property
+    def asked_end(self) -> int | None:
+        """The end offset asked after the last fault healed, if anyone asked."""
+        late = self.end_offsets.filter(pl.col("invoked") >= self.last_heal)
+        return int(late["offset"][-1]) if len(late) else None
+
+    @cached_property
+    def final(self) -> FinalReads | None:
+        """The final reads (format.md): those of role final, or a consumer's uninterrupted pass; else None."""
+        if not self.settings.final:
+            return None
+        named = tuple(self.settings.final_processes())
+        if named:
+            return self._pass_of(named)
+        whole = (self._pass_of((process,)) for process in self.reads["process"].unique(maintain_order=True))
+        return next((done for done in whole if done and self._is_uninterrupted(done)), None)
+
+    def _pass_of(self, processes: tuple[str, ...]) -> FinalReads | None:
+        """What these processes read after the last heal, or None if they did not come by this partition."""
+        mine = self.reads.filter(pl.col("process").is_in(processes) & (pl.col("completed") >= self.last_heal))
+        assigned = self._assigned_by(list(processes))
+        if not len(mine) and not len(assigned):
+            return None
+        starts = [value for value in (assigned["offset"].min(), mine["offset"].min()) if isinstance(value, int)]
+        top = mine["offset"].max()
+        start = max(self.log_start, min(starts, default=self.log_start))
+        end = int(top) + 1 if isinstance(top, int) else start
+        begun = assigned["completed"].max() if len(assigned) else mine["completed"].min()
+        asked = self.asked_end if self.asked_end is not None else end
+        # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
+        missed = self.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end) & (pl.col("offset") < asked))
+        return FinalReads(processes, start, max(end, asked) if not len(missed) else end, int(begun or 0), not len(missed))
+
+    def _is_uninterrupted(self, done: FinalReads) -> bool:
+        """From the log start to an end offset asked after the last heal, without seek, assignment or jump."""
+        mine = self.reads.filter(pl.col("process").is_in(done.processes))
+        moves = self.marks.filter(
+            pl.col("process").is_in(done.processes)
+            & pl.col("kind").is_in(["seek", "assign", "revoke"])
+            & (pl.col("completed") > self.last_heal)
+        )
+        forward = bool((mine["offset"].diff().drop_nulls() > 0).all())
+        asked = self.asked_end is not None and done.complete and done.end >= self.asked_end
+        return asked and forward and len(moves) <= 1 and done.start <= self.log_start
+
+    @cached_property
+    def existing(self) -> Offsets:
+        """Offsets that hold a record for a read_committed consumer, sorted: acknowledged or polled ones.
+
+        Legally absent ones are left out, and so are aborted ones: there is nothing to skip.
+        """
+        kept = self.entries.filter(pl.col("sent_ok") | (pl.col("read") & ~pl.col("aborted")))
+        return self._without_absent(kept)
+
+    @cached_property
+    def existing_uncommitted(self) -> Offsets:
+        """The same for a read_uncommitted consumer, which sees records of aborted transactions too."""
+        return self._without_absent(self.entries)
+
+    def _without_absent(self, entries: pl.DataFrame) -> Offsets:
+        offsets = entries.filter(
+            (pl.col("offset") >= self.log_start) & ~pl.col("value").is_in(self.superseded.implode())
+        )["offset"]
+        return offsets.unique().sort().to_numpy()
+
+    @cached_property
+    def superseded(self) -> pl.Series:
+        """Values that compaction may remove: a later record has the same key, or the record is a tombstone."""
+        if not self.settings.compacted(self.topic):
+            return pl.Series("value", [], dtype=pl.String)
+        written = self.sends.filter(pl.col("key").is_not_null() & (pl.col("outcome") != "fail"))
+        read_at = self.first_reads.select("value", pl.col("offset").alias("read_offset")).unique("value")
+        placed = written.join(read_at, on="value", how="left").with_columns(
+            pl.coalesce("offset", "read_offset").alias("offset")
+        )
+        # A record whose offset nobody learned may be the newer one, so it excuses all others of its key.
+        newest = placed.group_by("key").agg(
+            pl.col("offset").max().alias("newest"), pl.col("offset").null_count().alias("unplaced")
+        )
+        judged = placed.join(newest, on="key")
+        gone = (pl.col("offset") < pl.col("newest")) | (pl.col("unplaced") > pl.col("offset").is_null().cast(pl.UInt32))
+        return judged.filter(gone.fill_null(True) & pl.col("value").is_not_null())["value"].unique()
+
+
+def _in_order(frame: pl.DataFrame | None, empty: pl.DataFrame) -> pl.DataFrame:
+    if frame is None or not len(frame):
+        return empty
+    at = frame["at"]
+    return frame if at.is_sorted() else frame.sort("at", "index", maintain_order=True)

@@ -1,0 +1,92 @@
+"""What an engine hands over: findings, quarantine, counts and bounded summaries; and how places become lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from ..histories.bundle import Run
+from ..histories.tables import CONTEXT, FINDINGS
+from .rules import RULES
+from .stages import QUARANTINED
+
+_LINE = (1 << 32) - 1
+
+
+class Results:
+    """Collects what the tasks of either engine found, in any order; reading it out is in one order."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.counts: dict[str, int] = {}
+        self.summaries: list[dict[str, Any]] = []
+        self.context = pl.DataFrame(schema=CONTEXT)
+        self._lines: dict[int, int] = {}
+        self._findings: list[pl.DataFrame] = []
+        self._quarantine: list[pl.DataFrame] = []
+
+    def add_counts(self, counts: dict[str, int]) -> None:
+        for name, number in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + number
+
+    def add_lines(self, split: int, lines: int) -> None:
+        self._lines[split] = lines
+
+    def add_quarantine(self, rows: pl.DataFrame) -> None:
+        self._quarantine.append(rows)
+
+    def add_judged(self, findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> None:
+        if len(findings):
+            self._findings.append(findings)
+        self.summaries.extend(summaries)
+
+    def findings(self) -> pl.DataFrame:
+        """All findings with the columns of FINDINGS, sorted by rule, partition and offset."""
+        if not self._findings:
+            return pl.DataFrame(schema=FINDINGS)
+        rank = {name: number for number, name in enumerate(RULES)}
+        number = pl.col("id").str.extract(r"/(\d+)$").cast(pl.Int64)
+        found = pl.concat(self._findings).sort(
+            pl.col("rule").replace_strict(rank, default=len(rank), return_dtype=pl.Int64), "topic", "partition", number
+        )
+        return self._resolved(found).select(list(FINDINGS))
+
+    def quarantine(self) -> pl.DataFrame:
+        """source, line (from 1) and reason of each line that was left out."""
+        rows = pl.concat(self._quarantine) if self._quarantine else pl.DataFrame(schema=QUARANTINED)
+        return self._located(rows.sort("place")).select("source", "line", "reason")
+
+    def _resolved(self, found: pl.DataFrame) -> pl.DataFrame:
+        items = found.select("id", "evidence").explode("evidence", empty_as_null=False).unnest("evidence")
+        located = self._located(items.rename({"source": "named", "line": "told"}))
+        evidence = (
+            located.with_columns(pl.coalesce("named", "source").alias("source"), pl.coalesce("told", "line").alias("line"))
+            .group_by("id", maintain_order=True)
+            .agg(pl.struct("source", "line", "byte", "says").alias("evidence"))
+        )
+        empty = pl.lit([], dtype=FINDINGS["evidence"])
+        return found.drop("evidence").join(evidence, on="id", how="left", maintain_order="left").with_columns(
+            pl.col("evidence").fill_null(empty)
+        )
+
+    def _located(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Adds source and line: a split's lines follow those of the earlier splits of its file."""
+        before: dict[str, int] = {}
+        splits, sources, firsts = [], [], []
+        for split in self.run.splits:
+            source = self.run.source_of(split.number)
+            splits.append(split.number)
+            sources.append(source)
+            firsts.append(before.get(source, 0))
+            before[source] = firsts[-1] + self._lines.get(split.number, 0)
+        table = pl.DataFrame(
+            {"split": splits, "source": sources, "first": firsts},
+            schema={"split": pl.Int64, "source": pl.String, "first": pl.Int64},
+        )
+        numbered = rows.with_columns((pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("_"))
+        return (
+            numbered.join(table, on="split", how="left", maintain_order="left")
+            .with_columns((pl.col("first") + pl.col("_") + 1).alias("line"))
+            .drop("split", "first", "_")
+        )

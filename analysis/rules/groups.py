@@ -1,0 +1,173 @@
+"""consumer-loss and commit-regression: what a consumer group promises with its committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Offsets, Partition
+from .loss import fates
+from .wording import plural, proof, seconds, some, where
+
+
+def consumer_losses(p: Partition) -> Iterator[Finding]:
+    """Records below the group's last committed offset, or below its first position, that no member handled."""
+    for group, members in _groups(p).items():
+        commits = _commits(p, members)
+        handled = _handled(p, members)
+        polled = p.reads.filter(pl.col("process").is_in(members))
+        existing = _standing(p, members)
+        committed = int(commits["offset"][-1]) if len(commits) else 0
+        first = int(polled["offset"].min() or 0) if len(polled) else committed  # type: ignore[arg-type]
+        below = existing[existing < max(committed, first)]
+        missed = np.setdiff1d(below, handled)
+        # A commit that claims records is worse than a start that skipped them: tell them apart.
+        skipped = missed[missed < first] if len(polled) else missed[:0]
+        claimed = np.setdiff1d(missed, skipped)
+        yield from _claimed(p, group, commits, claimed, below, handled)
+        yield from _skipped(p, group, members, skipped, below, handled)
+
+
+def _claimed(
+    p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, below: Offsets, handled: Offsets
+) -> Iterator[Finding]:
+    for run in _runs(missed, np.intersect1d(below, handled)):
+        covering = commits.filter(pl.col("offset") > int(run[-1]))
+        row = covering.row(0, named=True) if len(covering) else commits.row(-1, named=True)
+        yield _finding(
+            p,
+            group,
+            run,
+            f"group {group} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but no member ever"
+            f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}",
+            "violation",
+            (f"{row['process']} commits {row['offset']}", row["at"]),
+        )
+
+
+def _skipped(
+    p: Partition, group: str, members: list[str], missed: Offsets, below: Offsets, handled: Offsets
+) -> Iterator[Finding]:
+    joined = p.context.filter(
+        pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"])
+    )["completed"].min()
+    written = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "completed")
+    for run in _runs(missed, np.intersect1d(below, handled)):
+        mine = written.filter(pl.col("offset").is_in(pl.Series(run).implode()))
+        # A group that starts late with auto.offset.reset=latest was told to skip what is older than itself.
+        older = isinstance(joined, int) and len(mine) > 0 and bool((mine["completed"] < joined).all())
+        yield _finding(
+            p,
+            group,
+            run,
+            f"group {group} began {p.name} behind {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
+            " and never handled " + ("it" if len(run) == 1 else "them")
+            + (" (they are older than the group)" if older else ""),
+            "permitted" if older else "violation",
+        )
+
+
+def _finding(
+    p: Partition, group: str, run: Offsets, sentence: str, severity: str, *evidence: tuple[str, int | None]
+) -> Finding:
+    first, last = int(run[0]), int(run[-1])
+    held = p.entries.filter(pl.col("offset").is_in(pl.Series(run).implode()))
+    sent = p.sends.filter(pl.col("offset") == first).head(1).select("value", "at").rows()
+    return Finding(
+        rule="consumer-loss",
+        severity=severity,
+        sentence=sentence + f" ({some(held['value'].to_list())})",
+        topic=p.topic,
+        partition=p.partition,
+        first_offset=first,
+        last_offset=last,
+        count=len(run),
+        values=held["value"].to_list(),
+        processes=[group],
+        evidence=proof(*((f"{value} acknowledged at offset {first}", at) for value, at in sent), *evidence),
+    )
+
+
+def commit_regressions(p: Partition) -> Iterator[Finding]:
+    """A group's committed offset goes back, and no member sought back before."""
+    for group, members in _groups(p).items():
+        commits = _commits(p, members).with_columns(
+            *(pl.col(name).shift(1).alias(f"previous_{name}") for name in ("offset", "completed", "at", "process"))
+        )
+        seeks = p.marks.filter(pl.col("process").is_in(members) & (pl.col("kind") == "seek"))
+        for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):
+            sought = seeks.filter(
+                (pl.col("process") == row["process"])
+                & (pl.col("completed") <= row["completed"])
+                & (pl.col("offset") <= row["offset"])
+            )
+            if len(sought):
+                continue
+            yield Finding(
+                rule="commit-regression",
+                sentence=f"{row['process']} of group {group} committed {p.name}@{row['offset']} at"
+                f" {seconds(row['completed'])} after {row['previous_process']} had committed"
+                f" @{row['previous_offset']} at {seconds(row['previous_completed'])}",
+                topic=p.topic,
+                partition=p.partition,
+                first_offset=row["offset"],
+                last_offset=row["previous_offset"] - 1,
+                processes=[row["process"]],
+                evidence=proof(
+                    (f"commit of {row['previous_offset']}", row["previous_at"]),
+                    (f"commit of {row['offset']}", row["at"]),
+                ),
+            )
+
+
+def _groups(p: Partition) -> dict[str, list[str]]:
+    """Groups that committed here or were assigned this partition, each with its members."""
+    active = p.marks.filter((pl.col("kind") == "commit") | ((pl.col("kind") == "assign") & pl.col("group")))
+    groups: dict[str, list[str]] = {}
+    for process in sorted(active["process"].unique()):
+        groups.setdefault(p.settings.group_of(process) or process, []).append(process)
+    for process in sorted(p.settings.processes):
+        group = p.settings.group_of(process)
+        if group in groups and process not in groups[group]:
+            groups[group].append(process)
+    return groups
+
+
+def _commits(p: Partition, members: list[str]) -> pl.DataFrame:
+    return p.marks.filter(
+        (pl.col("kind") == "commit")
+        & pl.col("process").is_in(members)
+        & (pl.col("outcome") == "ok")
+        & pl.col("offset").is_not_null()
+    ).sort("completed", "at", "index")
+
+
+def _handled(p: Partition, members: list[str]) -> Offsets:
+    """Offsets that a member finished with; in a run without any `handle` a poll counts as handling."""
+    if len(p.context.filter(pl.col("kind") == "handles")):
+        done = p.marks.filter(
+            (pl.col("kind") == "handle") & pl.col("process").is_in(members) & (pl.col("outcome") != "fail")
+        )
+    else:
+        done = p.reads.filter(pl.col("process").is_in(members))
+    return done["offset"].unique().sort().to_numpy()
+
+
+def _standing(p: Partition, members: list[str]) -> Offsets:
+    """Records that exist for the group and were not themselves lost in the log."""
+    uncommitted = any(p.settings.reads_uncommitted(name) for name in members)
+    existing = p.existing_uncommitted if uncommitted else p.existing
+    lost = fates(p).filter(pl.col("lost")).select("value")
+    standing = p.entries.join(lost, on="value", how="anti")["offset"].unique().to_numpy()
+    return np.intersect1d(existing, standing)
+
+
+def _runs(offsets: Offsets, between: Offsets) -> list[Offsets]:
+    """Sorted offsets in runs that nothing of `between` interrupts."""
+    if not len(offsets):
+        return []
+    gaps = np.searchsorted(between, offsets[1:], "left") > np.searchsorted(between, offsets[:-1], "right")
+    return [np.asarray(part) for part in np.split(offsets, np.flatnonzero(gaps) + 1)]

@@ -1,0 +1,79 @@
+"""inconsistent-offsets and duplicate: one offset holds one value, one value stands at one offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Partition
+from .wording import distinct, neighbours, plural, proof, some, where
+
+
+def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
+    """Offsets that were seen to hold several values; neighbours are one finding."""
+    crowded = p.entries.filter(pl.col("offset").is_duplicated())
+    if not len(crowded):
+        return
+    sure = p.entries.filter(~pl.col("offset").is_duplicated())["offset"].to_numpy()
+    places = _places(p).join(crowded, on=["offset", "value"], how="semi").unique(["offset", "value"], keep="first")
+    at_offset = places.sort("at").partition_by("offset", as_dict=True)
+    by_offset = crowded.group_by("offset", maintain_order=True).agg("value")
+    for run in neighbours(by_offset, sure):
+        first, last = int(run["offset"][0]), int(run["offset"][-1])
+        here = run["value"][0].to_list()
+        values = distinct(run["value"].explode())
+        seen = at_offset[(first,)]
+        yield Finding(
+            rule="inconsistent-offsets",
+            sentence=f"{where(p, first)} held {' and '.join(here)}"
+            if len(run) == 1
+            else f"{plural(len(run), 'offset')} at {where(p, first, last)} held more than one value"
+            f" ({where(p, first)}: {' and '.join(here)})",
+            topic=p.topic,
+            partition=p.partition,
+            first_offset=first,
+            last_offset=last,
+            count=len(run),
+            values=values,
+            processes=distinct(seen["process"].sort()),
+            evidence=proof(*((f"{row['value']} at offset {first}", row["at"]) for row in seen.head(8).to_dicts())),
+        )
+
+
+def duplicates(p: Partition) -> Iterator[Finding]:
+    """Values that stand at two offsets. Without idempotence a retry may write twice, so that is permitted."""
+    twice = p.entries.filter(pl.col("value").is_duplicated())
+    if not len(twice):
+        return
+    places = _places(p).join(twice, on=["offset", "value"], how="semi").unique(["offset", "value"], keep="first")
+    shown = places.sort("offset").partition_by("value", as_dict=True)
+    senders = {row["value"]: row["process"] for row in p.sends.unique("value", keep="first").iter_rows(named=True)}
+    for (value,), rows in twice.group_by("value", maintain_order=True):
+        offsets = np.sort(rows["offset"].to_numpy())
+        sender = senders.get(str(value))
+        permitted = sender is not None and p.settings.idempotent(sender) is False
+        by = f", sent by {sender} without idempotence," if permitted else f", sent by {sender}," if sender else ""
+        yield Finding(
+            rule="duplicate",
+            severity="permitted" if permitted else "violation",
+            sentence=f"{value}{by} stands at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
+            topic=p.topic,
+            partition=p.partition,
+            first_offset=int(offsets[0]),
+            last_offset=int(offsets[-1]),
+            values=[str(value)],
+            processes=distinct([sender]),
+            evidence=proof(*((f"{value} at offset {row['offset']}", row["at"]) for row in shown[(value,)].head(8).to_dicts())),
+        )
+
+
+def _places(p: Partition) -> pl.DataFrame:
+    """Where each (offset, value) shows first: the acknowledgement or the first poll."""
+    acks = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
+    reads = p.first_reads.select(
+        "offset", "value", pl.col("first_reader").alias("process"), pl.col("first_read_at").alias("at")
+    )
+    return pl.concat([acks, reads]).sort("at")

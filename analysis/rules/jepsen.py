@@ -1,0 +1,315 @@
+"""The rules as Jepsen's kafka workload has them, for histories of Jepsen.
+
+Source: jepsen.tests.kafka. They differ from ours in what is known: a key's log is what polls (of operations of
+any outcome) and sends that must have committed show of it, its index is dense, and no read is known to be
+final. A Partition is one key here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Partition
+from .wording import distinct, plural, proof, seconds, some
+
+Pairs = pl.DataFrame
+
+
+def log(p: Partition) -> pl.DataFrame:
+    """(offset, value) pairs that the key's log is known to have held, in order of offset."""
+    cached = p.memo.get("jepsen.log")
+    if cached is None:
+        sent = _committed(p).filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
+        polled = p.reads.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
+        both = pl.concat([sent, polled]).unique(["offset", "value"], keep="first", maintain_order=True)
+        cached = p.memo["jepsen.log"] = both.sort("offset", maintain_order=True)
+    return cached
+
+
+def index(p: Partition) -> pl.DataFrame:
+    """value, first and last: its places in the dense log. Of several values at an offset one is kept."""
+    cached = p.memo.get("jepsen.index")
+    if cached is None:
+        chosen = log(p).unique("offset", keep="first", maintain_order=True).with_row_index("place")
+        cached = p.memo["jepsen.index"] = chosen.group_by("value", maintain_order=True).agg(
+            pl.col("place").min().cast(pl.Int64).alias("first"), pl.col("place").max().cast(pl.Int64).alias("last")
+        )
+    return cached
+
+
+def _committed(p: Partition) -> pl.DataFrame:
+    """Sends of operations that are ok, or undecided but seen by somebody."""
+    seen = pl.col("at").is_in(p.confirmed.implode())
+    return p.sends.filter((pl.col("outcome") == "ok") | ((pl.col("outcome") == "info") & seen))
+
+
+def _read_by_ok(p: Partition) -> pl.DataFrame:
+    return p.reads.filter(pl.col("outcome") == "ok").select("value").unique()
+
+
+def lost_writes(p: Partition) -> Iterator[Finding]:
+    """Never read by an ok operation, though its writer must have committed and a later value was read."""
+    read = _read_by_ok(p)
+    bound = index(p).join(read, on="value", how="semi")["first"].max()
+    if bound is None:
+        return
+    written = _committed(p).unique("value", keep="first", maintain_order=True)
+    lost = (
+        index(p)
+        .filter(pl.col("last") <= bound)
+        .join(read, on="value", how="anti")
+        .join(written, on="value", how="inner")
+        .join(log(p).select("value", pl.col("offset").alias("held")), on="value", how="left")
+        .unique("value", keep="last")
+        .sort("last")
+    )
+    for row in lost.iter_rows(named=True):
+        fate = "acknowledged" if row["outcome"] == "ok" else "undecided, though other values of it were read"
+        yield _finding(
+            p,
+            "lost-write",
+            f"{row['value']} was sent by {row['process']} ({fate} at {seconds(row['completed'])}) and is at offset"
+            f" {row['held']} of {p.topic}, but no poll returned it though later values were read",
+            row["held"],
+            [row["value"]],
+            row["process"],
+            (f"{row['process']} sends {row['value']}", row["at"]),
+        )
+
+
+def unseen(p: Partition) -> Iterator[Finding]:
+    """Sent by an ok operation and polled by none."""
+    sent = p.sends.filter(pl.col("outcome") == "ok").unique("value", keep="first", maintain_order=True)
+    for row in sent.join(_read_by_ok(p), on="value", how="anti", maintain_order="left").iter_rows(named=True):
+        yield _finding(
+            p,
+            "unseen",
+            f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in {p.topic}, but no"
+            " poll ever returned it",
+            row["offset"],
+            [row["value"]],
+            row["process"],
+            (f"{row['process']} sends {row['value']}", row["at"]),
+        )
+
+
+def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
+    """An offset with two or more values."""
+    for (offset,), rows in log(p).filter(pl.col("offset").is_duplicated()).group_by("offset", maintain_order=True):
+        values = rows["value"].to_list()
+        yield _finding(
+            p,
+            "inconsistent-offsets",
+            f"offset {offset} of {p.topic} held {' and '.join(map(str, values))}",
+            int(str(offset)),
+            values,
+            None,
+            *((f"{row['value']} at offset {offset}", row["at"]) for row in rows.head(8).to_dicts()),
+        )
+
+
+def duplicates(p: Partition) -> Iterator[Finding]:
+    """A value at two or more offsets."""
+    for (value,), rows in log(p).filter(pl.col("value").is_duplicated()).group_by("value", maintain_order=True):
+        offsets = rows["offset"].to_list()
+        yield _finding(
+            p,
+            "duplicate",
+            f"{value} stands at offsets {some([str(offset) for offset in offsets], 8)} of {p.topic}",
+            offsets[0],
+            [value],
+            None,
+            *((f"{value} at offset {row['offset']}", row["at"]) for row in rows.head(8).to_dicts()),
+            last=offsets[-1],
+        )
+
+
+def aborted_reads(p: Partition) -> Iterator[Finding]:
+    """G1a: an ok operation read a value that a failed operation sent."""
+    failed = p.sends.filter(pl.col("outcome") == "fail").select(
+        "value", pl.col("process").alias("writer"), pl.col("at").alias("written_at")
+    )
+    read = p.reads.filter(pl.col("outcome") == "ok").join(failed.unique("value", keep="first"), on="value")
+    for (value,), rows in read.sort("at").group_by("value", maintain_order=True):
+        row = rows.row(0, named=True)
+        readers = distinct(rows["process"])
+        yield _finding(
+            p,
+            "aborted-read",
+            f"{some(readers)} read {value} at offset {row['offset']} of {p.topic}, which {row['writer']} failed to write",
+            row["offset"],
+            [value],
+            None,
+            (f"{row['writer']} fails to write {value}", row["written_at"]),
+            *((f"{one['process']} reads {value}", one["at"]) for one in rows.unique("at").sort("at").head(8).to_dicts()),
+            processes=readers,
+        )
+
+
+def precommitted_reads(p: Partition) -> Iterator[Finding]:
+    """An operation of any outcome polled a value that it sends itself."""
+    mine = p.sends.select("at", "value").unique()
+    for row in p.reads.join(mine, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts():
+        yield _finding(
+            p,
+            "precommitted-read",
+            f"{row['process']} read {row['value']} at offset {row['offset']} of {p.topic} in the transaction that"
+            " writes it",
+            row["offset"],
+            [row["value"]],
+            row["process"],
+            ("the transaction", row["at"]),
+        )
+
+
+def int_poll_skips(p: Partition) -> Iterator[Finding]:
+    yield from _steps(p, "int-poll-skip", _within(p, p.reads.filter(~pl.col("exempt"))), ahead=True)
+
+
+def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
+    yield from _steps(p, "int-nonmonotonic-poll", _within(p, p.reads.filter(~pl.col("exempt"))), ahead=False)
+
+
+def int_send_skips(p: Partition) -> Iterator[Finding]:
+    yield from _steps(p, "int-send-skip", _within(p, p.sends), ahead=True, severity="note")
+
+
+def int_nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
+    yield from _steps(p, "int-nonmonotonic-send", _within(p, p.sends), ahead=False)
+
+
+def poll_skips(p: Partition) -> Iterator[Finding]:
+    yield from _steps(p, "poll-skip", _polls(p), ahead=True, severity=_subscribed(p))
+
+
+def nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
+    yield from _steps(p, "nonmonotonic-poll", _polls(p), ahead=False, severity=_subscribed(p))
+
+
+def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
+    """Per process over ok and undecided operations."""
+    sends = p.sends.filter(pl.col("outcome") != "fail")
+    yield from _steps(p, "nonmonotonic-send", _across(p, sends, sends.clear(), every_outcome=True), ahead=False)
+
+
+def _subscribed(p: Partition) -> str:
+    """Consumers of groups may be moved at any time, so Jepsen allows both rules where its clients subscribe."""
+    return "permitted" if "subscribe" in p.context["kind"] else "violation"
+
+
+def _polls(p: Partition) -> Pairs:
+    return _across(p, p.reads, p.marks.filter(pl.col("kind") == "empty"), every_outcome=False)
+
+
+def _within(p: Partition, rows: pl.DataFrame) -> Pairs:
+    """Neighbouring values of one operation."""
+    if not len(rows):
+        return _with_delta(p, rows.select("process", "at", "value").with_columns(before="value", before_at="at").clear())
+    ordered = rows.sort("at", "index")
+    pairs = ordered.select(
+        "process",
+        "at",
+        "value",
+        pl.col("value").shift(1).alias("before"),
+        pl.col("at").shift(1).alias("before_at"),
+    ).filter(pl.col("at") == pl.col("before_at"))
+    return _with_delta(p, pairs)
+
+
+def _across(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, every_outcome: bool) -> Pairs:
+    """The last value of the process's latest operation that counts, and the first value of each later one."""
+    operations = (
+        rows.sort("at", "index")
+        .group_by("process", "at", "outcome", maintain_order=True)
+        .agg(pl.col("value").first().alias("value"), pl.col("value").last().alias("last"))
+    )
+    nothing = (
+        empty.select("process", "at", "outcome")
+        .unique()
+        .join(operations, on=["process", "at"], how="anti")
+        .with_columns(pl.lit(None, dtype=pl.String).alias("value"), pl.lit(None, dtype=pl.String).alias("last"))
+    )
+    found: list[tuple[str, int, str, str, int]] = []
+    resets = _resets(p)
+    for (process,), mine in pl.concat([operations, nothing]).sort("at").group_by("process", maintain_order=True):
+        dropped = iter([*resets.get(str(process), []), 2**62])
+        drop = next(dropped)
+        position: tuple[str, int] | None = None
+        for at, outcome, first, last in mine.select("at", "outcome", "value", "last").iter_rows():
+            while drop < at:
+                position, drop = None, next(dropped)
+            if first is not None and position is not None:
+                found.append((str(process), at, first, *position))
+            if outcome == "ok" or every_outcome:
+                position = None if last is None else (last, at)
+    schema = {"process": pl.String, "at": pl.Int64, "value": pl.String, "before": pl.String, "before_at": pl.Int64}
+    return _with_delta(p, pl.DataFrame(found, schema=schema, orient="row"))
+
+
+def _resets(p: Partition) -> dict[str, list[int]]:
+    """Places at which a process was assigned or subscribed to other keys: its position here is forgotten."""
+    moves = p.context.filter(pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("outcome") != "fail"))
+    named = p.marks.filter(pl.col("kind").is_in(["assign", "subscribe"])).select("process", "at")
+    others = moves.join(named, on=["process", "at"], how="anti").sort("at")
+    return {str(name): rows["at"].to_list() for (name,), rows in others.group_by("process", maintain_order=True)}
+
+
+def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
+    """Adds how far the second value is from the first in the log; pairs without a known place fall away."""
+    places = index(p).select("value", "last")
+    return (
+        pairs.join(places, on="value", how="inner", maintain_order="left")
+        .join(places.rename({"value": "before", "last": "from"}), on="before", how="inner", maintain_order="left")
+        .with_columns((pl.col("last") - pl.col("from")).alias("delta"))
+        .sort("at", maintain_order=True)
+    )
+
+
+def _steps(p: Partition, rule: str, pairs: Pairs, ahead: bool, severity: str = "violation") -> Iterator[Finding]:
+    wrong = pairs.filter(pl.col("delta") > 1 if ahead else pl.col("delta") < 1)
+    offsets = {row["value"]: row["offset"] for row in log(p).iter_rows(named=True)} if len(wrong) else {}
+    verb = "sent" if "send" in rule else "polled"
+    for row in wrong.iter_rows(named=True):
+        first, second = row["before"], row["value"]
+        how = f"passing over {plural(row['delta'] - 1, 'value')}" if ahead else "going back"
+        yield _finding(
+            p,
+            rule,
+            f"{row['process']} {verb} {first} and then {second} of {p.topic}, {how}",
+            min(offsets[first], offsets[second]),
+            [first, second],
+            row["process"],
+            (f"{row['process']} {verb} {first}", row["before_at"]),
+            (f"{row['process']} {verb} {second}", row["at"]),
+            last=max(offsets[first], offsets[second]),
+            severity=severity,
+        )
+
+
+def _finding(
+    p: Partition,
+    rule: str,
+    sentence: str,
+    offset: int | None,
+    values: list[object],
+    process: str | None,
+    *evidence: tuple[str, int | None],
+    last: int | None = None,
+    severity: str = "violation",
+    processes: list[str] | None = None,
+) -> Finding:
+    return Finding(
+        rule=rule,
+        severity=severity,
+        sentence=sentence,
+        topic=p.topic,
+        partition=p.partition,
+        first_offset=offset,
+        last_offset=offset if last is None else last,
+        values=[str(value) for value in values],
+        processes=processes if processes is not None else distinct([process]),
+        evidence=proof(*evidence),
+    )

@@ -1,0 +1,212 @@
+"""lost-write and unseen: acknowledged values that are gone, or that nobody ever saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Partition
+from .wording import distinct, neighbours, plural, proof, seconds, some, where
+
+
+def lost_writes(p: Partition) -> Iterator[Finding]:
+    """Acknowledged, proven gone, and not for a legal reason."""
+    lost = fates(p).filter(pl.col("lost"))
+    kept = fates(p).filter(~pl.col("lost") & pl.col("offset").is_not_null())["offset"].unique().sort().to_numpy()
+    for run in neighbours(lost.filter(pl.col("offset").is_not_null()).sort("offset", "value"), kept, "acks"):
+        yield _lost(p, run)
+
+
+def _lost(p: Partition, run: pl.DataFrame) -> Finding:
+    first, last = run.row(0, named=True), run.row(-1, named=True)
+    read = run.filter(pl.col("first_read").is_not_null())
+    acks = first["acks"]
+    place = where(p, first["offset"], last["offset"])
+    if len(run) == 1:
+        start = f"{first['value']} was acknowledged at {place} by {first['process']} at {seconds(first['completed'])}"
+    else:
+        start = f"{len(run)} writes acknowledged at {place} ({some(run['value'].to_list())})"
+    start += " with acks=1, which permits its loss" if acks == "1" and len(run) == 1 else ""
+    start += " with acks=1, which permits their loss" if acks == "1" and len(run) > 1 else ""
+    if not len(read):
+        seen = "nobody ever read it" if len(run) == 1 else "nobody ever read them"
+    elif len(run) == 1:
+        seen = f"{first['first_reader']} read it at {seconds(first['first_read'])} before it vanished"
+    else:
+        readers = some(distinct(read["first_reader"]))
+        seen = f"{len(read)} of them had been read by {readers} before they vanished"
+    if len(run) > 1:
+        start += " are gone"
+    return Finding(
+        rule="lost-write",
+        sentence=f"{start}; {seen}; {_why_gone(p, run)}",
+        topic=p.topic,
+        partition=p.partition,
+        first_offset=first["offset"],
+        last_offset=last["offset"],
+        count=len(run),
+        values=run["value"].to_list(),
+        processes=distinct(run["process"]),
+        evidence=proof(
+            (f"{first['process']} sends {first['value']}", first["invoked_at"]),
+            (f"{first['value']} acknowledged at offset {first['offset']}", first["at"]),
+            (f"{first['value']} read by {first['first_reader']}", first["first_read_at"]),
+            (f"offset {first['offset']} holds {first['other']} instead", first["other_at"]),
+            (f"an end offset of {first['later_end']} is answered later", first["later_end_at"]),
+            *(((f"{last['value']} acknowledged at offset {last['offset']}", last["at"]),) if len(run) > 1 else ()),
+        ),
+    )
+
+
+def _why_gone(p: Partition, run: pl.DataFrame) -> str:
+    replaced = int(run["replaced"].sum())
+    if replaced:
+        holds = "its offset now holds" if len(run) == 1 else f"{replaced} of their offsets now hold"
+        return f"{holds} {run['other'].drop_nulls()[0]}" + ("" if replaced == 1 else " and others")
+    if run["shrunk"].any():
+        return f"the log's end was later answered as {run['later_end'].drop_nulls()[0]}"
+    if run["absent"].any() and p.final:
+        return f"the final reads up to offset {p.final.end} do not hold " + ("it" if len(run) == 1 else "them")
+    return "a later record was read"
+
+
+def unseen(p: Partition) -> Iterator[Finding]:
+    """In a final run: acknowledged, never read by anyone, not legally absent, not proven gone."""
+    if p.final is None:
+        return
+    missing = fates(p).filter(~pl.col("lost") & ~pl.col("legal") & pl.col("first_read").is_null())
+    placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
+    others = np.setdiff1d(p.existing, placed["offset"].to_numpy())
+    unplaced = missing.filter(pl.col("offset").is_null())
+    for run in [*neighbours(placed, others), *([unplaced] if len(unplaced) else [])]:
+        first, last = run.row(0, named=True), run.row(-1, named=True)
+        yield Finding(
+            rule="unseen",
+            sentence=f"{plural(len(run), 'acknowledged write')} at {where(p, first['offset'], last['offset'])}"
+            f" ({some(run['value'].to_list())}) never appeared in any read; nothing proves that "
+            + ("it is" if len(run) == 1 else "they are")
+            + " gone",
+            topic=p.topic,
+            partition=p.partition,
+            first_offset=first["offset"],
+            last_offset=last["offset"],
+            count=len(run),
+            values=run["value"].to_list(),
+            processes=distinct(run["process"]),
+            evidence=proof(
+                (f"{first['process']} sends {first['value']}", first["invoked_at"]),
+                (f"{first['value']} acknowledged", first["at"]),
+            ),
+        )
+
+
+def fates(p: Partition) -> pl.DataFrame:
+    """What became of each acknowledged value: one row each, computed once a partition.
+
+    Columns beside those of the send: first_read, first_reader, first_read_at, in_final, other, other_at,
+    replaced, later_end, later_end_at, shrunk, absent, passed, legal, lost.
+    """
+    cached = p.memo.get("fates")
+    if cached is None:
+        cached = p.memo["fates"] = _fates(p)
+    return cached
+
+
+def _fates(p: Partition) -> pl.DataFrame:
+    seen = (
+        p.first_reads.sort("first_read", "first_read_at")
+        .group_by("value", maintain_order=True)
+        .agg(
+            pl.col("offset").first().alias("read_offset"),
+            pl.col("first_read", "first_reader", "first_read_at").first(),
+            pl.col("last_read").max(),
+            pl.col("in_final").any(),
+        )
+    )
+    sent = p.acknowledged.unique("value", keep="first", maintain_order=True)
+    fate = sent.join(seen, on="value", how="left", maintain_order="left").with_columns(
+        pl.coalesce("offset", "read_offset").alias("offset"), pl.col("in_final").fill_null(False)
+    )
+    fate = _with_later_end(p, _with_other(p, fate))
+    final = p.final
+    covered = (
+        (pl.col("offset") >= final.start) & (pl.col("offset") < final.end) if final else pl.lit(False)
+    ).fill_null(False)
+    fate = fate.with_columns(
+        (~pl.col("in_final") & covered).alias("absent"),
+        pl.col("other").is_not_null().alias("replaced"),
+        pl.col("later_end").is_not_null().alias("shrunk"),
+        _passed_over(p, fate).alias("passed"),
+        ((pl.col("offset") < p.log_start).fill_null(False) | pl.col("value").is_in(p.superseded.implode())).alias("legal"),
+    )
+    proven = pl.col("absent") | pl.col("replaced") | pl.col("shrunk") | (pl.col("passed") & pl.lit(final is None))
+    return fate.with_columns((proven & ~pl.col("in_final") & ~pl.col("legal")).alias("lost"))
+
+
+def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
+    """Another value that the offset held later: known later than this one was."""
+    crowded = p.entries.filter(pl.col("offset").is_duplicated()).select("offset", "value")
+    nothing = fate.with_columns(
+        pl.lit(None, dtype=pl.String).alias("other"), pl.lit(None, dtype=pl.Int64).alias("other_at")
+    )
+    if not len(crowded):
+        return nothing
+    reads = p.first_reads.select("offset", "value", pl.col("first_read"), pl.col("first_read_at"))
+    acks = p.sends.filter(pl.col("outcome") == "ok").select(
+        "offset", "value", pl.col("completed").alias("acked"), pl.col("at").alias("acked_at")
+    )
+    known = (
+        crowded.join(reads, on=["offset", "value"], how="left")
+        .join(acks.unique(["offset", "value"]), on=["offset", "value"], how="left")
+        .select(
+            "offset",
+            pl.col("value").alias("other"),
+            pl.min_horizontal("first_read", "acked").alias("other_since"),
+            pl.coalesce("first_read_at", "acked_at").alias("other_at"),
+        )
+        .drop_nulls("other_since")
+    )
+    pairs = fate.select("offset", "value", pl.min_horizontal("completed", "first_read").alias("since")).join(
+        known, on="offset"
+    )
+    later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
+    latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
+    return fate.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
+
+
+def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
+    """The least end offset asked after the acknowledgement, and after every read, that is at or below the offset."""
+    ends = p.end_offsets
+    known = pl.max_horizontal("completed", "last_read")
+    if not len(ends):
+        return fate.with_columns(
+            pl.lit(None, dtype=pl.Int64).alias("later_end"), pl.lit(None, dtype=pl.Int64).alias("later_end_at")
+        )
+    # From the last answer backwards, the least end that any later answer gave.
+    asked, told, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
+    least = np.minimum.accumulate(told[::-1])[::-1]
+    when = fate.select(known).to_series().fill_null(2**62).to_numpy()
+    index = np.searchsorted(asked, when, "right")
+    offset = fate["offset"].fill_null(-1).to_numpy()
+    bounded = np.append(least, 2**62)[index]
+    shrunk = (bounded <= offset) & (offset >= 0)
+    which = np.array([int(np.flatnonzero(told == end)[-1]) if hit else 0 for end, hit in zip(bounded, shrunk, strict=True)])
+    return fate.with_columns(
+        pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
+        pl.when(pl.Series(shrunk)).then(pl.Series(places[which] if len(which) else which)).alias("later_end_at"),
+    )
+
+
+def _passed_over(p: Partition, fate: pl.DataFrame) -> pl.Series:
+    """Never read by anyone, though one consumer read records before and behind it (Jepsen's lost-write)."""
+    spans = p.reads.group_by("process").agg(pl.col("offset").min().alias("low"), pl.col("offset").max().alias("high"))
+    if not len(spans):
+        return pl.Series(np.zeros(len(fate), bool))
+    offset = fate["offset"].fill_null(-1).to_numpy()
+    within = np.zeros(len(fate), bool)
+    for low, high in spans.select("low", "high").iter_rows():
+        within |= (offset > low) & (offset < high)
+    return pl.Series(within & fate["first_read"].is_null().to_numpy())

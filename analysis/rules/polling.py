@@ -1,0 +1,194 @@
+"""poll-skip and nonmonotonic-poll: a consumer goes on from where it was, over every record.
+
+What a consumer's next record must be follows from its position: one past its last record, or what a seek or
+an assignment set. Without a position (revoked, or assigned without offset) nothing is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Partition
+from .wording import plural, proof, where
+
+Row = dict[str, Any]
+
+
+def poll_skips(p: Partition) -> Iterator[Finding]:
+    yield from _skips(p, within=False)
+
+
+def int_poll_skips(p: Partition) -> Iterator[Finding]:
+    yield from _skips(p, within=True)
+
+
+def nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
+    yield from _steps_back(p, within=False)
+
+
+def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
+    yield from _steps_back(p, within=True)
+
+
+def _skips(p: Partition, within: bool) -> Iterator[Finding]:
+    ahead = jumps(p).filter((pl.col("offset") > pl.col("expected")) & (pl.col("inside") == within))
+    for row in ahead.iter_rows(named=True):
+        existing = p.existing_uncommitted if p.settings.reads_uncommitted(row["process"]) else p.existing
+        first, last = np.searchsorted(existing, [row["expected"], row["offset"]], "left")
+        skipped = existing[first:last]
+        if not len(skipped):
+            continue
+        passed = where(p, int(skipped[0]), int(skipped[-1]))
+        values = _values_at(p, int(skipped[0]), int(skipped[-1]))
+        yield _finding(
+            p,
+            row,
+            "int-poll-skip" if within else "poll-skip",
+            f"{row['process']} {_came_from(row)} to {row['offset']} of {p.name} and passed over"
+            f" {plural(len(skipped), 'record')} at {passed}",
+            int(skipped[0]),
+            int(skipped[-1]),
+            len(skipped),
+            values,
+        )
+
+
+def _steps_back(p: Partition, within: bool) -> Iterator[Finding]:
+    behind = jumps(p).filter((pl.col("offset") < pl.col("expected")) & (pl.col("inside") == within))
+    for row in behind.iter_rows(named=True):
+        yield _finding(
+            p,
+            row,
+            "int-nonmonotonic-poll" if within else "nonmonotonic-poll",
+            f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}",
+            row["offset"],
+            row["expected"] - 1,
+            1,
+            [value for value in (row["previous_value"], row["value"]) if value is not None],
+        )
+
+
+def _came_from(row: Row) -> str:
+    if row["previous"] is None:
+        return f"was set to {row['expected']} and went"
+    return f"went from {row['previous']}"
+
+
+def _values_at(p: Partition, first: int, last: int) -> list[str]:
+    held = p.entries.filter(pl.col("offset").is_between(first, last))
+    return held["value"].to_list()
+
+
+def _finding(
+    p: Partition, row: Row, rule: str, sentence: str, first: int, last: int, count: int, values: list[str]
+) -> Finding:
+    permitted = bool(row["rebalanced"])
+    return Finding(
+        rule=rule,
+        severity="permitted" if permitted else "violation",
+        sentence=sentence + (", after its group was rebalanced" if permitted else ""),
+        topic=p.topic,
+        partition=p.partition,
+        first_offset=first,
+        last_offset=last,
+        count=count,
+        values=values,
+        processes=[row["process"]],
+        evidence=proof(
+            (f"{row['process']} stands at {row['expected']}", row["previous_at"]),
+            (f"{row['process']} reads offset {row['offset']}", row["at"]),
+        ),
+    )
+
+
+def jumps(p: Partition) -> pl.DataFrame:
+    """Polled records that are not at their consumer's position, in the order of their consumer's events.
+
+    Columns: process, offset, value, at, expected (the position before), previous (offset of the record that
+    led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced.
+    """
+    cached = p.memo.get("jumps")
+    if cached is None:
+        cached = p.memo["jumps"] = _jumps(p)
+    return cached
+
+
+def _jumps(p: Partition) -> pl.DataFrame:
+    reads = p.reads.filter(pl.col("offset").is_not_null()).select(
+        "process",
+        "completed",
+        "at",
+        "index",
+        "offset",
+        "value",
+        (pl.col("offset") + 1).alias("position"),
+        pl.lit(False).alias("moved"),
+        pl.lit(False).alias("group"),
+    )
+    sequence = pl.concat([reads, _moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))])
+    if len(sequence) > len(reads):
+        sequence = sequence.sort("completed", "at", "index", maintain_order=True)
+    elif not sequence["completed"].is_sorted():
+        sequence = sequence.sort("completed", "at", "index", maintain_order=True)
+    found = []
+    # One consumer at a time: shifting whole columns is cheaper than windows over names.
+    for mine in sequence.partition_by("process", maintain_order=True):
+        before = mine.with_columns(
+            pl.col("position").shift(1).alias("expected"),
+            pl.when(~pl.col("moved")).then("offset").shift(1).alias("previous"),
+            pl.when(~pl.col("moved")).then("value").shift(1).alias("previous_value"),
+            pl.col("at").shift(1).alias("previous_at"),
+            (~pl.col("moved").shift(1) & (pl.col("at") == pl.col("at").shift(1))).alias("inside"),
+            pl.col("group").shift(1).alias("rebalanced"),
+        )
+        found.append(before.filter(~pl.col("moved") & (pl.col("expected") != pl.col("offset"))))
+    if not found:
+        return sequence.clear().with_columns(
+            *(pl.lit(None, dtype=pl.Int64).alias(name) for name in ("expected", "previous", "previous_at")),
+            *(pl.lit(False).alias(name) for name in ("inside", "rebalanced")),
+            pl.lit(None, dtype=pl.String).alias("previous_value"),
+        )
+    return pl.concat(found)
+
+
+def _moves(p: Partition) -> pl.DataFrame:
+    """What sets or clears a consumer's position: named assignments and seeks, and those that leave this one out."""
+    named = p.marks.filter(
+        pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")
+    ).select(
+        "process",
+        "completed",
+        "at",
+        "index",
+        pl.lit(None, dtype=pl.Int64).alias("offset"),
+        pl.lit(None, dtype=pl.String).alias("value"),
+        pl.when(pl.col("kind") == "revoke").then(None).otherwise("offset").alias("position"),
+        pl.lit(True).alias("moved"),
+        "group",
+    )
+    general = p.context.filter(
+        pl.col("kind").is_in(["assign", "revoke", "crash"]) & (pl.col("outcome") != "fail")
+    ).join(named.select("process", "at"), on=["process", "at"], how="anti")
+    # An assignment of other partitions by the group may be incremental, so it clears nothing; a revocation
+    # that names no partition takes all, and so does an assignment by the application.
+    clearing = general.filter(
+        (pl.col("kind") == "crash")
+        | ((pl.col("kind") == "assign") & ~pl.col("group"))
+        | ((pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0"))
+    ).select(
+        "process",
+        "completed",
+        "at",
+        pl.lit(0, dtype=pl.Int32).alias("index"),
+        pl.lit(None, dtype=pl.Int64).alias("offset"),
+        pl.lit(None, dtype=pl.String).alias("value"),
+        pl.lit(None, dtype=pl.Int64).alias("position"),
+        pl.lit(True).alias("moved"),
+        "group",
+    )
+    return pl.concat([named, clearing])

@@ -1,0 +1,103 @@
+"""nonmonotonic-send, int-nonmonotonic-send and int-send-skip: a producer's records stand in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Partition
+from .wording import plural, proof, where
+
+
+def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
+    """A producer's acknowledged offsets go back, in the order of invocation; a new client instance starts anew."""
+    sent = _in_order_of_invocation(p)
+    back = sent.filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
+    crashes = p.context.filter(pl.col("kind") == "crash").select("process", "completed")
+    for row in back.iter_rows(named=True):
+        between = crashes.filter(
+            (pl.col("process") == row["process"])
+            & (pl.col("completed") > row["previous_invoked"])
+            & (pl.col("completed") <= row["invoked"])
+        )
+        if not len(between):
+            yield _back(p, row, "nonmonotonic-send")
+
+
+def int_nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
+    """The same within one transaction."""
+    back = _in_order_of_invocation(p).filter(
+        (pl.col("offset") < pl.col("previous")) & (pl.col("at") == pl.col("previous_at"))
+    )
+    for row in back.iter_rows(named=True):
+        yield _back(p, row, "int-nonmonotonic-send")
+
+
+def int_send_skips(p: Partition) -> Iterator[Finding]:
+    """Another producer's records stand between those of one transaction; that is allowed, so it is a note."""
+    ahead = _in_order_of_invocation(p).filter(
+        (pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at"))
+    )
+    for row in ahead.iter_rows(named=True):
+        first, last = np.searchsorted(p.existing, [row["previous"] + 1, row["offset"]], "left")
+        between = p.existing[first:last]
+        if len(between):
+            yield Finding(
+                rule="int-send-skip",
+                severity="note",
+                sentence=f"between {row['previous_value']} and {row['value']}, which {row['process']} wrote in one"
+                f" transaction, stand {plural(len(between), 'record')} of others"
+                f" ({where(p, int(between[0]), int(between[-1]))})",
+                topic=p.topic,
+                partition=p.partition,
+                first_offset=int(between[0]),
+                last_offset=int(between[-1]),
+                count=len(between),
+                values=[row["previous_value"], row["value"]],
+                processes=[row["process"]],
+                evidence=proof(("the transaction", row["at"])),
+            )
+
+
+def _back(p: Partition, row: dict[str, object], rule: str) -> Finding:
+    process = str(row["process"])
+    permitted = p.settings.idempotent(process) is False
+    return Finding(
+        rule=rule,
+        severity="permitted" if permitted else "violation",
+        sentence=f"{process} sent {row['previous_value']} before {row['value']}, but they stand at"
+        f" {p.name}@{row['previous']} and @{row['offset']}"
+        + (" (permitted: the producer is not idempotent)" if permitted else ""),
+        topic=p.topic,
+        partition=p.partition,
+        first_offset=row["offset"],  # type: ignore[arg-type]
+        last_offset=row["previous"],  # type: ignore[arg-type]
+        values=[str(row["previous_value"]), str(row["value"])],
+        processes=[process],
+        evidence=proof(
+            (f"{row['previous_value']} acknowledged at {row['previous']}", row["previous_at"]),  # type: ignore[arg-type]
+            (f"{row['value']} acknowledged at {row['offset']}", row["at"]),  # type: ignore[arg-type]
+        ),
+    )
+
+
+def _in_order_of_invocation(p: Partition) -> pl.DataFrame:
+    """Acknowledged sends with an offset beside the previous one of their producer."""
+    cached = p.memo.get("sent")
+    if cached is None:
+        sent = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
+        parts = [
+            mine.with_columns(
+                pl.col("offset").shift(1).alias("previous"),
+                pl.col("value").shift(1).alias("previous_value"),
+                pl.col("at").shift(1).alias("previous_at"),
+                pl.col("invoked").shift(1).alias("previous_invoked"),
+            ).filter(pl.col("previous") + 1 != pl.col("offset"))
+            for mine in sent.partition_by("process", maintain_order=True)
+        ]
+        cached = pl.concat(parts) if parts else sent.with_columns(previous=0, previous_value=pl.lit(""), previous_at=0)
+        p.memo["sent"] = cached
+    return cached

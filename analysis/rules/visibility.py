@@ -1,0 +1,150 @@
+"""aborted-read, phantom-read and precommitted-read: consumers see what was written, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Partition
+from .wording import distinct, neighbours, plural, proof, seconds, some, where
+
+_NOTHING = np.empty(0, dtype=np.int64)
+
+
+def aborted_reads(p: Partition) -> Iterator[Finding]:
+    """G1a: polled, though the send certainly failed or its transaction aborted."""
+    failed = _origins(p).filter(pl.col("all_failed")).select("value", "sender", "sent_at", "txn")
+    uncommitted = [name for name in p.reads["process"].unique() if p.settings.reads_uncommitted(name)]
+    read = p.reads.join(failed.rename({"txn": "in_txn"}), on="value", how="inner")
+    # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
+    excused = pl.col("process").is_in(uncommitted) & pl.col("in_txn")
+    for severity, rows in (("violation", read.filter(~excused)), ("permitted", read.filter(excused))):
+        for run in _runs(rows):
+            first = run.row(0, named=True)
+            fate = "whose transaction aborted" if first["in_txn"] else "whose send failed"
+            isolation = " with isolation.level=read_uncommitted, which permits it" if severity == "permitted" else ""
+            yield _finding(
+                p,
+                run,
+                "aborted-read",
+                severity,
+                f"{_readers(run)} read {_values(run)} at {_span(p, run)}, {fate}{isolation}",
+                (f"{first['sender']} fails to write {first['value']}", first["sent_at"]),
+            )
+
+
+def phantom_reads(p: Partition) -> Iterator[Finding]:
+    """Polled, though nobody sent it, or before it was sent."""
+    if not len(p.sends) and not len(p.unplaced):
+        return
+    origins = _origins(p)
+    read = p.reads.filter(pl.col("value").is_not_null()).join(origins, on="value", how="left")
+    nobody = read.filter(pl.col("sender").is_null())
+    for run in _runs(nobody):
+        yield _finding(
+            p, run, "phantom-read", "violation", f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it"
+        )
+    early = read.filter((pl.col("completed") < pl.col("first_invoked")) & ~pl.col("txn_send"))
+    for run in _runs(early):
+        first = run.row(0, named=True)
+        yield _finding(
+            p,
+            run,
+            "phantom-read",
+            "violation",
+            f"{_readers(run)} read {_values(run)} at {_span(p, run)} at {seconds(first['completed'])}, before"
+            f" {first['sender']} sent it at {seconds(first['first_invoked'])}",
+            (f"{first['sender']} sends {first['value']}", first["sent_at"]),
+        )
+
+
+def precommitted_reads(p: Partition) -> Iterator[Finding]:
+    """Polled before the transaction of the value began, or by the transaction that wrote it."""
+    origins = _origins(p).filter(pl.col("txn_send"))
+    read = p.reads.join(origins, on="value", how="inner").filter(
+        ~pl.col("process").is_in([name for name in p.settings.processes if p.settings.reads_uncommitted(name)])
+    )
+    early = (pl.col("completed") < pl.col("first_invoked")).fill_null(False)
+    own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
+    for run in _runs(read.filter(early | own)):
+        first = run.row(0, named=True)
+        how = (
+            "inside the transaction that writes it"
+            if first["at"] == first["sent_at"]
+            else f"at {seconds(first['completed'])}, before its transaction began at {seconds(first['first_invoked'])}"
+        )
+        yield _finding(
+            p,
+            run,
+            "precommitted-read",
+            "violation",
+            f"{_readers(run)} read {_values(run)} at {_span(p, run)} {how}",
+            (f"{first['sender']} writes {first['value']}", first["sent_at"]),
+        )
+
+
+def _origins(p: Partition) -> pl.DataFrame:
+    """Where each value comes from: its first sender, and whether all its sends failed. One row a value."""
+    cached = p.memo.get("origins")
+    if cached is None:
+        cached = p.memo["origins"] = (
+            pl.concat([p.sends, p.unplaced])
+            .filter(pl.col("value").is_not_null())
+            .group_by("value", maintain_order=True)
+            .agg(
+                pl.col("process").first().alias("sender"),
+                pl.col("at").first().alias("sent_at"),
+                pl.when(pl.col("synthetic")).then(None).otherwise("invoked").min().alias("first_invoked"),
+                (pl.col("outcome") == "fail").all().alias("all_failed"),
+                pl.col("txn").all().alias("txn"),
+                pl.col("txn").any().alias("txn_send"),
+            )
+        )
+    return cached
+
+
+def _runs(read: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """One row a value and offset, neighbours in offset together."""
+    once = read.sort("completed", "at").group_by("offset", "value", maintain_order=True).agg(
+        pl.col("process").unique(maintain_order=True).alias("readers"), pl.all().exclude("process").first()
+    )
+    ordered = once.sort("offset", "value")
+    offsets = ordered["offset"].to_numpy()
+    # Any offset that is not a neighbour separates: what lies between was read rightly.
+    holes = offsets[:-1][np.diff(offsets) > 1] + 1 if len(offsets) > 1 else _NOTHING
+    yield from neighbours(ordered, holes)
+
+
+def _finding(
+    p: Partition, run: pl.DataFrame, rule: str, severity: str, sentence: str, *more: tuple[str, int | None]
+) -> Finding:
+    first = run.row(0, named=True)
+    return Finding(
+        rule=rule,
+        severity=severity,
+        sentence=sentence,
+        topic=p.topic,
+        partition=p.partition,
+        first_offset=first["offset"],
+        last_offset=run["offset"][-1],
+        count=len(run),
+        values=run["value"].to_list(),
+        processes=distinct(run["readers"].explode()),
+        evidence=proof(*more, (f"{first['readers'][0]} reads {first['value']}", first["at"])),
+    )
+
+
+def _readers(run: pl.DataFrame) -> str:
+    return some(distinct(run["readers"].explode()))
+
+
+def _values(run: pl.DataFrame) -> str:
+    values = run["value"].to_list()
+    return values[0] if len(values) == 1 else f"{plural(len(values), 'value')} ({some(values)})"
+
+
+def _span(p: Partition, run: pl.DataFrame) -> str:
+    return where(p, run["offset"][0], run["offset"][-1])

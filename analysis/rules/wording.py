@@ -1,0 +1,59 @@
+"""How findings say things: offsets, times, lists, and neighbours that are one finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Evidence
+from ..partition import Offsets, Partition
+
+Row = dict[str, Any]
+
+
+def where(partition: Partition, first: int | None, last: int | None = None) -> str:
+    """orders-2@4711, or orders-2@4711-4720."""
+    if first is None:
+        return f"{partition.name} (offset unknown)"
+    return f"{partition.name}@{first}" if last is None or last == first else f"{partition.name}@{first}-{last}"
+
+
+def seconds(ns: int | None) -> str:
+    return "an unknown time" if ns is None else f"{ns / 1e9:.3f} s"
+
+
+def some(values: Sequence[str], most: int = 3) -> str:
+    """The first values, and how many more."""
+    shown = ", ".join(values[:most])
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def proof(*items: tuple[str, int | None]) -> list[Evidence]:
+    """Evidence from (what it says, place) pairs; a place that is not known is left out."""
+    return [Evidence(says, place) for says, place in items if place is not None]
+
+
+def neighbours(rows: pl.DataFrame, between: Offsets, *same: str, column: str = "offset") -> Iterator[pl.DataFrame]:
+    """Groups rows sorted by offset into runs: nothing of `between` lies in a gap, and `same` columns agree."""
+    if not len(rows):
+        return
+    offsets = rows[column].to_numpy()
+    gaps = np.searchsorted(between, offsets[1:], "left") - np.searchsorted(between, offsets[:-1], "right")
+    breaks = gaps > 0
+    for name in same:
+        breaks |= rows[name].ne_missing(rows[name].shift(1)).to_numpy()[1:]
+    starts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]
+    for start, end in zip(starts[:-1], starts[1:], strict=True):
+        yield rows[start:end]
+
+
+def distinct(values: Iterable[Any]) -> list[str]:
+    """The values as text, each once, in order."""
+    return list(dict.fromkeys(str(value) for value in values if value is not None))

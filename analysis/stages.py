@@ -1,0 +1,132 @@
+"""The steps of the pipeline as pure functions of frames, which local.py and spark.py put together.
+
+read_split -> Parts (observations by partition, events that wait for their other half, quarantine)
+close      -> Parts of the operations whose halves stand in different splits
+judge      -> findings and a bounded summary of one partition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import polars as pl
+
+from ..histories.bundle import Settings
+from ..histories.files import Split, blocks
+from ..histories.observations import Observations, called_failed, observe
+from ..histories.operations import PLACED_EVENTS, close, pair
+from ..histories.readers import READERS
+
+
+QUARANTINED = {"place": pl.Int64, "reason": pl.String}
+
+
+class Unit(NamedTuple):
+    """What is judged together: a topic-partition, or all keys of a Jepsen history, as transactions join them."""
+
+    topic: str
+    partition: int
+
+
+WHOLE = Unit("", -1)
+
+
+@dataclass
+class Parts:
+    """What a task found, in small tables. Observations by unit and table; the rest by kind."""
+
+    observations: list[tuple[Unit, str, pl.DataFrame]] = field(default_factory=list)
+    context: list[pl.DataFrame] = field(default_factory=list)
+    unplaced: list[pl.DataFrame] = field(default_factory=list)
+    waiting: list[pl.DataFrame] = field(default_factory=list)
+    quarantine: list[pl.DataFrame] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, number: int) -> None:
+        self.counts[name] = self.counts.get(name, 0) + number
+
+
+def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
+    """Reads, pairs and takes apart one split, block by block. The last Parts hold what waits."""
+    base = split.number << 32
+    carried = pl.DataFrame(schema=PLACED_EVENTS)
+    lines = 0
+    for events, bad, count, damage in _parsed(split):
+        parts = Parts()
+        lines += count
+        parts.add("events", len(events))
+        placed = events.with_columns((pl.col("line") + base).alias("place")).select(list(PLACED_EVENTS))
+        paired = pair(pl.concat([carried, placed]))
+        carried = paired.waiting
+        _take_apart(paired.operations, settings, parts)
+        refused = bad.select((pl.col("line") + base).alias("place"), "reason")
+        parts.quarantine = [frame for frame in (refused, paired.malformed) if len(frame)]
+        if damage:
+            row = {"place": [base + max(lines - 1, 0)], "reason": [damage]}
+            parts.quarantine.append(pl.DataFrame(row, schema=QUARANTINED))
+        yield parts
+    last = Parts(waiting=[carried] if len(carried) else [])
+    last.add("lines", lines)
+    yield last
+
+
+def _parsed(split: Split) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, int, str]]:
+    """Events and quarantine with lines counted within the split, the number of lines, and damage."""
+    if split.reader == "parquet":
+        from ..histories.readers import parquet
+
+        yield parquet.read_group(split.path, split.start)
+        return
+    reader = READERS[split.reader]
+    for block in blocks(split):
+        events, bad = reader.parse(block.data, split.path)
+        lines = block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
+        shift = pl.col("line") + block.first_line
+        yield events.with_columns(shift), bad.with_columns(shift), lines, block.damage
+
+
+def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
+    """Pairs what waited in all splits; what is open then never completed, or is malformed."""
+    parts = Parts()
+    paired = close(waiting)
+    parts.add("never completed", int(paired.operations["completed"].null_count()))
+    _take_apart(paired.operations, settings, parts)
+    if len(paired.malformed):
+        parts.quarantine.append(paired.malformed)
+    return parts
+
+
+def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
+    parts.add("operations", len(operations))
+    for (outcome,), group in operations.group_by("outcome", maintain_order=True):
+        parts.add(str(outcome), len(group))
+    if settings.dialect == "native":
+        parts.add("called failed", called_failed(operations))
+    backwards = operations.select((pl.col("completed") < pl.col("invoked")).sum()).item()
+    parts.add("completed before invoked", int(backwards or 0))
+    seen = observe(operations, settings)
+    parts.observations.extend(_by_unit(seen, settings))
+    if len(seen.context):
+        parts.context.append(seen.context)
+    unplaced = seen.sends.filter(pl.col("partition").is_null())
+    if len(unplaced):
+        parts.unplaced.append(unplaced)
+
+
+def _by_unit(seen: Observations, settings: Settings) -> Iterator[tuple[Unit, str, pl.DataFrame]]:
+    for table in ("sends", "reads", "marks"):
+        frame: pl.DataFrame = getattr(seen, table)
+        placed = frame.filter(pl.col("partition").is_not_null() & pl.col("topic").is_not_null())
+        if not len(placed):
+            continue
+        if settings.dialect == "jepsen":
+            yield WHOLE, table, placed
+            continue
+        for (topic, partition), rows in placed.partition_by(
+            "topic", "partition", as_dict=True, maintain_order=True, include_key=False
+        ).items():
+            yield Unit(str(topic), int(str(partition))), table, rows
+
+

@@ -1,0 +1,42 @@
+"""A bounded summary of one partition: what verdicts and plots need, whatever the size of the history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from ..histories.tables import Finding
+from .partition import Partition
+
+
+def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
+    """Counts by kind, what the final reads covered, and broken assumptions. JSON-able."""
+    final = p.final
+    values = p.sends.filter(pl.col("value").is_not_null())["value"]
+    return {
+        "topic": p.topic,
+        "partition": p.partition,
+        "counts": {
+            "sends": len(p.sends),
+            "acknowledged": int(p.sends["acknowledged"].sum()),
+            "reads": len(p.reads),
+            "records": len(p.reads) + int(p.sends["acknowledged"].sum()),
+            "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
+            "end_offsets": len(p.end_offsets),
+            "commits": len(p.marks.filter(pl.col("kind") == "commit")),
+        },
+        "final": None if final is None else final._asdict(),
+        "repeated_values": len(values) - values.n_unique(),
+        "findings": _counts(findings),
+    }
+
+
+def _counts(findings: list[Finding]) -> dict[str, dict[str, int]]:
+    """Findings and records by rule and severity."""
+    counts: dict[str, dict[str, int]] = {}
+    for finding in findings:
+        mine = counts.setdefault(finding.rule, {})
+        mine[finding.severity] = mine.get(finding.severity, 0) + 1
+        mine[f"{finding.severity} records"] = mine.get(f"{finding.severity} records", 0) + finding.count
+    return counts
