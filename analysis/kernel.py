@@ -73,14 +73,20 @@ def judge(p: Partition) -> list[Finding]:
     found: list[Finding] = []
     for rule in RULES.values():
         judges = rule.jepsen if p.settings.dialect == "jepsen" else rule.native
-        if judges is None:
+        if judges is None or (p.settings.rules and rule.name not in p.settings.rules):
             continue
         mine = sorted(judges(p), key=_order)
         for number, finding in enumerate(mine):
             finding.id = f"{rule.name}/{p.name}/{number}"
+            if finding.severity == "violation" and _is_allowed(finding, p.settings):
+                finding.severity = "permitted"
         found.extend(mine)
     link(p, found)
     return found
+
+
+def _is_allowed(finding: Finding, settings: Settings) -> bool:
+    return finding.rule in settings.allow or f"{finding.rule}:acks={finding.acks}" in settings.allow
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

@@ -72,8 +72,8 @@ class Partition:
     def entries(self) -> pl.DataFrame:
         """Each (offset, value) that the log is known to have held, with how it is known.
 
-        Columns: offset, value, read (someone polled it there), visible (committed, as far as known), aborted.
-        An acknowledgement and a poll of the same record make one entry.
+        Columns: offset, value, sent_ok (its send or transaction is ok), aborted (it certainly failed), and read
+        (a consumer that sees only committed records polled it there). An acknowledgement and a poll of the same record make one entry.
         """
         sent = (
             self.sends.filter(pl.col("offset").is_not_null() & pl.col("value").is_not_null())
@@ -85,8 +85,8 @@ class Partition:
             )
             .unique(["offset", "value"], keep="first", maintain_order=True)
         )
-        seen = self.first_reads.select("offset", "value")
-        both = sent.join(seen.with_columns(pl.lit(True).alias("read")), on=["offset", "value"], how="full", coalesce=True)
+        seen = self.first_reads.select("offset", "value", "read_committed")
+        both = sent.join(seen.rename({"read_committed": "read"}), on=["offset", "value"], how="full", coalesce=True)
         return both.with_columns(
             pl.col("read").fill_null(False), pl.col("sent_ok").fill_null(False), pl.col("aborted").fill_null(False)
         ).sort("offset", "value")
@@ -95,6 +95,7 @@ class Partition:
     def first_reads(self) -> pl.DataFrame:
         """Each (offset, value) that was polled: when first, by whom, how often, and by the final reads."""
         final = list(self.final.processes) if self.final else []
+        dirty = [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
         polled = self.reads.filter(pl.col("offset").is_not_null() & pl.col("value").is_not_null())
         return polled.group_by("offset", "value", maintain_order=True).agg(
             pl.col("completed").first().alias("first_read"),
@@ -103,6 +104,7 @@ class Partition:
             pl.col("completed").max().alias("last_read"),
             pl.len().alias("times"),
             pl.col("process").is_in(final).any().alias("in_final"),
+            (~pl.col("process").is_in(dirty)).any().alias("read_committed"),
         )
 
     @cached_property

@@ -20,7 +20,7 @@ class Results:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.counts: dict[str, int] = {}
-        self.summaries: list[dict[str, Any]] = []
+        self._summaries: list[dict[str, Any]] = []
         self.context = pl.DataFrame(schema=CONTEXT)
         self._lines: dict[int, int] = {}
         self._findings: list[pl.DataFrame] = []
@@ -39,7 +39,12 @@ class Results:
     def add_judged(self, findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> None:
         if len(findings):
             self._findings.append(findings)
-        self.summaries.extend(summaries)
+        self._summaries.extend(summaries)
+
+    @property
+    def summaries(self) -> list[dict[str, Any]]:
+        """One a partition, in order."""
+        return sorted(self._summaries, key=lambda summary: (summary["topic"], summary["partition"]))
 
     def findings(self) -> pl.DataFrame:
         """All findings with the columns of FINDINGS, sorted by rule, partition and offset."""

@@ -23,6 +23,8 @@ class Settings:
     name: str = ""
     dialect: str = "native"  # whose rules judge: "jepsen" for Jepsen's own histories
     config: dict[str, Any] = field(default_factory=dict)
+    allow: tuple[str, ...] = ()  # rule, or rule:acks=1: breaches that the user accepts
+    rules: tuple[str, ...] = ()  # the rules to judge; empty: all
 
     @cached_property
     def processes(self) -> dict[str, dict[str, Any]]:
@@ -65,11 +67,12 @@ class Settings:
         return "compact" in str(self.topic(topic).get("cleanup.policy", ""))
 
     def to_json(self) -> str:
-        return json.dumps({"name": self.name, "dialect": self.dialect, "config": self.config})
+        return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})
 
     @staticmethod
     def from_json(text: str) -> Settings:
-        return Settings(**json.loads(text))
+        told = json.loads(text)
+        return Settings(**{**told, "allow": tuple(told["allow"]), "rules": tuple(told["rules"])})
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:

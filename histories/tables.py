@@ -186,3 +186,4 @@ class Finding:
     replicas: list[str] = field(default_factory=list)
     snapshot: str | None = None
     id: str = ""
+    acks: str | None = None  # of the sends concerned, for --allow rule:acks=1

@@ -42,6 +42,7 @@ def _lost(p: Partition, run: pl.DataFrame) -> Finding:
         start += " are gone"
     return Finding(
         rule="lost-write",
+        acks=acks,
         sentence=f"{start}; {seen}; {_why_gone(p, run)}",
         topic=p.topic,
         partition=p.partition,

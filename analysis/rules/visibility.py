@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Partition
+from ..partition import Offsets, Partition
 from .wording import distinct, neighbours, plural, proof, seconds, some, where
 
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -22,7 +22,7 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
     excused = pl.col("process").is_in(uncommitted) & pl.col("in_txn")
     for severity, rows in (("violation", read.filter(~excused)), ("permitted", read.filter(excused))):
-        for run in _runs(rows):
+        for run in _runs(rows, p.existing):
             first = run.row(0, named=True)
             fate = "whose transaction aborted" if first["in_txn"] else "whose send failed"
             isolation = " with isolation.level=read_uncommitted, which permits it" if severity == "permitted" else ""
@@ -106,8 +106,8 @@ def _origins(p: Partition) -> pl.DataFrame:
     return cached
 
 
-def _runs(read: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """One row a value and offset, neighbours in offset together."""
+def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.DataFrame]:
+    """One row a value and offset; those with nothing `between` (else: with no other offset between) together."""
     once = read.sort("completed", "at").group_by("offset", "value", maintain_order=True).agg(
         pl.col("process").unique(maintain_order=True).alias("readers"), pl.all().exclude("process").first()
     )
@@ -115,7 +115,7 @@ def _runs(read: pl.DataFrame) -> Iterator[pl.DataFrame]:
     offsets = ordered["offset"].to_numpy()
     # Any offset that is not a neighbour separates: what lies between was read rightly.
     holes = offsets[:-1][np.diff(offsets) > 1] + 1 if len(offsets) > 1 else _NOTHING
-    yield from neighbours(ordered, holes)
+    yield from neighbours(ordered, holes if between is None else between)
 
 
 def _finding(

@@ -1,0 +1,149 @@
+"""From findings and summaries to a verdict: of each rule, of the assumptions, of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .results import Results
+from .rules import RULES, Rule
+
+FORMAT = 1
+SEVERITIES = ("violation", "permitted", "note")
+BY_VALUE = ("lost-write", "unseen", "duplicate", "aborted-read", "phantom-read", "precommitted-read")
+BY_TIME = ("realtime-order", "stale-end-offset", "phantom-read", "precommitted-read")
+
+
+def verdict_of(results: Results, strict: bool = False) -> dict[str, Any]:
+    """The parts of verdict.json that follow from the results (docs/verdict.md)."""
+    totals = _totals(results)
+    assumptions = _assumptions(results)
+    broken = {rule for item in assumptions if item["holds"] is not True for rule in item["touches"]}
+    chosen = results.run.settings.rules
+    rules = {
+        name: _rule(rule, results, totals, name in broken, strict)
+        for name, rule in RULES.items()
+        if not chosen or name in chosen
+    }
+    verdicts = {rule["verdict"] for rule in rules.values()}
+    well = all(item["holds"] is True for item in assumptions)
+    if "invalid" in verdicts:
+        verdict = "invalid"
+    elif "unknown" in verdicts or not well or verdicts == {"not-judged"} or not verdicts:
+        verdict = "unknown"
+    else:
+        verdict = "valid"
+    return {"format": FORMAT, "verdict": verdict, "rules": rules, "assumptions": assumptions, "counts": totals}
+
+
+def _totals(results: Results) -> dict[str, int]:
+    totals = {name: number for name, number in sorted(results.counts.items()) if name != "lines"}
+    totals["partitions"] = len(results.summaries)
+    totals["quarantined"] = len(results.quarantine())
+    for summary in results.summaries:
+        for name, number in summary["counts"].items():
+            totals[name] = totals.get(name, 0) + number
+    return totals
+
+
+def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool, strict: bool) -> dict[str, Any]:
+    counts = dict.fromkeys(SEVERITIES, 0)
+    records = dict.fromkeys(SEVERITIES, 0)
+    for summary in results.summaries:
+        mine = summary["findings"].get(rule.name, {})
+        for severity in SEVERITIES:
+            counts[severity] += mine.get(severity, 0)
+            records[severity] += mine.get(f"{severity} records", 0)
+    judged = rule.jepsen if results.run.settings.dialect == "jepsen" else rule.native
+    if counts["violation"] or (strict and counts["permitted"]):
+        verdict = "invalid"
+    elif judged is None or not all(totals.get(need, 0) for need in rule.needs):
+        verdict = "not-judged"
+    elif broken or (rule.needs_final and not _is_final(results)):
+        verdict = "unknown"
+    else:
+        verdict = "valid"
+    return {
+        "verdict": verdict,
+        "count": records["violation"] if not strict else records["violation"] + records["permitted"],
+        "findings": counts["violation"],
+        "permitted": counts["permitted"],
+        "notes": counts["note"],
+    }
+
+
+def _is_final(results: Results) -> bool:
+    """Whether final reads covered every partition in which something was acknowledged."""
+    if results.run.settings.dialect == "jepsen":
+        return True
+    concerned = [summary for summary in results.summaries if summary["counts"]["acknowledged"]]
+    return all(summary["final"] is not None and summary["final"]["complete"] for summary in concerned)
+
+
+def _assumptions(results: Results) -> list[dict[str, Any]]:
+    """What the verdict rests on, each with whether it holds and which rules it touches."""
+    counts = results.counts
+    quarantined = len(results.quarantine())
+    repeated = sum(summary["repeated_values"] for summary in results.summaries)
+    lies = counts.get("called failed", 0)
+    backwards = counts.get("completed before invoked", 0)
+    items = [
+        _assumption(
+            "lines well formed",
+            quarantined == 0,
+            "every line was read" if not quarantined else f"{quarantined} lines were left out (quarantine.jsonl)",
+            tuple(RULES),
+        ),
+        _assumption(
+            "values unique",
+            repeated == 0,
+            "no value was sent twice to a partition"
+            if not repeated
+            else f"{repeated} sends repeat a value of their partition, so values do not identify messages",
+            BY_VALUE,
+        ),
+        _assumption(
+            "timeouts not called failures",
+            lies == 0,
+            "no failed send has an error that leaves its outcome open"
+            if not lies
+            else f"{lies} sends are called failed, but their errors leave the outcome open; they are judged as info",
+            ("aborted-read",),
+        ),
+        _assumption(
+            "one clock",
+            backwards == 0,
+            "no operation completed before it was invoked"
+            if not backwards
+            else f"{backwards} operations completed before they were invoked",
+            BY_TIME,
+        ),
+    ]
+    return [*items, _final_reads(results)]
+
+
+def _final_reads(results: Results) -> dict[str, Any]:
+    touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
+    concerned = [summary for summary in results.summaries if summary["counts"]["acknowledged"]]
+    if results.run.settings.dialect == "jepsen":
+        return _assumption("final reads complete", True, "a history of Jepsen counts as final", touched)
+    if not concerned:
+        return _assumption("final reads complete", True, "nothing was acknowledged", touched)
+    without = [f"{s['topic']}-{s['partition']}" for s in concerned if s["final"] is None]
+    short = [f"{s['topic']}-{s['partition']}" for s in concerned if s["final"] and not s["final"]["complete"]]
+    if not without and not short:
+        by = sorted({name for summary in concerned for name in summary["final"]["processes"]})
+        return _assumption("final reads complete", True, f"{', '.join(by)} read every partition to its end", touched)
+    says = []
+    if without:
+        says.append(f"nobody is known to have finally read {', '.join(without[:3])}" + _more(without))
+    if short:
+        says.append(f"the final reads of {', '.join(short[:3])}{_more(short)} stop before the end that was asked for")
+    return _assumption("final reads complete", False, "; ".join(says), touched)
+
+
+def _more(names: list[str]) -> str:
+    return f" and {len(names) - 3} more" if len(names) > 3 else ""
+
+
+def _assumption(name: str, holds: bool, says: str, touches: tuple[str, ...]) -> dict[str, Any]:
+    return {"name": name, "holds": holds, "says": says, "touches": list(touches)}
