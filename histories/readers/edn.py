@@ -1,4 +1,4 @@
-"""Reads EDN, the notation of Jepsen's histories: https://github.com/edn-format/edn, with the numbers of Clojure's reader.
+"""Reads EDN, the notation of Jepsen's histories: https://github.com/edn-format/edn, with Clojure's numbers.
 
 `loads(text)` gives the one form of a text, `read_all(text)` all its forms. Forms become:
 
@@ -11,9 +11,9 @@
     {:a 1} #{1 2}        Map (a dict that can be a key), frozenset
     #inst "2026-…"       Tagged("inst", "2026-…")
 
-Comments and discarded forms (`#_`) are skipped. Whatever else a text holds is an EdnError, a ValueError with the
-position in the text; nothing else is raised. Two keys that Clojure tells apart but Python doesn't (1, 1.0 and true)
-are an error too, rather than silently one. `dumps(form)` writes a form again, in one way for equal forms.
+Comments and discarded forms (`#_`) are skipped. Whatever else a text holds is an EdnError, a ValueError with
+the position in the text; nothing else is raised. Two keys that Clojure tells apart but Python doesn't (1, 1.0
+and true) are an error too, rather than silently one. `dumps(form)` writes a form, in one way for equal forms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fractions import Fraction
 from typing import Any
 
 MAX_DEPTH = 100
-MAX_NUMBER = 1000  # characters; Python refuses to convert a few thousand digits, and needs quadratic time for them
+MAX_NUMBER = 1000  # characters; Python refuses to convert more than a few thousand digits
 
 
 class EdnError(ValueError):
@@ -59,7 +59,7 @@ class Tagged:
 
 
 class Map(dict[Any, Any]):
-    """A map. Nobody changes a parsed form, so that it may be hashed: maps are keys and members of sets in EDN."""
+    """A map. Nobody changes a parsed form, so it may be hashed: in EDN maps are keys and members of sets, too."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -121,7 +121,6 @@ def read_all(text: str) -> list[Any]:
     """All forms of the text. An explicit stack, because Python's own is shallow and texts may be hostile."""
     top: list[Any] = []
     stack: list[_Frame] = []
-    forms = top  # where the next complete form goes
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind == "skip":
@@ -134,31 +133,25 @@ def read_all(text: str) -> list[Any]:
             if len(stack) >= MAX_DEPTH:
                 raise EdnError(f"a form {MAX_DEPTH + 1} levels deep", f"at most {MAX_DEPTH}", position)
             stack.append(_Frame(token, position, []))
-            forms = stack[-1].forms
             continue
         elif kind == "close":
             form = _close(stack, token, position)
         else:
             form = _leaf(str(kind), token, position)
-        forms = _complete(stack, top, form)
+        _complete(stack, top, form)
     if stack:
         raise EdnError(f"the end of the text inside {stack[-1].opener}", "its end", stack[-1].position)
     return top
 
 
-def _complete(stack: list[_Frame], top: list[Any], form: Any) -> list[Any]:
-    """Put a complete form where it belongs; returns where the next one goes."""
-    while stack:
-        opener = stack[-1].opener
-        if opener in _CLOSERS:
-            stack[-1].forms.append(form)
-            return stack[-1].forms
-        stack.pop()
+def _complete(stack: list[_Frame], top: list[Any], form: Any) -> None:
+    """Put a complete form where it belongs."""
+    while stack and stack[-1].opener not in _CLOSERS:
+        opener = stack.pop().opener
         if opener == "#_":
-            return stack[-1].forms if stack else top
+            return
         form = Tagged(opener[1:], form)
-    top.append(form)
-    return top
+    (stack[-1].forms if stack else top).append(form)
 
 
 def _close(stack: list[_Frame], token: str, position: int) -> Any:
