@@ -35,7 +35,7 @@ from . import jepsen_columns
 from .jepsen_operations import MalformedError, event
 
 NAME = "jepsen"
-_BLOCK = 2 << 20  # bytes; the arrays of a block stay in a processor's cache
+_BLOCK = 6 << 20  # bytes; the arrays of a block stay in a processor's cache
 
 _KAFKA = re.compile(
     rb"^(?:\xef\xbb\xbf)?[\s,]*(?:#[\w.]+\s*)?\{\s*:[^\n]*"
@@ -86,5 +86,5 @@ def _parse(lines: list[bytes]) -> tuple[pl.DataFrame, pl.DataFrame]:
             if row is not None:
                 rows.append({"line": number, **row})
     if rows:
-        events = pl.concat([events, pl.DataFrame(rows, schema=EVENTS)])
-    return events.sort("line"), pl.DataFrame(malformed, schema=QUARANTINE)
+        events = pl.concat([events, pl.DataFrame(rows, schema=EVENTS)]).sort("line")
+    return events, pl.DataFrame(malformed, schema=QUARANTINE)

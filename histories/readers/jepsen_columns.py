@@ -50,65 +50,67 @@ _RECORD = rf"\[(?:{_INT}|nil) {_INT}\]"
 _POLLED = rf"{_KEY} {_vector(_RECORD)}"
 _SEND = rf"\[:send {_KEY} (?:{_INT}|{_RECORD})\]"
 _POLL = rf"\[:poll(?: \{{(?:{_POLLED}(?:, {_POLLED})*)?\}})?\]"
-_KEYS = r"assign|subscribe|debug-topic-partitions"
 _ENTRIES = {
     "index": rf":index {_INT}",
     "time": rf":time {_INT}",
     "type": r":type :(?:invoke|ok|fail|info)",
     "process": rf":process {_INT}",
     "op": rf":f :(?:send, :value {_vector(_SEND)}|poll, :value {_vector(_POLL)}"
-    rf"|txn, :value {_vector(f'(?:{_SEND}|{_POLL})')}|(?:{_KEYS}), :value {_vector(_KEY)}|crash, :value nil)",
+    rf"|txn, :value {_vector(f'(?:{_SEND}|{_POLL})')}|(?:assign|subscribe), :value {_vector(_KEY)}|crash, :value nil)",
+    "silent": rf":f :debug-topic-partitions, :value {_vector(_KEY)}",  # makes no event
 }
 _ODD_KEYWORDS = (":nil", ":true", ":false")  # text_of keeps their colon
 _DELIMITERS = b" ,[]{}\n\r"
 _IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
-_FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash", None)
-_SEND_, _POLL_, _TXN_, _ASSIGN_, _SUBSCRIBE_, _CRASH_, _NONE_ = range(7)
+_FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
+_SEND_, _POLL_, _TXN_, _ASSIGN_, _SUBSCRIBE_, _CRASH_ = range(6)
 _RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value")
 _POSITIONS = EVENTS["offsets"]
 _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
 
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
-    """The events of the common lines, and which lines these are."""
+    """The events of the common lines, in their order, and which lines these are."""
     text = pl.Series("text", lines, dtype=pl.Binary).cast(pl.String, strict=False)  # null where it isn't UTF-8
     left = text.to_frame().with_row_index("line").cast({"line": pl.Int64})
-    left = left.filter(pl.col("text").str.len_bytes() <= MAX_LINE)
-    for keyword in _ODD_KEYWORDS:
-        if any(keyword.encode() in line for line in lines):
-            left = left.filter(~pl.col("text").str.contains(keyword, literal=True))
-    frames = [pl.DataFrame(schema=EVENTS)]
+    left = left.filter(pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS))
     done = np.zeros(len(lines), dtype=bool)
-    for select in (_plain, _annotated):
-        for order in _ORDERS:
-            if not left.height:
-                break
-            selected = select(left, order)
-            if selected.height:
-                selected, events = _events(selected, order)
-                frames.append(events)
-                done[selected["line"].to_numpy()] = True
-                left = left.filter(~pl.Series(done).gather(left["line"]))
-    return pl.concat(frames, how="diagonal"), done
+    frames = [pl.DataFrame(schema=EVENTS)]
+    for order in _ORDERS:
+        plain = left["text"].str.contains(rf"^\{{{_body(order, 'op')}\}}\r?$")
+        rest = left.filter(~plain)
+        annotated = _annotated(rest, order)
+        common = left.filter(plain)
+        if annotated.height:
+            common = pl.concat([common, annotated], how="diagonal").sort("line")
+        if common.height:
+            common, events = _events(common, order)
+            frames.append(events)
+        silent = rest.filter(pl.col("text").str.contains(rf"^\{{{_body(order, 'silent')}\}}\r?$"))
+        for read_now in (common, silent):
+            done[read_now["line"].to_numpy()] = True
+        left = left.filter(~pl.Series(done).gather(left["line"]))
+        if not left.height:
+            break
+    events = pl.concat(frames, how="diagonal")
+    return (events if events["line"].is_sorted() else events.sort("line")), done
 
 
-def _plain(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
-    """The lines that consist of these entries."""
-    body = ", ".join(_ENTRIES[name] for name in order)
-    return lines.filter(pl.col("text").str.contains(rf"^\{{{body}\}}\r?$"))
+def _body(order: tuple[str, ...], op: str) -> str:
+    return ", ".join(_ENTRIES[op if name == "op" else name] for name in order)
 
 
 def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
     """The lines that begin with these entries, cut after them, with the columns of the further ones."""
-    body = ", ".join(_ENTRIES[name] for name in order)
-    pattern = rf"^(\{{{body}), (:.*)\}}\r?$"
+    pattern = rf"^(\{{{_body(order, 'op')}), (:.*)\}}\r?$"
     parts = lines.select(
         "line",
         text=pl.col("text").str.extract(pattern, 1) + "}",
         rest=pl.col("text").str.extract(pattern, 2),
     ).drop_nulls()
     names = {"f", "value", *order}
-    rows = [{"rest": rest, **notes} for rest in parts["rest"].unique() if (notes := _notes(rest, names)) is not None]
+    notes = {rest: _notes(rest, names) for rest in parts["rest"].unique()}
+    rows = [{"rest": rest, **columns} for rest, columns in notes.items() if columns is not None]
     schema = {"rest": pl.String, "error": pl.String, "rebalanced": pl.List(pl.String)}
     return parts.join(pl.DataFrame(rows, schema=schema), on="rest", maintain_order="left").drop("rest")
 
@@ -149,8 +151,8 @@ def _tokens(text: pl.Series) -> _Tokens:
     offsets = np.concatenate(([0], np.cumsum(end - start)))
     letters = pa.py_buffer(blob.translate(None, delete=_DELIMITERS))
     array = pa.LargeStringArray.from_buffers(len(start), pa.py_buffer(offsets), letters)
-    first = np.flatnonzero((data[start - 1] == ord("{")) & (data[start - 2] == ord("\n")))
-    return _Tokens(data, start, end, pl.Series(array), first)
+    lines = np.flatnonzero(data == ord("\n"))[:-1]
+    return _Tokens(data, start, end, pl.Series(array), np.searchsorted(start, lines))
 
 
 def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -168,23 +170,21 @@ def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, 
         keep = np.ones(lines.height, dtype=bool)
         keep[uncommon] = False
         return _events(lines.filter(keep), order)
-    events = lines.drop("text").with_columns(
+    return lines, lines.drop("text").with_columns(
         time=tokens.text.gather(at["time"]).cast(pl.Int64),
         process=tokens.text.gather(at["process"]),
         type=tokens.text.gather(at["type"]).str.strip_prefix(":"),
         **value.columns(),
     )
-    return lines, events.filter(function != _NONE_)
 
 
 def _functions(tokens: _Tokens, at: Ints) -> Ints:
     """The function of each line (an index of _FUNCTIONS) by its first letters."""
-    by_letter = np.full(256, _NONE_)
-    for number, name in enumerate(_FUNCTIONS[:-1]):
-        by_letter[ord(str(name)[0])] = number
-    by_letter[ord("s")] = _SEND_
+    by_letter = np.zeros(256, dtype=np.int64)
+    for number, name in enumerate(_FUNCTIONS):
+        by_letter[ord(name[0])] = number
     function = by_letter[tokens.letter(at, 1)]
-    function[(function == _SEND_) & (tokens.letter(at, 2) == ord("u"))] = _SUBSCRIBE_
+    function[(function == _SUBSCRIBE_) & (tokens.letter(at, 2) == ord("e"))] = _SEND_
     return function
 
 
@@ -198,9 +198,9 @@ class _Value:
         self.token = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
         self.line = np.repeat(np.arange(len(count)), count)
         before = tokens.before(self.token, 1)
-        keyword = tokens.letter(self.token, 0) == ord(":")
+        self.keyword = tokens.letter(self.token, 0) == ord(":")
         data = (function <= _TXN_)[self.line]
-        self.step = data & (before == ord("[")) & keyword
+        self.step = data & (before == ord("[")) & self.keyword
         self.send = self.step & (tokens.letter(self.token, 1) == ord("s"))
         comma = (before == ord(" ")) & (tokens.before(self.token, 2) == ord(","))
         self.polled = data & ((before == ord("{")) | comma)  # a key of a poll
@@ -241,7 +241,8 @@ class _Value:
         return self.tokens.text.gather(self.token[at])
 
     def _topic(self, at: Ints) -> pl.Series:
-        return self._text(at).str.strip_prefix(":")
+        topic = self._text(at)
+        return topic.str.strip_prefix(":") if self.keyword[at].any() else topic
 
     def _records(self) -> pl.DataFrame:
         """The records of all polls; where a key has none, one that says so."""
@@ -310,6 +311,8 @@ def _nulls(count: int) -> pl.Series:
 
 def _where(present: Mask, series: pl.Series) -> pl.Series:
     """The series, null where nothing is present."""
+    if present.all():
+        return series
     return series.zip_with(pl.Series(present), pl.Series([None], dtype=series.dtype))
 
 
@@ -322,5 +325,5 @@ def _lists(items: pl.Series, owner: Ints, present: Mask) -> pl.Series:
     if not kept.all():
         items, owner = items.filter(kept), owner[kept]
     ends = np.cumsum(np.bincount(owner, minlength=len(present)))
-    array = pa.LargeListArray.from_arrays(np.append(0, ends), items.to_arrow(), mask=pa.array(~present))
+    array = pa.LargeListArray.from_arrays(np.append(0, ends), items.to_arrow(compat_level=pl.CompatLevel.newest()), mask=pa.array(~present))
     return pl.Series(array)
