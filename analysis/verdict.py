@@ -30,7 +30,7 @@ def verdict_of(results: Results, strict: bool = False) -> dict[str, Any]:
     well = all(item["holds"] is True for item in assumptions)
     if "invalid" in verdicts:
         verdict = "invalid"
-    elif "unknown" in verdicts or not well or verdicts == {"not-judged"} or not verdicts:
+    elif "unknown" in verdicts or not well or not results.counts.get("operations"):
         verdict = "unknown"
     else:
         verdict = "valid"

@@ -27,6 +27,7 @@ class Paired(NamedTuple):
 
 def pair(events: pl.DataFrame) -> Paired:
     """Pairs PLACED_EVENTS by process and op; events without op pair with their process's neighbour."""
+    events, moments = _split_moments(events)
     events = _with_key(events)
     invoked, again = _first_of_each(events.filter(pl.col("type") == "invoke"))
     completed, twice = _first_of_each(events.filter(pl.col("type") != "invoke"))
@@ -47,7 +48,9 @@ def pair(events: pl.DataFrame) -> Paired:
     open_invocations = invoked.join(completed, on=_KEY, how="anti", maintain_order="left")
     waiting = pl.concat([open_invocations, joined.filter(~found).select(events.columns)]).sort("place")
     return Paired(
-        operations.select(list(OPERATIONS)), waiting.select(list(PLACED_EVENTS)), pl.concat([again, twice])
+        pl.concat([operations.select(list(OPERATIONS)), moments]),
+        waiting.select(list(PLACED_EVENTS)),
+        pl.concat([again, twice]),
     )
 
 
@@ -70,6 +73,21 @@ def close(waiting: pl.DataFrame) -> Paired:
         pl.DataFrame(schema=PLACED_EVENTS),
         pl.concat([paired.malformed, orphans]),
     )
+
+
+def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Faults without operation numbers, as Jepsen's nemesis writes them (info, then info again), are moments."""
+    moment = events["op"].is_null() & events["f"].is_in(["fault", "heal"])
+    if not moment.any():
+        return events, pl.DataFrame(schema=OPERATIONS)
+    moments = events.filter(moment).with_columns(
+        pl.lit("info").cast(OUTCOME).alias("outcome"),
+        pl.col("time").alias("invoked"),
+        pl.col("time").alias("completed"),
+        pl.col("place").alias("invoked_at"),
+        pl.col("place").alias("at"),
+    )
+    return events.filter(~moment), moments.select(list(OPERATIONS))
 
 
 def _with_key(events: pl.DataFrame) -> pl.DataFrame:
