@@ -259,7 +259,8 @@ def _judging(settings_json: str) -> Callable[[tuple[Any, ...], pa.Table], pa.Tab
 
 def _rows(parts: Parts, split: str) -> list[Row]:
     rows: list[Row] = [
-        ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
+        ("observations", unit.topic, unit.partition, table, pack(frame))
+        for unit, table, frame in parts.observations
     ]
     for kind in ("context", "unplaced", "quarantine"):
         rows += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
@@ -277,7 +278,9 @@ def _rows(parts: Parts, split: str) -> list[Row]:
 def _to_batches(rows: list[Row]) -> list[pa.RecordBatch]:
     """One batch a row: a batch is what Spark holds at once."""
     return [
-        pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)], schema=_SCHEMA)
+        pa.RecordBatch.from_arrays(
+            [pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)], schema=_SCHEMA
+        )
         for row in rows
     ]
 

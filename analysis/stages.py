@@ -14,10 +14,10 @@ from typing import NamedTuple
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.files import Split, blocks
+from ..histories.files import Split
 from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
-from ..histories.readers import READERS
+from ..histories.parsing import parse_split
 
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
@@ -53,7 +53,7 @@ def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     base = split.number << 32
     carried = pl.DataFrame(schema=PLACED_EVENTS)
     lines = 0
-    for events, bad, count, damage in _parsed(split):
+    for events, bad, count, damage in parse_split(split):
         parts = Parts()
         lines += count
         parts.add("events", len(events))
@@ -70,21 +70,6 @@ def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     last = Parts(waiting=[carried] if len(carried) else [])
     last.add("lines", lines)
     yield last
-
-
-def _parsed(split: Split) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, int, str]]:
-    """Events and quarantine with lines counted within the split, the number of lines, and damage."""
-    if split.reader == "parquet":
-        from ..histories.readers import parquet
-
-        yield parquet.read_group(split.path, split.start)
-        return
-    reader = READERS[split.reader]
-    for block in blocks(split):
-        events, bad = reader.parse(block.data, split.path)
-        lines = block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
-        shift = pl.col("line") + block.first_line
-        yield events.with_columns(shift), bad.with_columns(shift), lines, block.damage
 
 
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
@@ -128,5 +113,3 @@ def _by_unit(seen: Observations, settings: Settings) -> Iterator[tuple[Unit, str
             "topic", "partition", as_dict=True, maintain_order=True, include_key=False
         ).items():
             yield Unit(str(topic), int(str(partition))), table, rows
-
-

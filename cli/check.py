@@ -30,11 +30,17 @@ Engine = Callable[[Run, Progress], "Results"]
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: logjudge-out/RUN].")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder for the report [default: logjudge-out/RUN]."
+)
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
-@click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
+@click.option(
+    "--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
-@click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
+@click.option(
+    "--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system."
+)
 @click.option("--only", multiple=True, metavar="RULE", help="Judge these rules alone; may be repeated.")
 @click.option("--skip", multiple=True, metavar="RULE", help="Leave these rules out; may be repeated.")
 @click.option("--allow", multiple=True, metavar="RULE[:acks=1]", help="Breaches to accept; may be repeated.")
@@ -102,7 +108,9 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
 
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
         if name not in RULES:
-            raise UsageError(f"found rule {name}, expected one of {', '.join(RULES)}; `logjudge rules` explains them")
+            raise UsageError(
+                f"found rule {name}, expected one of {', '.join(RULES)}; `logjudge rules` explains them"
+            )
     for item in allow:
         if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")
@@ -129,7 +137,9 @@ def _targets(runs: tuple[str, ...], out: Path | None) -> list[Path]:
 def _engine(options: dict[str, Any]) -> Engine:
     if options["engine"] == "local":
         if options["master"] or options["remote"] or options["conf"]:
-            raise UsageError("found --master, --remote or --conf with --engine local, expected them with --engine spark")
+            raise UsageError(
+                "found --master, --remote or --conf with --engine local, expected them with --engine spark"
+            )
         from ..analysis import local
 
         return local.judge_run

@@ -29,7 +29,9 @@ def junit(reports: list[dict[str, Any]]) -> str:
             skipped=str(verdicts.count("not-judged")),
         )
         for name, rule in rules.items():
-            case = ElementTree.SubElement(suite, "testcase", classname=_xml(report["input"]["name"]), name=name)
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=_xml(report["input"]["name"]), name=name
+            )
             _outcome(case, name, rule, report)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
@@ -41,7 +43,11 @@ def _outcome(case: ElementTree.Element, name: str, rule: dict[str, Any], report:
         message = f"{rule['count']} records in {rule['findings']} findings"
         ElementTree.SubElement(case, "failure", message=message).text = _xml("\n".join(told))
     elif rule["verdict"] == "unknown":
-        broken = [item["says"] for item in report["assumptions"] if name in item["touches"] and item["holds"] is not True]
+        broken = [
+            item["says"]
+            for item in report["assumptions"]
+            if name in item["touches"] and item["holds"] is not True
+        ]
         ElementTree.SubElement(case, "error", message=_xml("; ".join(broken) or "unknown"))
     elif rule["verdict"] == "not-judged":
         ElementTree.SubElement(case, "skipped")

@@ -44,7 +44,11 @@ class Progress:
     def __call__(self, what: str, done: int, total: int, unit: str = "parts") -> None:
         if self._live:
             self._live.update(
-                self._task, description=f"{self._name}: {what}", completed=done, total=max(total, 1), unit=unit
+                self._task,
+                description=f"{self._name}: {what}",
+                completed=done,
+                total=max(total, 1),
+                unit=unit,
             )
         elif not self._quiet and time.monotonic() - self._said > 10:
             self._said = time.monotonic()

@@ -28,7 +28,11 @@ class Settings:
 
     @cached_property
     def processes(self) -> dict[str, dict[str, Any]]:
-        return {name: about for name, about in _object(self.config, "processes").items() if isinstance(about, dict)}
+        return {
+            name: about
+            for name, about in _object(self.config, "processes").items()
+            if isinstance(about, dict)
+        }
 
     @property
     def final(self) -> bool:
@@ -175,10 +179,9 @@ def _reader_of(file: Path, reader: str | None) -> str:
 
 def _splits_of(file: Path, reader: str, first: int, split_bytes: int) -> Sequence[Split]:
     if reader == "parquet":
-        import pyarrow.parquet
+        from .readers.parquet import check
 
-        groups = pyarrow.parquet.ParquetFile(file).num_row_groups
-        return [Split(first + group, str(file), reader, "", group, group + 1) for group in range(groups)]
+        return [Split(first + group, str(file), reader, "", group, group + 1) for group in range(check(file))]
     compression = compression_of(file)
     size = file.stat().st_size
     if compression:

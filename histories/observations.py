@@ -83,7 +83,9 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
         pl.lit(False).alias("txn"), pl.lit(0, dtype=pl.Int32).alias("index")
     )
     within = steps.filter(pl.col("f") == "send").with_columns(
-        pl.lit(True).alias("txn"), pl.lit(None, dtype=pl.String).alias("acks"), pl.lit(False).alias("synthetic")
+        pl.lit(True).alias("txn"),
+        pl.lit(None, dtype=pl.String).alias("acks"),
+        pl.lit(False).alias("synthetic"),
     )
     columns = [name for name in SENDS if name != "acknowledged"]
     sends = pl.concat([frame.select(columns) for frame in (plain, within)])
@@ -91,7 +93,9 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
     default = pl.col("process").replace_strict(configured, default="all", return_dtype=pl.String)
     return (
         sends.with_columns(
-            pl.coalesce(pl.when(pl.col("acks") == "-1").then(pl.lit("all")).otherwise("acks"), default).alias("acks"),
+            pl.coalesce(pl.when(pl.col("acks") == "-1").then(pl.lit("all")).otherwise("acks"), default).alias(
+                "acks"
+            ),
             pl.col("synthetic").fill_null(False),
         )
         .with_columns(((pl.col("outcome") == "ok") & (pl.col("acks") != "0")).alias("acknowledged"))
@@ -198,7 +202,11 @@ def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
     for operation in operations.filter(pl.col("f") == "fault").iter_rows(named=True):
         fault = _json(operation["fault"])
         offsets = fault.get("offsets")
-        if fault.get("kind") != "delete-records" or not isinstance(offsets, dict) or operation["outcome"] == "fail":
+        if (
+            fault.get("kind") != "delete-records"
+            or not isinstance(offsets, dict)
+            or operation["outcome"] == "fail"
+        ):
             continue
         for partition, offset in offsets.items():
             if str(partition).isdigit() and isinstance(offset, int):
@@ -237,7 +245,9 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     handles = operations.filter(pl.col("f") == "handle").head(1)
     if len(handles):
         seen = handles.with_columns(
-            pl.lit("handles").alias("kind"), pl.lit(False).alias("group"), pl.lit(None, dtype=pl.String).alias("detail")
+            pl.lit("handles").alias("kind"),
+            pl.lit(False).alias("group"),
+            pl.lit(None, dtype=pl.String).alias("detail"),
         )
         context = pl.concat([context, seen.select(list(CONTEXT))])
     return context

@@ -30,7 +30,13 @@ FUNCTIONS = (
 )
 
 
-_RECORD = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "key": pl.String, "value": pl.String}
+_RECORD = {
+    "topic": pl.String,
+    "partition": pl.Int32,
+    "offset": pl.Int64,
+    "key": pl.String,
+    "value": pl.String,
+}
 _POSITION = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "start": pl.Int64}
 _RECORDS = pl.List(pl.Struct(_RECORD))
 _POSITIONS = pl.List(pl.Struct(_POSITION))
@@ -61,7 +67,9 @@ EVENTS: Schema = {
     "error": pl.String,
     "fault": pl.String,  # the JSON object as text
     "synthetic": pl.Boolean,  # an invocation made up by the reader: its time is not known
-    "rebalanced": pl.List(pl.String),  # topics whose assignment changed during this poll (Jepsen's :rebalance-log)
+    "rebalanced": pl.List(
+        pl.String
+    ),  # topics whose assignment changed during this poll (Jepsen's :rebalance-log)
 }
 
 # A line that could not be read, or that no operation can be made of.

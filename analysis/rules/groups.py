@@ -64,7 +64,8 @@ def _skipped(
             group,
             run,
             f"group {group} began {p.name} behind {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
-            " and never handled " + ("it" if len(run) == 1 else "them")
+            " and never handled "
+            + ("it" if len(run) == 1 else "them")
             + (" (they are older than the group)" if older else ""),
             "permitted" if older else "violation",
         )
@@ -95,7 +96,10 @@ def commit_regressions(p: Partition) -> Iterator[Finding]:
     """A group's committed offset goes back, and no member sought back before."""
     for group, members in _groups(p).items():
         commits = _commits(p, members).with_columns(
-            *(pl.col(name).shift(1).alias(f"previous_{name}") for name in ("offset", "completed", "at", "process"))
+            *(
+                pl.col(name).shift(1).alias(f"previous_{name}")
+                for name in ("offset", "completed", "at", "process")
+            )
         )
         seeks = p.marks.filter(pl.col("process").is_in(members) & (pl.col("kind") == "seek"))
         for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):

@@ -35,7 +35,8 @@ def index(p: Partition) -> pl.DataFrame:
     if cached is None:
         chosen = log(p).unique("offset", keep="first", maintain_order=True).with_row_index("place")
         cached = p.memo["jepsen.index"] = chosen.group_by("value", maintain_order=True).agg(
-            pl.col("place").min().cast(pl.Int64).alias("first"), pl.col("place").max().cast(pl.Int64).alias("last")
+            pl.col("place").min().cast(pl.Int64).alias("first"),
+            pl.col("place").max().cast(pl.Int64).alias("last"),
         )
     return cached
 
@@ -98,7 +99,9 @@ def unseen(p: Partition) -> Iterator[Finding]:
 
 def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     """An offset with two or more values."""
-    for (offset,), rows in log(p).filter(pl.col("offset").is_duplicated()).group_by("offset", maintain_order=True):
+    for (offset,), rows in (
+        log(p).filter(pl.col("offset").is_duplicated()).group_by("offset", maintain_order=True)
+    ):
         values = rows["value"].to_list()
         yield _finding(
             p,
@@ -113,7 +116,9 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
 
 def duplicates(p: Partition) -> Iterator[Finding]:
     """A value at two or more offsets."""
-    for (value,), rows in log(p).filter(pl.col("value").is_duplicated()).group_by("value", maintain_order=True):
+    for (value,), rows in (
+        log(p).filter(pl.col("value").is_duplicated()).group_by("value", maintain_order=True)
+    ):
         offsets = rows["offset"].to_list()
         yield _finding(
             p,
@@ -144,7 +149,10 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
             [value],
             None,
             (f"{row['writer']} fails to write {value}", row["written_at"]),
-            *((f"{one['process']} reads {value}", one["at"]) for one in rows.unique("at").sort("at").head(8).to_dicts()),
+            *(
+                (f"{one['process']} reads {value}", one["at"])
+                for one in rows.unique("at").sort("at").head(8).to_dicts()
+            ),
             processes=readers,
         )
 
@@ -152,7 +160,9 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
 def precommitted_reads(p: Partition) -> Iterator[Finding]:
     """An operation of any outcome polled a value that it sends itself."""
     mine = p.sends.select("at", "value").unique()
-    for row in p.reads.join(mine, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts():
+    for row in (
+        p.reads.join(mine, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts()
+    ):
         yield _finding(
             p,
             "precommitted-read",
@@ -192,7 +202,9 @@ def nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
 def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
     """Per process over ok and undecided operations."""
     sends = p.sends.filter(pl.col("outcome") != "fail")
-    yield from _steps(p, "nonmonotonic-send", _across(p, sends, sends.clear(), every_outcome=True), ahead=False)
+    yield from _steps(
+        p, "nonmonotonic-send", _across(p, sends, sends.clear(), every_outcome=True), ahead=False
+    )
 
 
 def _subscribed(p: Partition) -> str:
@@ -207,7 +219,9 @@ def _polls(p: Partition) -> Pairs:
 def _within(p: Partition, rows: pl.DataFrame) -> Pairs:
     """Neighbouring values of one operation."""
     if not len(rows):
-        return _with_delta(p, rows.select("process", "at", "value").with_columns(before="value", before_at="at").clear())
+        return _with_delta(
+            p, rows.select("process", "at", "value").with_columns(before="value", before_at="at").clear()
+        )
     ordered = rows.sort("at", "index")
     pairs = ordered.select(
         "process",
@@ -230,11 +244,15 @@ def _across(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, every_outcome
         empty.select("process", "at", "outcome")
         .unique()
         .join(operations, on=["process", "at"], how="anti")
-        .with_columns(pl.lit(None, dtype=pl.String).alias("value"), pl.lit(None, dtype=pl.String).alias("last"))
+        .with_columns(
+            pl.lit(None, dtype=pl.String).alias("value"), pl.lit(None, dtype=pl.String).alias("last")
+        )
     )
     found: list[tuple[str, int, str, str, int]] = []
     resets = _resets(p)
-    for (process,), mine in pl.concat([operations, nothing]).sort("at").group_by("process", maintain_order=True):
+    for (process,), mine in (
+        pl.concat([operations, nothing]).sort("at").group_by("process", maintain_order=True)
+    ):
         dropped = iter([*resets.get(str(process), []), 2**62])
         drop = next(dropped)
         position: tuple[str, int] | None = None
@@ -245,7 +263,13 @@ def _across(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, every_outcome
                 found.append((str(process), at, first, *position))
             if outcome == "ok" or every_outcome:
                 position = None if last is None else (last, at)
-    schema = {"process": pl.String, "at": pl.Int64, "value": pl.String, "before": pl.String, "before_at": pl.Int64}
+    schema = {
+        "process": pl.String,
+        "at": pl.Int64,
+        "value": pl.String,
+        "before": pl.String,
+        "before_at": pl.Int64,
+    }
     return _with_delta(p, pl.DataFrame(found, schema=schema, orient="row"))
 
 
@@ -254,7 +278,9 @@ def _resets(p: Partition) -> dict[str, list[int]]:
     moves = p.context.filter(pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("outcome") != "fail"))
     named = p.marks.filter(pl.col("kind").is_in(["assign", "subscribe"])).select("process", "at")
     others = moves.join(named, on=["process", "at"], how="anti").sort("at")
-    return {str(name): rows["at"].to_list() for (name,), rows in others.group_by("process", maintain_order=True)}
+    return {
+        str(name): rows["at"].to_list() for (name,), rows in others.group_by("process", maintain_order=True)
+    }
 
 
 def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
@@ -262,13 +288,20 @@ def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
     places = index(p).select("value", "last")
     return (
         pairs.join(places, on="value", how="inner", maintain_order="left")
-        .join(places.rename({"value": "before", "last": "from"}), on="before", how="inner", maintain_order="left")
+        .join(
+            places.rename({"value": "before", "last": "from"}),
+            on="before",
+            how="inner",
+            maintain_order="left",
+        )
         .with_columns((pl.col("last") - pl.col("from")).alias("delta"))
         .sort("at", maintain_order=True)
     )
 
 
-def _steps(p: Partition, rule: str, pairs: Pairs, ahead: bool, severity: str = "violation") -> Iterator[Finding]:
+def _steps(
+    p: Partition, rule: str, pairs: Pairs, ahead: bool, severity: str = "violation"
+) -> Iterator[Finding]:
     wrong = pairs.filter(pl.col("delta") > 1 if ahead else pl.col("delta") < 1)
     offsets = {row["value"]: row["offset"] for row in log(p).iter_rows(named=True)} if len(wrong) else {}
     verb = "sent" if "send" in rule else "polled"

@@ -130,7 +130,9 @@ def _jumps(p: Partition) -> pl.DataFrame:
         pl.lit(False).alias("moved"),
         pl.lit(False).alias("group"),
     )
-    sequence = pl.concat([reads, _moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))])
+    sequence = pl.concat(
+        [reads, _moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))]
+    )
     if len(sequence) > len(reads):
         sequence = sequence.sort("completed", "at", "index", maintain_order=True)
     elif not sequence["completed"].is_sorted():

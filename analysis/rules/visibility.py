@@ -25,7 +25,9 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
         for run in _runs(rows, p.existing):
             first = run.row(0, named=True)
             fate = "whose transaction aborted" if first["in_txn"] else "whose send failed"
-            isolation = " with isolation.level=read_uncommitted, which permits it" if severity == "permitted" else ""
+            isolation = (
+                " with isolation.level=read_uncommitted, which permits it" if severity == "permitted" else ""
+            )
             yield _finding(
                 p,
                 run,
@@ -45,7 +47,11 @@ def phantom_reads(p: Partition) -> Iterator[Finding]:
     nobody = read.filter(pl.col("sender").is_null())
     for run in _runs(nobody):
         yield _finding(
-            p, run, "phantom-read", "violation", f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it"
+            p,
+            run,
+            "phantom-read",
+            "violation",
+            f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it",
         )
     early = read.filter((pl.col("completed") < pl.col("first_invoked")) & ~pl.col("txn_send"))
     for run in _runs(early):
@@ -65,7 +71,9 @@ def precommitted_reads(p: Partition) -> Iterator[Finding]:
     """Polled before the transaction of the value began, or by the transaction that wrote it."""
     origins = _origins(p).filter(pl.col("txn_send"))
     read = p.reads.join(origins, on="value", how="inner").filter(
-        ~pl.col("process").is_in([name for name in p.settings.processes if p.settings.reads_uncommitted(name)])
+        ~pl.col("process").is_in(
+            [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
+        )
     )
     early = (pl.col("completed") < pl.col("first_invoked")).fill_null(False)
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
@@ -108,8 +116,13 @@ def _origins(p: Partition) -> pl.DataFrame:
 
 def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.DataFrame]:
     """One row a value and offset; those with nothing `between` (else: with no other offset between) together."""
-    once = read.sort("completed", "at").group_by("offset", "value", maintain_order=True).agg(
-        pl.col("process").unique(maintain_order=True).alias("readers"), pl.all().exclude("process").first()
+    once = (
+        read.sort("completed", "at")
+        .group_by("offset", "value", maintain_order=True)
+        .agg(
+            pl.col("process").unique(maintain_order=True).alias("readers"),
+            pl.all().exclude("process").first(),
+        )
     )
     ordered = once.sort("offset", "value")
     offsets = ordered["offset"].to_numpy()

@@ -71,9 +71,13 @@ _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
     """The events of the common lines, in their order, and which lines these are."""
-    text = pl.Series("text", lines, dtype=pl.Binary).cast(pl.String, strict=False)  # null where it isn't UTF-8
+    text = pl.Series("text", lines, dtype=pl.Binary).cast(
+        pl.String, strict=False
+    )  # null where it isn't UTF-8
     left = text.to_frame().with_row_index("line").cast({"line": pl.Int64})
-    left = left.filter(pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS))
+    left = left.filter(
+        pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS)
+    )
     done = np.zeros(len(lines), dtype=bool)
     frames = [pl.DataFrame(schema=EVENTS)]
     for order in _ORDERS:
@@ -227,7 +231,11 @@ class _Value:
         poll = function == _POLL_
         txn = (function == _TXN_) | (function == _SEND_) & ~single
         first = steps[(np.cumsum(count) - count).clip(0, max(steps.height - 1, 0))] if steps.height else steps
-        sent = {name: _where(single, first[name]) for name in ("topic", "partition", "offset", "value") if steps.height}
+        sent = {
+            name: _where(single, first[name])
+            for name in ("topic", "partition", "offset", "value")
+            if steps.height
+        }
         names = np.where(txn, _TXN_, function)
         return sent | {
             "f": pl.Series(_FUNCTIONS, dtype=pl.String).gather(names),
@@ -282,7 +290,9 @@ class _Value:
                 "offset": offset.cast(pl.Int64, strict=False),
                 "key": _nulls(len(at)),
                 "value": _where(send, self._text(np.minimum(at + 2 + has_offset, end))),
-                "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send),
+                "records": _lists(
+                    records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send
+                ),
             }
         ).with_columns(offsets=pl.lit(None, _POSITIONS))
 
@@ -325,5 +335,7 @@ def _lists(items: pl.Series, owner: Ints, present: Mask) -> pl.Series:
     if not kept.all():
         items, owner = items.filter(kept), owner[kept]
     ends = np.cumsum(np.bincount(owner, minlength=len(present)))
-    array = pa.LargeListArray.from_arrays(np.append(0, ends), items.to_arrow(compat_level=pl.CompatLevel.newest()), mask=pa.array(~present))
+    array = pa.LargeListArray.from_arrays(
+        np.append(0, ends), items.to_arrow(compat_level=pl.CompatLevel.newest()), mask=pa.array(~present)
+    )
     return pl.Series(array)

@@ -18,7 +18,9 @@ from ..tables import EVENTS, FUNCTIONS, QUARANTINE, TYPES, Schema
 NAME = "native"
 
 # What is read from the file; the rest of EVENTS is added.
-_FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
+_FIELDS: Schema = {
+    name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")
+}
 _INTEGERS = ("time", "op", "partition", "offset")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
@@ -48,7 +50,7 @@ def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  
             pass
         else:
             if len(events) == _count_lines(blob):
-                return _checked(events.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64)))
+                return checked(events.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64)))
     return _parse_by_line(blob)
 
 
@@ -75,7 +77,7 @@ def _parse_by_line(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
         else:
             good.append((number, text))
     events = _bisect(good, bad)
-    accepted, refused = _checked(events)
+    accepted, refused = checked(events)
     quarantine = pl.DataFrame(bad, schema=QUARANTINE, orient="row")
     return accepted, pl.concat([quarantine, refused]).sort("line")
 
@@ -128,7 +130,7 @@ def _kind(value: Any) -> str:
     return "a list" if isinstance(value, list) else str(orjson.dumps(value), "utf-8", "replace")[:40]
 
 
-def _checked(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def checked(events: pl.DataFrame, numbered_operations: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Splits rows into events and quarantine by what every event must have."""
     no_topic = (pl.col("f") == "send") & pl.col("topic").is_null()
     reason = (
@@ -136,10 +138,12 @@ def _checked(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         .then(pl.lit("found no time, expected nanoseconds since the start"))
         .when(pl.col("process").is_null())
         .then(pl.lit("found no process, expected the name of a client"))
-        .when(pl.col("op").is_null())
+        .when(pl.col("op").is_null() & pl.lit(numbered_operations))
         .then(pl.lit("found no op, expected the number of the operation"))
         .when(pl.col("type").is_in(TYPES).not_() | pl.col("type").is_null())
-        .then(pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null")))
+        .then(
+            pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null"))
+        )
         .when(pl.col("f").is_in(FUNCTIONS).not_() | pl.col("f").is_null())
         .then(pl.format("found f {}, expected one of " + ", ".join(FUNCTIONS), pl.col("f").fill_null("null")))
         .when(no_topic)
@@ -180,5 +184,7 @@ def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl
 
 def _complete(events: pl.DataFrame) -> pl.DataFrame:
     """The columns of EVENTS in their order; what the format does not have is null."""
-    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in events.columns]
+    missing = [
+        pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in events.columns
+    ]
     return events.with_columns(missing).select(list(EVENTS))
