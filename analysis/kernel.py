@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Finding
+from ..histories.tables import MARKS, READS, SENDS, Finding
 from .partition import Partition
 from .rules import RULES
 from .story import link
@@ -55,17 +55,13 @@ def _partitions(
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
     if settings.dialect != "jepsen":
         mine = unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
-        named = {
-            name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS
-        }
+        named = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
         yield Partition(topic, partition, settings, **named, context=context, unplaced=mine)
         return
     full = {name: whole.get(name, pl.DataFrame(schema=_SCHEMAS[name])) for name in _SCHEMAS}
     confirmed = _confirmed(full["sends"], full["reads"])
     topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
-    split = {
-        name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()
-    }
+    split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
     for name in topics:
         mine_by_table = {table: split[table].get((name,)) for table in full}
         yield Partition(name, 0, settings, **mine_by_table, context=context, confirmed=confirmed)

@@ -86,9 +86,7 @@ class Partition:
             .unique(["offset", "value"], keep="first", maintain_order=True)
         )
         seen = self.first_reads.select("offset", "value", "read_committed")
-        both = sent.join(
-            seen.rename({"read_committed": "read"}), on=["offset", "value"], how="full", coalesce=True
-        )
+        both = sent.join(seen.rename({"read_committed": "read"}), on=["offset", "value"], how="full", coalesce=True)
         return both.with_columns(
             pl.col("read").fill_null(False),
             pl.col("sent_ok").fill_null(False),
@@ -115,9 +113,7 @@ class Partition:
     def last_heal(self) -> int:
         """ns of the last fault or heal; 0 without one."""
         faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
-        return int(
-            faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item() or 0
-        )
+        return int(faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item() or 0)
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
@@ -169,18 +165,14 @@ class Partition:
         assigned = self._assigned_by(list(processes))
         if not len(mine) and not len(assigned):
             return None
-        starts = [
-            value for value in (assigned["offset"].min(), mine["offset"].min()) if isinstance(value, int)
-        ]
+        starts = [value for value in (assigned["offset"].min(), mine["offset"].min()) if isinstance(value, int)]
         top = mine["offset"].max()
         start = max(self.log_start, min(starts, default=self.log_start))
         end = int(top) + 1 if isinstance(top, int) else start
         begun = assigned["completed"].max() if len(assigned) else mine["completed"].min()
         asked = self.asked_end if self.asked_end is not None else end
         # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
-        missed = self.sends.filter(
-            pl.col("acknowledged") & (pl.col("offset") >= end) & (pl.col("offset") < asked)
-        )
+        missed = self.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end) & (pl.col("offset") < asked))
         return FinalReads(
             processes, start, max(end, asked) if not len(missed) else end, int(begun or 0), not len(missed)
         )
@@ -232,9 +224,7 @@ class Partition:
             pl.col("offset").max().alias("newest"), pl.col("offset").null_count().alias("unplaced")
         )
         judged = placed.join(newest, on="key")
-        gone = (pl.col("offset") < pl.col("newest")) | (
-            pl.col("unplaced") > pl.col("offset").is_null().cast(pl.UInt32)
-        )
+        gone = (pl.col("offset") < pl.col("newest")) | (pl.col("unplaced") > pl.col("offset").is_null().cast(pl.UInt32))
         return judged.filter(gone.fill_null(True) & pl.col("value").is_not_null())["value"].unique()
 
 

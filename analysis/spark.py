@@ -259,8 +259,7 @@ def _judging(settings_json: str) -> Callable[[tuple[Any, ...], pa.Table], pa.Tab
 
 def _rows(parts: Parts, split: str) -> list[Row]:
     rows: list[Row] = [
-        ("observations", unit.topic, unit.partition, table, pack(frame))
-        for unit, table, frame in parts.observations
+        ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
     for kind in ("context", "unplaced", "quarantine"):
         rows += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]

@@ -19,7 +19,6 @@ from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
 from ..histories.parsing import parse_split
 
-
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
 
 

@@ -133,9 +133,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         _assumption(
             "lines well formed",
             quarantined == 0,
-            "every line was read"
-            if not quarantined
-            else f"{quarantined} lines were left out (quarantine.jsonl)",
+            "every line was read" if not quarantined else f"{quarantined} lines were left out (quarantine.jsonl)",
             tuple(RULES),
         ),
         _assumption(
@@ -177,16 +175,12 @@ def _final_reads(results: Results) -> dict[str, Any]:
     short = [f"{s['topic']}-{s['partition']}" for s in concerned if s["final"] and not s["final"]["complete"]]
     if not without and not short:
         by = sorted({name for summary in concerned for name in summary["final"]["processes"]})
-        return _assumption(
-            "final reads complete", True, f"{', '.join(by)} read every partition to its end", touched
-        )
+        return _assumption("final reads complete", True, f"{', '.join(by)} read every partition to its end", touched)
     says = []
     if without:
         says.append(f"nobody is known to have finally read {', '.join(without[:3])}" + _more(without))
     if short:
-        says.append(
-            f"the final reads of {', '.join(short[:3])}{_more(short)} stop before the end that was asked for"
-        )
+        says.append(f"the final reads of {', '.join(short[:3])}{_more(short)} stop before the end that was asked for")
     return _assumption("final reads complete", False, "; ".join(says), touched)
 
 

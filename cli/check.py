@@ -30,17 +30,11 @@ Engine = Callable[[Run, Progress], "Results"]
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder for the report [default: logjudge-out/RUN]."
-)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: logjudge-out/RUN].")
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
-@click.option(
-    "--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look."
-)
+@click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
-@click.option(
-    "--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system."
-)
+@click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
 @click.option("--only", multiple=True, metavar="RULE", help="Judge these rules alone; may be repeated.")
 @click.option("--skip", multiple=True, metavar="RULE", help="Leave these rules out; may be repeated.")
 @click.option("--allow", multiple=True, metavar="RULE[:acks=1]", help="Breaches to accept; may be repeated.")
@@ -73,9 +67,7 @@ def command(runs: tuple[str, ...], out: Path | None, **options: Any) -> int:
     return min(codes, key=GRAVITY.index)
 
 
-def _judge(
-    path: str, folder: Path, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]
-) -> dict[str, Any]:
+def _judge(path: str, folder: Path, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
     from ..analysis.verdict import report_of
 
     started = time.monotonic()
@@ -108,9 +100,7 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
 
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
         if name not in RULES:
-            raise UsageError(
-                f"found rule {name}, expected one of {', '.join(RULES)}; `logjudge rules` explains them"
-            )
+            raise UsageError(f"found rule {name}, expected one of {', '.join(RULES)}; `logjudge rules` explains them")
     for item in allow:
         if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")

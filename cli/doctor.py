@@ -59,9 +59,7 @@ def java() -> Check:
     if not program or not os.path.exists(program):
         return Check("missing", "Java", "not found" + (f" in JAVA_HOME={home}" if home else ""), JAVA_REMEDY)
     try:
-        told = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=20, check=False
-        ).stderr
+        told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check("missing", "Java", f"{program} does not run ({error})", JAVA_REMEDY)
     match = re.search(r'version "(\d+)(?:\.(\d+))?', told)
@@ -75,9 +73,7 @@ def _memory() -> Check:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     says = f"{total:.1f} GiB, {os.cpu_count()} cores"
     if total < 4:
-        return Check(
-            "optional", "Memory", says, "Spark wants 4 GiB; --engine local needs less for small histories"
-        )
+        return Check("optional", "Memory", says, "Spark wants 4 GiB; --engine local needs less for small histories")
     return Check("ok", "Memory", says)
 
 
@@ -93,6 +89,4 @@ def _extras() -> Iterator[Check]:
     try:
         yield Check("ok", "Spark Connect", f"grpcio {version('grpcio')}, for --remote")
     except PackageNotFoundError:
-        yield Check(
-            "optional", "Spark Connect", "not installed", "pip install 'logjudge[connect]' for --remote"
-        )
+        yield Check("optional", "Spark Connect", "not installed", "pip install 'logjudge[connect]' for --remote")

@@ -24,9 +24,7 @@ def name_of(path: Path) -> str:
 def check_target(folder: Path) -> None:
     """Refuses a target that holds anything but an earlier result. Raises UsageError."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise UsageError(
-            f"{folder}: found something that is no folder, expected a new folder or an earlier result"
-        )
+        raise UsageError(f"{folder}: found something that is no folder, expected a new folder or an earlier result")
     if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder):
         raise UsageError(
             f"{folder}: found a folder with other files, expected a new folder or an earlier result;"
@@ -48,9 +46,7 @@ def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be written ({error.strerror}); name another folder with --out"
-        ) from error
+        raise UsageError(f"{folder}: cannot be written ({error.strerror}); name another folder with --out") from error
     try:
         fill(scratch)
         scratch.chmod(0o777 & ~_umask())

@@ -29,9 +29,7 @@ def junit(reports: list[dict[str, Any]]) -> str:
             skipped=str(verdicts.count("not-judged")),
         )
         for name, rule in rules.items():
-            case = ElementTree.SubElement(
-                suite, "testcase", classname=_xml(report["input"]["name"]), name=name
-            )
+            case = ElementTree.SubElement(suite, "testcase", classname=_xml(report["input"]["name"]), name=name)
             _outcome(case, name, rule, report)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
@@ -44,9 +42,7 @@ def _outcome(case: ElementTree.Element, name: str, rule: dict[str, Any], report:
         ElementTree.SubElement(case, "failure", message=message).text = _xml("\n".join(told))
     elif rule["verdict"] == "unknown":
         broken = [
-            item["says"]
-            for item in report["assumptions"]
-            if name in item["touches"] and item["holds"] is not True
+            item["says"] for item in report["assumptions"] if name in item["touches"] and item["holds"] is not True
         ]
         ElementTree.SubElement(case, "error", message=_xml("; ".join(broken) or "unknown"))
     elif rule["verdict"] == "not-judged":

@@ -50,18 +50,12 @@ def _rules(report: dict[str, Any], width: int) -> list[str]:
             text = f"  {name:22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
             said = []
             if rule["count"]:
-                said.append(
-                    f"{rule['count']:,} {_times('record', rule['count'])} in {rule['findings']:,} findings"
-                )
+                said.append(f"{rule['count']:,} {_times('record', rule['count'])} in {rule['findings']:,} findings")
             if rule["permitted"]:
                 said.append(f"{rule['permitted']:,} permitted by the configuration")
             lines.append(text + " " + ", ".join(said))
     for verdict in ("unknown", "valid", "not-judged"):
-        names = [
-            name
-            for name, rule in report["rules"].items()
-            if rule["verdict"] == verdict and not rule["permitted"]
-        ]
+        names = [name for name, rule in report["rules"].items() if rule["verdict"] == verdict and not rule["permitted"]]
         if names:
             label = click.style(f"  {verdict}: ", fg=COLOURS[verdict])
             lines += _wrapped(", ".join(names), width, first=label, indent="    ")
@@ -73,17 +67,13 @@ def _times(noun: str, count: int) -> str:
 
 
 def _worst(report: dict[str, Any], width: int) -> list[str]:
-    told = [finding for finding in report["findings"] if finding["severity"] == "violation"] or report[
-        "findings"
-    ]
+    told = [finding for finding in report["findings"] if finding["severity"] == "violation"] or report["findings"]
     lines: list[str] = []
     for finding in told[:SHOWN]:
         label = f"  {click.style(finding['rule'], bold=True)}: "
         sentence = printable(finding["sentence"])
         where = [f"{e['source']}:{e['line']}" for e in finding["evidence"] if e["line"] is not None][:3]
-        lines += _wrapped(
-            sentence + (f" [{', '.join(where)}]" if where else ""), width, first=label, indent="    "
-        )
+        lines += _wrapped(sentence + (f" [{', '.join(where)}]" if where else ""), width, first=label, indent="    ")
     total = sum(rule["findings"] for rule in report["rules"].values())
     if total > SHOWN:
         lines.append(f"  … {total - SHOWN:,} more in findings.parquet")
@@ -93,12 +83,8 @@ def _worst(report: dict[str, Any], width: int) -> list[str]:
 def _assumptions(report: dict[str, Any], width: int) -> list[str]:
     lines: list[str] = []
     for item in report["assumptions"]:
-        mark = (
-            click.style("holds ", fg="green") if item["holds"] is True else click.style("BROKEN", fg="yellow")
-        )
-        lines += _wrapped(
-            printable(f"{item['name']}: {item['says']}"), width, first=f"  {mark} ", indent="         "
-        )
+        mark = click.style("holds ", fg="green") if item["holds"] is True else click.style("BROKEN", fg="yellow")
+        lines += _wrapped(printable(f"{item['name']}: {item['says']}"), width, first=f"  {mark} ", indent="         ")
     return lines
 
 

@@ -28,11 +28,7 @@ class Settings:
 
     @cached_property
     def processes(self) -> dict[str, dict[str, Any]]:
-        return {
-            name: about
-            for name, about in _object(self.config, "processes").items()
-            if isinstance(about, dict)
-        }
+        return {name: about for name, about in _object(self.config, "processes").items() if isinstance(about, dict)}
 
     @property
     def final(self) -> bool:

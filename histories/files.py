@@ -108,9 +108,7 @@ def _chunks(path: Path, compression: str) -> Iterator[bytes]:
             import zstandard
 
             try:
-                yield from zstandard.ZstdDecompressor().read_to_iter(
-                    file, read_size=_CHUNK, write_size=_CHUNK
-                )
+                yield from zstandard.ZstdDecompressor().read_to_iter(file, read_size=_CHUNK, write_size=_CHUNK)
             except zstandard.ZstdError as error:
                 raise ValueError(str(error)) from error
         else:

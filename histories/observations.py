@@ -93,9 +93,7 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
     default = pl.col("process").replace_strict(configured, default="all", return_dtype=pl.String)
     return (
         sends.with_columns(
-            pl.coalesce(pl.when(pl.col("acks") == "-1").then(pl.lit("all")).otherwise("acks"), default).alias(
-                "acks"
-            ),
+            pl.coalesce(pl.when(pl.col("acks") == "-1").then(pl.lit("all")).otherwise("acks"), default).alias("acks"),
             pl.col("synthetic").fill_null(False),
         )
         .with_columns(((pl.col("outcome") == "ok") & (pl.col("acks") != "0")).alias("acknowledged"))
@@ -202,11 +200,7 @@ def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
     for operation in operations.filter(pl.col("f") == "fault").iter_rows(named=True):
         fault = _json(operation["fault"])
         offsets = fault.get("offsets")
-        if (
-            fault.get("kind") != "delete-records"
-            or not isinstance(offsets, dict)
-            or operation["outcome"] == "fail"
-        ):
+        if fault.get("kind") != "delete-records" or not isinstance(offsets, dict) or operation["outcome"] == "fail":
             continue
         for partition, offset in offsets.items():
             if str(partition).isdigit() and isinstance(offset, int):

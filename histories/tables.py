@@ -67,9 +67,7 @@ EVENTS: Schema = {
     "error": pl.String,
     "fault": pl.String,  # the JSON object as text
     "synthetic": pl.Boolean,  # an invocation made up by the reader: its time is not known
-    "rebalanced": pl.List(
-        pl.String
-    ),  # topics whose assignment changed during this poll (Jepsen's :rebalance-log)
+    "rebalanced": pl.List(pl.String),  # topics whose assignment changed during this poll (Jepsen's :rebalance-log)
 }
 
 # A line that could not be read, or that no operation can be made of.
@@ -154,9 +152,7 @@ FINDINGS: Schema = {
     "processes": pl.List(pl.String),
     "cause": pl.String,  # null until known
     "sentence": pl.String,
-    "evidence": pl.List(
-        pl.Struct({"source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
-    ),
+    "evidence": pl.List(pl.Struct({"source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})),
     "related": pl.List(pl.String),  # ids of findings of the same event
     "replicas": pl.List(pl.String),  # brokers, for the rules on their evidence
     "snapshot": pl.String,

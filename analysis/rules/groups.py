@@ -51,9 +51,9 @@ def _claimed(
 def _skipped(
     p: Partition, group: str, members: list[str], missed: Offsets, below: Offsets, handled: Offsets
 ) -> Iterator[Finding]:
-    joined = p.context.filter(
-        pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"])
-    )["completed"].min()
+    joined = p.context.filter(pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"]))[
+        "completed"
+    ].min()
     written = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "completed")
     for run in _runs(missed, np.intersect1d(below, handled)):
         mine = written.filter(pl.col("offset").is_in(pl.Series(run).implode()))
@@ -96,10 +96,7 @@ def commit_regressions(p: Partition) -> Iterator[Finding]:
     """A group's committed offset goes back, and no member sought back before."""
     for group, members in _groups(p).items():
         commits = _commits(p, members).with_columns(
-            *(
-                pl.col(name).shift(1).alias(f"previous_{name}")
-                for name in ("offset", "completed", "at", "process")
-            )
+            *(pl.col(name).shift(1).alias(f"previous_{name}") for name in ("offset", "completed", "at", "process"))
         )
         seeks = p.marks.filter(pl.col("process").is_in(members) & (pl.col("kind") == "seek"))
         for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):

@@ -18,9 +18,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     if not len(crowded):
         return
     sure = p.entries.filter(~pl.col("offset").is_duplicated())["offset"].to_numpy()
-    places = (
-        _places(p).join(crowded, on=["offset", "value"], how="semi").unique(["offset", "value"], keep="first")
-    )
+    places = _places(p).join(crowded, on=["offset", "value"], how="semi").unique(["offset", "value"], keep="first")
     at_offset = places.sort("at").partition_by("offset", as_dict=True)
     by_offset = crowded.group_by("offset", maintain_order=True).agg("value")
     for run in neighbours(by_offset, sure):
@@ -41,9 +39,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
             count=len(run),
             values=values,
             processes=distinct(seen["process"].sort()),
-            evidence=proof(
-                *((f"{row['value']} at offset {first}", row["at"]) for row in seen.head(8).to_dicts())
-            ),
+            evidence=proof(*((f"{row['value']} at offset {first}", row["at"]) for row in seen.head(8).to_dicts())),
         )
 
 
@@ -52,24 +48,14 @@ def duplicates(p: Partition) -> Iterator[Finding]:
     twice = p.entries.filter(pl.col("value").is_duplicated())
     if not len(twice):
         return
-    places = (
-        _places(p).join(twice, on=["offset", "value"], how="semi").unique(["offset", "value"], keep="first")
-    )
+    places = _places(p).join(twice, on=["offset", "value"], how="semi").unique(["offset", "value"], keep="first")
     shown = places.sort("offset").partition_by("value", as_dict=True)
-    senders = {
-        row["value"]: row["process"] for row in p.sends.unique("value", keep="first").iter_rows(named=True)
-    }
+    senders = {row["value"]: row["process"] for row in p.sends.unique("value", keep="first").iter_rows(named=True)}
     for (value,), rows in twice.group_by("value", maintain_order=True):
         offsets = np.sort(rows["offset"].to_numpy())
         sender = senders.get(str(value))
         permitted = sender is not None and p.settings.idempotent(sender) is False
-        by = (
-            f", sent by {sender} without idempotence,"
-            if permitted
-            else f", sent by {sender},"
-            if sender
-            else ""
-        )
+        by = f", sent by {sender} without idempotence," if permitted else f", sent by {sender}," if sender else ""
         yield Finding(
             rule="duplicate",
             severity="permitted" if permitted else "violation",
@@ -81,10 +67,7 @@ def duplicates(p: Partition) -> Iterator[Finding]:
             values=[str(value)],
             processes=distinct([sender]),
             evidence=proof(
-                *(
-                    (f"{value} at offset {row['offset']}", row["at"])
-                    for row in shown[(value,)].head(8).to_dicts()
-                )
+                *((f"{value} at offset {row['offset']}", row["at"]) for row in shown[(value,)].head(8).to_dicts())
             ),
         )
 

@@ -99,9 +99,7 @@ def unseen(p: Partition) -> Iterator[Finding]:
 
 def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     """An offset with two or more values."""
-    for (offset,), rows in (
-        log(p).filter(pl.col("offset").is_duplicated()).group_by("offset", maintain_order=True)
-    ):
+    for (offset,), rows in log(p).filter(pl.col("offset").is_duplicated()).group_by("offset", maintain_order=True):
         values = rows["value"].to_list()
         yield _finding(
             p,
@@ -116,9 +114,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
 
 def duplicates(p: Partition) -> Iterator[Finding]:
     """A value at two or more offsets."""
-    for (value,), rows in (
-        log(p).filter(pl.col("value").is_duplicated()).group_by("value", maintain_order=True)
-    ):
+    for (value,), rows in log(p).filter(pl.col("value").is_duplicated()).group_by("value", maintain_order=True):
         offsets = rows["offset"].to_list()
         yield _finding(
             p,
@@ -160,9 +156,7 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
 def precommitted_reads(p: Partition) -> Iterator[Finding]:
     """An operation of any outcome polled a value that it sends itself."""
     mine = p.sends.select("at", "value").unique()
-    for row in (
-        p.reads.join(mine, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts()
-    ):
+    for row in p.reads.join(mine, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts():
         yield _finding(
             p,
             "precommitted-read",
@@ -202,9 +196,7 @@ def nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
 def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
     """Per process over ok and undecided operations."""
     sends = p.sends.filter(pl.col("outcome") != "fail")
-    yield from _steps(
-        p, "nonmonotonic-send", _across(p, sends, sends.clear(), every_outcome=True), ahead=False
-    )
+    yield from _steps(p, "nonmonotonic-send", _across(p, sends, sends.clear(), every_outcome=True), ahead=False)
 
 
 def _subscribed(p: Partition) -> str:
@@ -244,15 +236,11 @@ def _across(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, every_outcome
         empty.select("process", "at", "outcome")
         .unique()
         .join(operations, on=["process", "at"], how="anti")
-        .with_columns(
-            pl.lit(None, dtype=pl.String).alias("value"), pl.lit(None, dtype=pl.String).alias("last")
-        )
+        .with_columns(pl.lit(None, dtype=pl.String).alias("value"), pl.lit(None, dtype=pl.String).alias("last"))
     )
     found: list[tuple[str, int, str, str, int]] = []
     resets = _resets(p)
-    for (process,), mine in (
-        pl.concat([operations, nothing]).sort("at").group_by("process", maintain_order=True)
-    ):
+    for (process,), mine in pl.concat([operations, nothing]).sort("at").group_by("process", maintain_order=True):
         dropped = iter([*resets.get(str(process), []), 2**62])
         drop = next(dropped)
         position: tuple[str, int] | None = None
@@ -278,9 +266,7 @@ def _resets(p: Partition) -> dict[str, list[int]]:
     moves = p.context.filter(pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("outcome") != "fail"))
     named = p.marks.filter(pl.col("kind").is_in(["assign", "subscribe"])).select("process", "at")
     others = moves.join(named, on=["process", "at"], how="anti").sort("at")
-    return {
-        str(name): rows["at"].to_list() for (name,), rows in others.group_by("process", maintain_order=True)
-    }
+    return {str(name): rows["at"].to_list() for (name,), rows in others.group_by("process", maintain_order=True)}
 
 
 def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
@@ -299,9 +285,7 @@ def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
     )
 
 
-def _steps(
-    p: Partition, rule: str, pairs: Pairs, ahead: bool, severity: str = "violation"
-) -> Iterator[Finding]:
+def _steps(p: Partition, rule: str, pairs: Pairs, ahead: bool, severity: str = "violation") -> Iterator[Finding]:
     wrong = pairs.filter(pl.col("delta") > 1 if ahead else pl.col("delta") < 1)
     offsets = {row["value"]: row["offset"] for row in log(p).iter_rows(named=True)} if len(wrong) else {}
     verb = "sent" if "send" in rule else "polled"

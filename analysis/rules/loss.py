@@ -15,9 +15,7 @@ from .wording import distinct, neighbours, plural, proof, seconds, some, where
 def lost_writes(p: Partition) -> Iterator[Finding]:
     """Acknowledged, proven gone, and not for a legal reason."""
     lost = fates(p).filter(pl.col("lost"))
-    kept = (
-        fates(p).filter(~pl.col("lost") & pl.col("offset").is_not_null())["offset"].unique().sort().to_numpy()
-    )
+    kept = fates(p).filter(~pl.col("lost") & pl.col("offset").is_not_null())["offset"].unique().sort().to_numpy()
     for run in neighbours(lost.filter(pl.col("offset").is_not_null()).sort("offset", "value"), kept, "acks"):
         yield _lost(p, run)
 
@@ -59,11 +57,7 @@ def _lost(p: Partition, run: pl.DataFrame) -> Finding:
             (f"{first['value']} read by {first['first_reader']}", first["first_read_at"]),
             (f"offset {first['offset']} holds {first['other']} instead", first["other_at"]),
             (f"an end offset of {first['later_end']} is answered later", first["later_end_at"]),
-            *(
-                ((f"{last['value']} acknowledged at offset {last['offset']}", last["at"]),)
-                if len(run) > 1
-                else ()
-            ),
+            *(((f"{last['value']} acknowledged at offset {last['offset']}", last["at"]),) if len(run) > 1 else ()),
         ),
     )
 
@@ -76,9 +70,7 @@ def _why_gone(p: Partition, run: pl.DataFrame) -> str:
     if run["shrunk"].any():
         return f"the log's end was later answered as {run['later_end'].drop_nulls()[0]}"
     if run["absent"].any() and p.final:
-        return f"the final reads up to offset {p.final.end} do not hold " + (
-            "it" if len(run) == 1 else "them"
-        )
+        return f"the final reads up to offset {p.final.end} do not hold " + ("it" if len(run) == 1 else "them")
     return "a later record was read"
 
 
@@ -149,13 +141,11 @@ def _fates(p: Partition) -> pl.DataFrame:
         pl.col("other").is_not_null().alias("replaced"),
         pl.col("later_end").is_not_null().alias("shrunk"),
         _passed_over(p, fate).alias("passed"),
-        (
-            (pl.col("offset") < p.log_start).fill_null(False) | pl.col("value").is_in(p.superseded.implode())
-        ).alias("legal"),
+        ((pl.col("offset") < p.log_start).fill_null(False) | pl.col("value").is_in(p.superseded.implode())).alias(
+            "legal"
+        ),
     )
-    proven = (
-        pl.col("absent") | pl.col("replaced") | pl.col("shrunk") | (pl.col("passed") & pl.lit(final is None))
-    )
+    proven = pl.col("absent") | pl.col("replaced") | pl.col("shrunk") | (pl.col("passed") & pl.lit(final is None))
     return fate.with_columns((proven & ~pl.col("in_final") & ~pl.col("legal")).alias("lost"))
 
 
@@ -187,9 +177,7 @@ def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     )
     later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
     latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
-    return fate.join(
-        latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left"
-    )
+    return fate.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
 
 
 def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
@@ -214,17 +202,13 @@ def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     )
     return fate.with_columns(
         pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
-        pl.when(pl.Series(shrunk))
-        .then(pl.Series(places[which] if len(which) else which))
-        .alias("later_end_at"),
+        pl.when(pl.Series(shrunk)).then(pl.Series(places[which] if len(which) else which)).alias("later_end_at"),
     )
 
 
 def _passed_over(p: Partition, fate: pl.DataFrame) -> pl.Series:
     """Never read by anyone, though one consumer read records before and behind it (Jepsen's lost-write)."""
-    spans = p.reads.group_by("process").agg(
-        pl.col("offset").min().alias("low"), pl.col("offset").max().alias("high")
-    )
+    spans = p.reads.group_by("process").agg(pl.col("offset").min().alias("low"), pl.col("offset").max().alias("high"))
     if not len(spans):
         return pl.Series(np.zeros(len(fate), bool))
     offset = fate["offset"].fill_null(-1).to_numpy()

@@ -130,12 +130,8 @@ def _jumps(p: Partition) -> pl.DataFrame:
         pl.lit(False).alias("moved"),
         pl.lit(False).alias("group"),
     )
-    sequence = pl.concat(
-        [reads, _moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))]
-    )
-    if len(sequence) > len(reads):
-        sequence = sequence.sort("completed", "at", "index", maintain_order=True)
-    elif not sequence["completed"].is_sorted():
+    sequence = pl.concat([reads, _moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))])
+    if len(sequence) > len(reads) or not sequence["completed"].is_sorted():
         sequence = sequence.sort("completed", "at", "index", maintain_order=True)
     found = []
     # One consumer at a time: shifting whole columns is cheaper than windows over names.
@@ -160,9 +156,7 @@ def _jumps(p: Partition) -> pl.DataFrame:
 
 def _moves(p: Partition) -> pl.DataFrame:
     """What sets or clears a consumer's position: named assignments and seeks, and those that leave this one out."""
-    named = p.marks.filter(
-        pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")
-    ).select(
+    named = p.marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")).select(
         "process",
         "completed",
         "at",

@@ -74,9 +74,7 @@ def stale_end_offsets(p: Partition) -> Iterator[Finding]:
     for row in asked.iter_rows(named=True):
         index = int(np.searchsorted(done, row["invoked"], "left")) - 1
         if index >= 0 and highest[index] >= row["offset"]:
-            witness = sent.filter(
-                (pl.col("offset") == int(highest[index])) & (pl.col("completed") < row["invoked"])
-            )
+            witness = sent.filter((pl.col("offset") == int(highest[index])) & (pl.col("completed") < row["invoked"]))
             first = witness.row(0, named=True)
             yield _stale(
                 p,

@@ -98,10 +98,6 @@ def _in_order_of_invocation(p: Partition) -> pl.DataFrame:
             ).filter(pl.col("previous") + 1 != pl.col("offset"))
             for mine in sent.partition_by("process", maintain_order=True)
         ]
-        cached = (
-            pl.concat(parts)
-            if parts
-            else sent.with_columns(previous=0, previous_value=pl.lit(""), previous_at=0)
-        )
+        cached = pl.concat(parts) if parts else sent.with_columns(previous=0, previous_value=pl.lit(""), previous_at=0)
         p.memo["sent"] = cached
     return cached

@@ -25,9 +25,7 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
         for run in _runs(rows, p.existing):
             first = run.row(0, named=True)
             fate = "whose transaction aborted" if first["in_txn"] else "whose send failed"
-            isolation = (
-                " with isolation.level=read_uncommitted, which permits it" if severity == "permitted" else ""
-            )
+            isolation = " with isolation.level=read_uncommitted, which permits it" if severity == "permitted" else ""
             yield _finding(
                 p,
                 run,
@@ -71,9 +69,7 @@ def precommitted_reads(p: Partition) -> Iterator[Finding]:
     """Polled before the transaction of the value began, or by the transaction that wrote it."""
     origins = _origins(p).filter(pl.col("txn_send"))
     read = p.reads.join(origins, on="value", how="inner").filter(
-        ~pl.col("process").is_in(
-            [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
-        )
+        ~pl.col("process").is_in([name for name in p.settings.processes if p.settings.reads_uncommitted(name)])
     )
     early = (pl.col("completed") < pl.col("first_invoked")).fill_null(False)
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))

@@ -18,9 +18,7 @@ def where(partition: Partition, first: int | None, last: int | None = None) -> s
     """orders-2@4711, or orders-2@4711-4720."""
     if first is None:
         return f"{partition.name} (offset unknown)"
-    return (
-        f"{partition.name}@{first}" if last is None or last == first else f"{partition.name}@{first}-{last}"
-    )
+    return f"{partition.name}@{first}" if last is None or last == first else f"{partition.name}@{first}-{last}"
 
 
 def seconds(ns: int | None) -> str:
@@ -42,9 +40,7 @@ def proof(*items: tuple[str, int | None]) -> list[Evidence]:
     return [Evidence(says, place) for says, place in items if place is not None]
 
 
-def neighbours(
-    rows: pl.DataFrame, between: Offsets, *same: str, column: str = "offset"
-) -> Iterator[pl.DataFrame]:
+def neighbours(rows: pl.DataFrame, between: Offsets, *same: str, column: str = "offset") -> Iterator[pl.DataFrame]:
     """Groups rows sorted by offset into runs: nothing of `between` lies in a gap, and `same` columns agree."""
     if not len(rows):
         return

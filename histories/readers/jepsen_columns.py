@@ -71,13 +71,9 @@ _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
     """The events of the common lines, in their order, and which lines these are."""
-    text = pl.Series("text", lines, dtype=pl.Binary).cast(
-        pl.String, strict=False
-    )  # null where it isn't UTF-8
+    text = pl.Series("text", lines, dtype=pl.Binary).cast(pl.String, strict=False)  # null where it isn't UTF-8
     left = text.to_frame().with_row_index("line").cast({"line": pl.Int64})
-    left = left.filter(
-        pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS)
-    )
+    left = left.filter(pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS))
     done = np.zeros(len(lines), dtype=bool)
     frames = [pl.DataFrame(schema=EVENTS)]
     for order in _ORDERS:
@@ -231,11 +227,7 @@ class _Value:
         poll = function == _POLL_
         txn = (function == _TXN_) | (function == _SEND_) & ~single
         first = steps[(np.cumsum(count) - count).clip(0, max(steps.height - 1, 0))] if steps.height else steps
-        sent = {
-            name: _where(single, first[name])
-            for name in ("topic", "partition", "offset", "value")
-            if steps.height
-        }
+        sent = {name: _where(single, first[name]) for name in ("topic", "partition", "offset", "value") if steps.height}
         names = np.where(txn, _TXN_, function)
         return sent | {
             "f": pl.Series(_FUNCTIONS, dtype=pl.String).gather(names),
@@ -290,9 +282,7 @@ class _Value:
                 "offset": offset.cast(pl.Int64, strict=False),
                 "key": _nulls(len(at)),
                 "value": _where(send, self._text(np.minimum(at + 2 + has_offset, end))),
-                "records": _lists(
-                    records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send
-                ),
+                "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send),
             }
         ).with_columns(offsets=pl.lit(None, _POSITIONS))
 

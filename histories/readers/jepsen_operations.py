@@ -115,9 +115,7 @@ def _step(step: Any) -> dict[str, Any]:
         case (Keyword("poll"), dict() as polled):
             records = [_records(key, pairs) for key, pairs in polled.items()]
             return {"f": "poll", "records": [record for of_key in records for record in of_key]}
-    raise MalformedError(
-        f"found {_shown(step)}, expected [:send key value] or [:poll {{key [[offset value] …]}}]"
-    )
+    raise MalformedError(f"found {_shown(step)}, expected [:send key value] or [:poll {{key [[offset value] …]}}]")
 
 
 def _records(key: Any, pairs: Any) -> list[dict[str, Any]]:
@@ -169,9 +167,7 @@ def _int64(form: Any, what: str) -> int:
 
 def _scalar(form: Any, what: str) -> str:
     if isinstance(form, (tuple, dict, frozenset)):
-        raise MalformedError(
-            f"found {_shown(form)} as {what}, expected a number, string, keyword or other scalar"
-        )
+        raise MalformedError(f"found {_shown(form)} as {what}, expected a number, string, keyword or other scalar")
     return text_of(form)
 
 

@@ -18,9 +18,7 @@ from ..tables import EVENTS, FUNCTIONS, QUARANTINE, TYPES, Schema
 NAME = "native"
 
 # What is read from the file; the rest of EVENTS is added.
-_FIELDS: Schema = {
-    name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")
-}
+_FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
 _INTEGERS = ("time", "op", "partition", "offset")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
@@ -141,9 +139,7 @@ def checked(events: pl.DataFrame, numbered_operations: bool = True) -> tuple[pl.
         .when(pl.col("op").is_null() & pl.lit(numbered_operations))
         .then(pl.lit("found no op, expected the number of the operation"))
         .when(pl.col("type").is_in(TYPES).not_() | pl.col("type").is_null())
-        .then(
-            pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null"))
-        )
+        .then(pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null")))
         .when(pl.col("f").is_in(FUNCTIONS).not_() | pl.col("f").is_null())
         .then(pl.format("found f {}, expected one of " + ", ".join(FUNCTIONS), pl.col("f").fill_null("null")))
         .when(no_topic)
@@ -184,7 +180,5 @@ def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl
 
 def _complete(events: pl.DataFrame) -> pl.DataFrame:
     """The columns of EVENTS in their order; what the format does not have is null."""
-    missing = [
-        pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in events.columns
-    ]
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in events.columns]
     return events.with_columns(missing).select(list(EVENTS))
