@@ -73,7 +73,8 @@ class Partition:
         """Each (offset, value) that the log is known to have held, with how it is known.
 
         Columns: offset, value, sent_ok (its send or transaction is ok), aborted (it certainly failed), and read
-        (a consumer that sees only committed records polled it there). An acknowledgement and a poll of the same record make one entry.
+        (a consumer that sees only committed records polled it there). An acknowledgement and a poll of
+        the same record make one entry.
         """
         sent = (
             self.sends.filter(pl.col("offset").is_not_null() & pl.col("value").is_not_null())

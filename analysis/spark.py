@@ -44,6 +44,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _BUCKETS = 16  # groups in which invocations and completions of different splits meet
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 Row = tuple[str, str, int, str, bytes]
 Progress = Callable[..., None]  # what, done, of how many, unit
 
@@ -85,11 +86,10 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # rows are blocks of megabytes
-        "spark.sql.warehouse.dir": os.path.join(_scratch(), "warehouse"),
     }
     if master is None or master.startswith("local"):
         settings |= {
@@ -99,12 +99,6 @@ def _defaults(master: str | None) -> dict[str, str]:
             "spark.driver.memory": "2g",
         }
     return settings
-
-
-def _scratch() -> str:
-    import tempfile
-
-    return os.path.join(tempfile.gettempdir(), f"logjudge-{os.getuid()}")
 
 
 def _is_submitted() -> bool:

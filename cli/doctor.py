@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -55,8 +56,8 @@ def _python() -> Check:
 def java() -> Check:
     """Spark needs Java 17 or newer; JAVA_HOME wins over PATH, as in Spark's own scripts."""
     home = os.environ.get("JAVA_HOME")
-    program = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if not program or not os.path.exists(program):
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if not program or not Path(program).exists():
         return Check("missing", "Java", "not found" + (f" in JAVA_HOME={home}" if home else ""), JAVA_REMEDY)
     try:
         told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr

@@ -52,11 +52,11 @@ def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:
         scratch.chmod(0o777 & ~_umask())
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-            os.replace(folder, old / "result")
-            os.replace(scratch, folder)
+            folder.rename(old / "result")
+            scratch.rename(folder)
             shutil.rmtree(old)
         else:
-            os.replace(scratch, folder)
+            scratch.rename(folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise

@@ -50,7 +50,10 @@ def document() -> str:
 
 def _section(rule: Rule) -> str:
     judged = "native histories and Jepsen's" if rule.jepsen else "native histories"
-    return f"## {rule.name}\n\n{rule.breach.capitalize()}.\n\n{rule.about}\n\n- Breaks it: `{rule.example}`\n- Judges {judged}\n"
+    return (
+        f"## {rule.name}\n\n{rule.breach.capitalize()}.\n\n{rule.about}\n\n"
+        f"- Breaks it: `{rule.example}`\n- Judges {judged}\n"
+    )
 
 
 _DIFFERENCES = """

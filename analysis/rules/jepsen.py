@@ -140,7 +140,8 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
         yield _finding(
             p,
             "aborted-read",
-            f"{some(readers)} read {value} at offset {row['offset']} of {p.topic}, which {row['writer']} failed to write",
+            f"{some(readers)} read {value} at offset {row['offset']} of {p.topic}, which"
+            f" {row['writer']} failed to write",
             row["offset"],
             [value],
             None,
