@@ -13,7 +13,6 @@ from .partition import Partition
 def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     """Counts by kind, what the final reads covered, and broken assumptions. JSON-able."""
     final = p.final
-    values = p.sends.filter(pl.col("value").is_not_null())["value"]
     return {
         "topic": p.topic,
         "partition": p.partition,
@@ -28,7 +27,7 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         },
         "span": _span(p),
         "final": None if final is None else final._asdict(),
-        "repeated_values": len(values) - values.n_unique(),
+        "repeated_values": p.repeated_values,
         "findings": _counts(findings),
     }
 
