@@ -18,6 +18,7 @@ from ..histories.files import Split
 from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
 from ..histories.parsing import parse_split
+from ..histories.tables import OPERATIONS, complete
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
 
@@ -50,23 +51,27 @@ class Parts:
 def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     """Reads, pairs and takes apart one split, block by block. The last Parts hold what waits."""
     base = split.number << 32
-    carried = pl.DataFrame(schema=PLACED_EVENTS)
+    # Sends are paired apart from all else: their table is narrow, and most events are sends.
+    carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = 0
-    for events, bad, count, damage in parse_split(split):
+    for parsed in parse_split(split):
         parts = Parts()
-        lines += count
-        parts.add("events", len(events))
-        placed = events.with_columns((pl.col("line") + base).alias("place")).select(list(PLACED_EVENTS))
-        paired = pair(pl.concat([carried, placed]))
-        carried = paired.waiting
-        _take_apart(paired.operations, settings, parts)
-        refused = bad.select((pl.col("line") + base).alias("place"), "reason")
-        parts.quarantine = [frame for frame in (refused, paired.malformed) if len(frame)]
-        if damage:
-            row = {"place": [base + max(lines - 1, 0)], "reason": [damage]}
+        lines += parsed.lines
+        for number, events in enumerate((parsed.sends, parsed.others)):
+            parts.add("events", len(events))
+            placed = events.with_columns((pl.col("line") + base).alias("place")).drop("line")
+            paired = pair(pl.concat([carried[number], placed], how="diagonal") if len(carried[number]) else placed)
+            carried[number] = paired.waiting
+            _take_apart(complete(paired.operations, OPERATIONS), settings, parts)
+            if len(paired.malformed):
+                parts.quarantine.append(paired.malformed)
+        if len(parsed.quarantine):
+            parts.quarantine.append(parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason"))
+        if parsed.damage:
+            row = {"place": [base + max(lines - 1, 0)], "reason": [parsed.damage]}
             parts.quarantine.append(pl.DataFrame(row, schema=QUARANTINED))
         yield parts
-    last = Parts(waiting=[carried] if len(carried) else [])
+    last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in carried if len(frame)])
     last.add("lines", lines)
     yield last
 

@@ -32,8 +32,9 @@ def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: N
         for done, split in enumerate(run.splits):
             progress("converting", done, len(run.splits))
             for parsed in parse_split(split):
-                put(numbers.number(parsed.events))
-                written += len(parsed.events)
+                events = parsed.events
+                put(numbers.number(events))
+                written += len(events)
                 bad += len(parsed.quarantine) + bool(parsed.damage)
     return written, bad
 

@@ -9,15 +9,28 @@ import polars as pl
 
 from .files import Split, blocks
 from .readers import READERS
+from .tables import EVENTS, complete
+
+# What an event of a plain send can hold.
+SEND_COLUMNS = (
+    *("line", "time", "process", "op", "type", "f", "topic", "partition"),
+    *("key", "value", "offset", "acks", "error", "synthetic"),
+)
 
 
 class Parsed(NamedTuple):
-    """One block: EVENTS and QUARANTINE with lines counted within the split, its number of lines, and damage."""
+    """One block. Lines count within the split; a send's invocation and completion are both in `sends`."""
 
-    events: pl.DataFrame
+    sends: pl.DataFrame  # SEND_COLUMNS of EVENTS; most events are sends, so a narrow table saves much
+    others: pl.DataFrame  # EVENTS
     quarantine: pl.DataFrame
     lines: int
     damage: str
+
+    @property
+    def events(self) -> pl.DataFrame:
+        """All events, in the order of lines."""
+        return pl.concat([complete(self.sends, EVENTS), self.others]).sort("line")
 
 
 def parse_split(split: Split) -> Iterator[Parsed]:
@@ -25,11 +38,21 @@ def parse_split(split: Split) -> Iterator[Parsed]:
     if split.reader == "parquet":
         from .readers import parquet
 
-        yield Parsed(*parquet.read_group(split.path, split.start))
+        events, bad, rows, damage = parquet.read_group(split.path, split.start)
+        yield Parsed(*_split_sends(events), bad, rows, damage)
         return
     reader = READERS[split.reader]
     for block in blocks(split):
         events, bad = reader.parse(block.data, split.path)
+        sends, others = _split_sends(events)
         lines = block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
         shift = pl.col("line") + block.first_line
-        yield Parsed(events.with_columns(shift), bad.with_columns(shift), lines, block.damage)
+        yield Parsed(*(frame.with_columns(shift) for frame in (sends, others, bad)), lines, block.damage)
+
+
+def _split_sends(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    # Without operation numbers events pair with their neighbours, so a process's events must stay together.
+    if events["op"].null_count():
+        return events.clear().select(SEND_COLUMNS), events
+    is_send = events["f"] == "send"
+    return events.select(SEND_COLUMNS).filter(is_send), events.filter(~is_send)

@@ -159,6 +159,12 @@ FINDINGS: Schema = {
 }
 
 
+def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The columns of the schema in its order; what the frame lacks is null."""
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
+    return frame.with_columns(missing).select(list(schema))
+
+
 @dataclass(frozen=True)
 class Evidence:
     """One thing that proves a finding: a line of a history (place), or a line or byte of a file (source)."""

@@ -48,7 +48,7 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
     numbered = typed.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64), *missing)
     # A history of Jepsen has no operation numbers; all else is as in the native format.
     events, bad = checked(numbered, numbered_operations=False)
-    return events, bad, len(frame), ""
+    return events.select(list(EVENTS)), bad, len(frame), ""
 
 
 def write(events: pl.DataFrame, writer: pq.ParquetWriter) -> None:
