@@ -4,23 +4,27 @@
 
 Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. How an operation becomes an event:
 
-- Keys are topics, each with the partition 0. A key or value becomes text by `text_of` in jepsen_operations.py:
-  integers and keywords plain (`1`, `x`), and whatever could be taken for one of these marked, so that different
-  EDN scalars are different texts.
+- Keys are topics, each with the partition 0. A key or value becomes text by `text_of` in
+  jepsen_operations.py: integers and keywords plain (`1`, `x`), and whatever could be taken for one of these
+  marked, so that different EDN scalars are different texts.
 - The time is `:time`, or `:index` where there is none. An operation without both is malformed.
-- `:send` with one send is f `send`; `:poll` is f `poll` with the records of all its polls in order; `:txn`, and
-  `:send` with several sends or none, is f `txn`. Jepsen looks at the sends of `:send` and `:txn` and at the polls
-  of `:poll` and `:txn` alone: a poll inside `:send`, or a send inside `:poll`, is left out here.
+- `:send` with one send is f `send`; `:poll` is f `poll` with the records of all its polls in order; `:txn`,
+  and `:send` with several sends or none, is f `txn`. Jepsen looks at the sends of `:send` and `:txn` and at
+  the polls of `:poll` and `:txn` alone: a poll inside `:send`, or a send inside `:poll`, is left out here.
 - `{:x []}` in a poll becomes a record of topic x without offset and value: polled, and gave nothing.
-- `:assign` and `:subscribe` carry keys, `:crash` nothing; `:rebalance-log [{:keys […]} …]` becomes `rebalanced`.
-- Processes other than integers are no clients: what they do is a fault (`:start`, `:heal` and the like: a heal).
+- `:assign` and `:subscribe` carry keys, `:crash` nothing; `:rebalance-log [{:keys […]} …]` becomes
+  `rebalanced`.
+- Processes other than integers are no clients: what they do is a fault (`:start`, `:heal` and the like: a
+  heal).
 - Other `:f` of clients (`:debug-topic-partitions`) make no event; other entries of an operation are ignored.
 
-Operations have no identifiers: an event's completion is the next event of its process (`op` is null). Malformed
-lines are quarantined. Nothing depends on the lines before, so that a history may be parsed in pieces.
+Operations have no identifiers: an event's completion is the next event of its process (`op` is null).
+Malformed lines are quarantined. Nothing depends on the lines before, so that a history may be parsed in
+pieces.
 
-The lines that such histories mostly consist of are read as columns (jepsen_columns.py), the others one by one by
-a parser in Python (jepsen_operations.py, edn.py). Both give the same; the columns are some fifty times faster.
+The lines that such histories mostly consist of are read as columns (jepsen_columns.py), the others one by
+one by a parser in Python (jepsen_operations.py, edn.py). Both give the same; the columns are some fifty
+times faster.
 """
 
 from __future__ import annotations

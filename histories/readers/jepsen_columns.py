@@ -1,13 +1,15 @@
 """Reads the common lines of Jepsen's kafka histories as columns, without an object a line.
 
-A line is common if it is an operation map written as Clojure prints it, with its entries in an order of `_ORDERS`,
-processes, offsets and values that are integers, and keys that are integers or keywords. Further entries (:error,
-:rebalance-log) may follow. A regular expression of polars decides that; whatever it doesn't match is left to
-jepsen_operations.py, and so is a poll with a key twice, which no regular expression sees.
+A line is common if it is an operation map written as Clojure prints it, with its entries in an order of
+`_ORDERS`, processes, offsets and values that are integers, and keys that are integers or keywords. Further
+entries (:error, :rebalance-log) may follow. A regular expression of polars decides that; whatever it
+doesn't match is left to jepsen_operations.py, and so is a poll with a key twice, which no regular
+expression sees.
 
-What a matching line holds is then known from its tokens (runs of bytes between blanks, commas and brackets): the
-entries before and after the value by counting from the line's ends, and each token of the value by the bytes
-before it. Numpy finds tokens and roles for all lines at once, polars makes texts and numbers of them.
+What a matching line holds is then known from its tokens (runs of bytes between blanks, commas and
+brackets): the entries before and after the value by counting from the line's ends, and each token of the
+value by the bytes before it. Numpy finds tokens and roles for all lines at once, polars makes texts and
+numbers of them.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from ..tables import EVENTS
+from ..tables import EVENTS, Schema
 from . import edn
-from .jepsen_operations import MAX_LINE, MalformedError, annotations, by_name
+from .jepsen_operations import MAX_LINE, MalformedError, by_name, notes
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -56,10 +58,11 @@ _ENTRIES = {
     "type": r":type :(?:invoke|ok|fail|info)",
     "process": rf":process {_INT}",
     "op": rf":f :(?:send, :value {_vector(_SEND)}|poll, :value {_vector(_POLL)}"
-    rf"|txn, :value {_vector(f'(?:{_SEND}|{_POLL})')}|(?:assign|subscribe), :value {_vector(_KEY)}|crash, :value nil)",
+    rf"|txn, :value {_vector(f'(?:{_SEND}|{_POLL})')}|(?:assign|subscribe), :value {_vector(_KEY)}"
+    r"|crash, :value nil)",
     "silent": rf":f :debug-topic-partitions, :value {_vector(_KEY)}",  # makes no event
 }
-_ODD_KEYWORDS = (":nil", ":true", ":false")  # text_of keeps their colon
+_ODD_KEYWORDS = [":nil", ":true", ":false"]  # text_of keeps their colon
 _DELIMITERS = b" ,[]{}\n\r"
 _IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
 _FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
@@ -71,9 +74,10 @@ _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
     """The events of the common lines, in their order, and which lines these are."""
-    text = pl.Series("text", lines, dtype=pl.Binary).cast(pl.String, strict=False)  # null where it isn't UTF-8
-    left = text.to_frame().with_row_index("line").cast({"line": pl.Int64})
-    left = left.filter(pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS))
+    left = _texts(lines).to_frame().with_row_index("line").cast({"line": pl.Int64})
+    left = left.filter(
+        pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS)
+    )
     done = np.zeros(len(lines), dtype=bool)
     frames = [pl.DataFrame(schema=EVENTS)]
     for order in _ORDERS:
@@ -96,6 +100,21 @@ def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
     return (events if events["line"].is_sorted() else events.sort("line")), done
 
 
+def _texts(lines: list[bytes]) -> pl.Series:
+    """The lines as text; null where they aren't UTF-8."""
+    try:
+        return pl.Series("text", lines, dtype=pl.Binary).cast(pl.String)
+    except pl.exceptions.ComputeError:  # which line it is, polars doesn't say
+        return pl.Series("text", [_text_or_none(line) for line in lines], dtype=pl.String)
+
+
+def _text_or_none(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _body(order: tuple[str, ...], op: str) -> str:
     return ", ".join(_ENTRIES[op if name == "op" else name] for name in order)
 
@@ -109,9 +128,9 @@ def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
         rest=pl.col("text").str.extract(pattern, 2),
     ).drop_nulls()
     names = {"f", "value", *order}
-    notes = {rest: _notes(rest, names) for rest in parts["rest"].unique()}
-    rows = [{"rest": rest, **columns} for rest, columns in notes.items() if columns is not None]
-    schema = {"rest": pl.String, "error": pl.String, "rebalanced": pl.List(pl.String)}
+    notes_of = {rest: _notes(rest, names) for rest in parts["rest"].unique()}
+    rows = [{"rest": rest, **columns} for rest, columns in notes_of.items() if columns is not None]
+    schema: Schema = {"rest": pl.String, "error": pl.String, "rebalanced": pl.List(pl.String)}
     return parts.join(pl.DataFrame(rows, schema=schema), on="rest", maintain_order="left").drop("rest")
 
 
@@ -119,7 +138,7 @@ def _notes(rest: str, names: set[str]) -> dict[str, Any] | None:
     """The columns of further entries; None if they are malformed or repeat one that stands before them."""
     try:
         entries = by_name(edn.loads(f"{{{rest}}}"))
-        return None if names & entries.keys() else annotations(entries)
+        return None if names & entries.keys() else notes(entries)
     except (edn.EdnError, MalformedError):
         return None
 
@@ -156,7 +175,7 @@ def _tokens(text: pl.Series) -> _Tokens:
 
 
 def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The events of lines with entries in this order. Returns also the lines, as some may turn out uncommon."""
+    """The events of lines with entries in this order, after the lines: some may turn out to be uncommon."""
     tokens = _tokens(lines["text"])
     count = order.index("op")
     last = np.append(tokens.first[1:], len(tokens.start)) - 1
@@ -227,7 +246,11 @@ class _Value:
         poll = function == _POLL_
         txn = (function == _TXN_) | (function == _SEND_) & ~single
         first = steps[(np.cumsum(count) - count).clip(0, max(steps.height - 1, 0))] if steps.height else steps
-        sent = {name: _where(single, first[name]) for name in ("topic", "partition", "offset", "value") if steps.height}
+        sent = {
+            name: _where(single, first[name])
+            for name in ("topic", "partition", "offset", "value")
+            if steps.height
+        }
         names = np.where(txn, _TXN_, function)
         return sent | {
             "f": pl.Series(_FUNCTIONS, dtype=pl.String).gather(names),
@@ -282,7 +305,9 @@ class _Value:
                 "offset": offset.cast(pl.Int64, strict=False),
                 "key": _nulls(len(at)),
                 "value": _where(send, self._text(np.minimum(at + 2 + has_offset, end))),
-                "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send),
+                "records": _lists(
+                    records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send
+                ),
             }
         ).with_columns(offsets=pl.lit(None, _POSITIONS))
 
@@ -325,5 +350,7 @@ def _lists(items: pl.Series, owner: Ints, present: Mask) -> pl.Series:
     if not kept.all():
         items, owner = items.filter(kept), owner[kept]
     ends = np.cumsum(np.bincount(owner, minlength=len(present)))
-    array = pa.LargeListArray.from_arrays(np.append(0, ends), items.to_arrow(compat_level=pl.CompatLevel.newest()), mask=pa.array(~present))
+    array = pa.LargeListArray.from_arrays(
+        np.append(0, ends), items.to_arrow(compat_level=pl.CompatLevel.newest()), mask=pa.array(~present)
+    )
     return pl.Series(array)

@@ -1,4 +1,4 @@
-"""One operation of Jepsen's kafka workload as an event, from any EDN: the mapping that jepsen.py describes."""
+"""One operation of Jepsen's kafka workload, from any EDN: the mapping that jepsen.py describes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def by_name(operation: dict[Any, Any]) -> dict[str, Any]:
     return {key.name: value for key, value in operation.items() if isinstance(key, Keyword)}
 
 
-def annotations(operation: dict[str, Any]) -> dict[str, Any]:
+def notes(operation: dict[str, Any]) -> dict[str, Any]:
     """The columns that operations of every kind may have."""
     return {
         "error": _plain(operation.get("error")),
@@ -73,7 +73,7 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
         "time": _int64(operation.get("index") if time is None else time, ":time or :index"),
         "process": text_of(process),
         "type": kind.name,
-        **annotations(operation),
+        **notes(operation),
     }
     if isinstance(process, bool) or not isinstance(process, int):
         return row | _fault(function, operation.get("value"))
@@ -115,7 +115,9 @@ def _step(step: Any) -> dict[str, Any]:
         case (Keyword("poll"), dict() as polled):
             records = [_records(key, pairs) for key, pairs in polled.items()]
             return {"f": "poll", "records": [record for of_key in records for record in of_key]}
-    raise MalformedError(f"found {_shown(step)}, expected [:send key value] or [:poll {{key [[offset value] …]}}]")
+    raise MalformedError(
+        f"found {_shown(step)}, expected [:send key value] or [:poll {{key [[offset value] …]}}]"
+    )
 
 
 def _records(key: Any, pairs: Any) -> list[dict[str, Any]]:
@@ -167,17 +169,20 @@ def _int64(form: Any, what: str) -> int:
 
 def _scalar(form: Any, what: str) -> str:
     if isinstance(form, (tuple, dict, frozenset)):
-        raise MalformedError(f"found {_shown(form)} as {what}, expected a number, string, keyword or other scalar")
+        raise MalformedError(
+            f"found {_shown(form)} as {what}, expected a number, string, keyword or other scalar"
+        )
     return text_of(form)
 
 
 def text_of(form: Any) -> str:
     """The text of a key or value: equal texts for equal EDN forms only.
 
-    Plain are nil, booleans, numbers, keywords that begin with an ASCII letter (`:x` is `x`; not so `:nil`, `:true`
-    and `:false`), and strings that begin with such a letter and hold a space, which no keyword does. Other
-    keywords keep their colon and other strings their quotes (`:1` is `:1`, `"1"` is `"1"`); symbols get an
-    apostrophe before them; characters and tagged literals are written as in EDN. So are collections.
+    Plain are nil, booleans, numbers, keywords that begin with an ASCII letter (`:x` is `x`; not so `:nil`,
+    `:true` and `:false`), and strings that begin with such a letter and hold a space, which no keyword
+    does. Other keywords keep their colon and other strings their quotes (`:1` is `:1`, `"1"` is `"1"`);
+    symbols get an apostrophe before them; characters and tagged literals are written as in EDN. So are
+    collections.
     """
     match form:
         case Keyword(name) if _PLAIN_KEYWORD.fullmatch(name) and name not in ("nil", "true", "false"):
