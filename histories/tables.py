@@ -60,6 +60,7 @@ EVENTS: Schema = {
     "reason": pl.String,
     "error": pl.String,
     "fault": pl.String,  # the JSON object as text
+    "synthetic": pl.Boolean,  # true: an invocation that the reader made up, so that its time is unknown
     "rebalanced": pl.List(pl.String),  # topics whose assignment changed during this poll (Jepsen's :rebalance-log)
 }
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.histories.readers import edn, jepsen, jepsen_columns
-from logjudge.histories.readers.jepsen_operations import MAX_LINE, MalformedError, event, text_of
+from logjudge.histories.readers.jepsen_operations import event, text_of
+from logjudge.histories.readers.lines import MAX_LINE, MalformedError
 from logjudge.histories.tables import EVENTS, QUARANTINE
 from polars.testing import assert_frame_equal
 

@@ -36,7 +36,8 @@ import polars as pl
 
 from ..tables import EVENTS, QUARANTINE
 from . import jepsen_columns
-from .jepsen_operations import MalformedError, event
+from .jepsen_operations import event
+from .lines import one_by_one
 
 NAME = "jepsen"
 _BLOCK = 6 << 20  # bytes; the arrays of a block stay in a processor's cache
@@ -79,16 +80,7 @@ def _blocks(blob: bytes) -> Iterator[bytes]:
 
 def _parse(lines: list[bytes]) -> tuple[pl.DataFrame, pl.DataFrame]:
     events, read = jepsen_columns.read(lines)
-    rows = []
-    malformed = []
-    for number in (~read).nonzero()[0].tolist():
-        try:
-            row = event(lines[number])
-        except MalformedError as error:
-            malformed.append({"line": number, "reason": str(error)})
-        else:
-            if row is not None:
-                rows.append({"line": number, **row})
+    rows, malformed = one_by_one(lines, (~read).nonzero()[0].tolist(), event)
     if rows:
         events = pl.concat([events, pl.DataFrame(rows, schema=EVENTS)]).sort("line")
-    return events, pl.DataFrame(malformed, schema=QUARANTINE)
+    return events, malformed

@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from ..tables import EVENTS, Schema
 from . import edn
-from .jepsen_operations import MAX_LINE, MalformedError, by_name, notes
+from .jepsen_operations import by_name, notes
+from .lines import MalformedError, texts
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -74,10 +75,8 @@ _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
     """The events of the common lines, in their order, and which lines these are."""
-    left = _texts(lines).to_frame().with_row_index("line").cast({"line": pl.Int64})
-    left = left.filter(
-        pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS)
-    )
+    left = texts(lines).to_frame().with_row_index("line").cast({"line": pl.Int64})
+    left = left.filter(~pl.col("text").str.contains_any(_ODD_KEYWORDS))  # and drops the nulls
     done = np.zeros(len(lines), dtype=bool)
     frames = [pl.DataFrame(schema=EVENTS)]
     for order in _ORDERS:
@@ -98,21 +97,6 @@ def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
             break
     events = pl.concat(frames, how="diagonal")
     return (events if events["line"].is_sorted() else events.sort("line")), done
-
-
-def _texts(lines: list[bytes]) -> pl.Series:
-    """The lines as text; null where they aren't UTF-8."""
-    try:
-        return pl.Series("text", lines, dtype=pl.Binary).cast(pl.String)
-    except pl.exceptions.ComputeError:  # which line it is, polars doesn't say
-        return pl.Series("text", [_text_or_none(line) for line in lines], dtype=pl.String)
-
-
-def _text_or_none(line: bytes) -> str | None:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _body(order: tuple[str, ...], op: str) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 from ..tables import TYPES
 from . import edn
 from .edn import Keyword, Symbol, Tagged
-
-MAX_LINE = 16 << 20  # bytes; the objects of a parsed line need some twenty times its size
+from .lines import MalformedError, decoded
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _PLAIN_KEYWORD = re.compile(r"[A-Za-z].*")
@@ -23,18 +22,10 @@ _HEALS = {  # Jepsen's nemesis packages: what ends which fault, by format.md's n
 _FAULTS = {"start-partition": "partition"}
 
 
-class MalformedError(ValueError):
-    """What was found on a line, and what was expected."""
-
-
 def event(line: bytes) -> dict[str, Any] | None:
     """The event of one line (a row of EVENTS without its line), or None where the line makes none."""
-    if len(line) > MAX_LINE:
-        raise MalformedError(f"found a line of {len(line)} bytes, expected at most {MAX_LINE}")
     try:
-        forms = edn.read_all(line.removeprefix(b"\xef\xbb\xbf").decode())
-    except UnicodeDecodeError as error:
-        raise MalformedError(f"found a byte at {error.start} that is not UTF-8, expected UTF-8") from None
+        forms = edn.read_all(decoded(line))
     except edn.EdnError as error:
         raise MalformedError(str(error)) from None
     if not forms:
