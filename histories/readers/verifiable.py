@@ -218,7 +218,7 @@ def _place(entries: dict[str, Any]) -> dict[str, Any]:
 def _objects(entries: dict[str, Any], name: str) -> list[dict[str, Any]]:
     objects = entries.get(name)
     if not isinstance(objects, list) or not all(isinstance(entry, dict) for entry in objects):
-        raise MalformedError(f"found {_shown(objects)} as {name}, expected a list of objects")
+        raise MalformedError(f"found {_shown(objects)} as {name}, expected a list of nothing but objects")
     return objects
 
 
@@ -243,5 +243,7 @@ def _string_or_none(entries: dict[str, Any], name: str) -> str | None:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, (dict, list)):  # may be deep or long
+        return "an object" if isinstance(value, dict) else "a list"
     text = orjson.dumps(value).decode()
     return text if len(text) <= 60 else text[:60] + "…"
