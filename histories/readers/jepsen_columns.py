@@ -58,10 +58,10 @@ _ENTRIES = {
     "time": rf":time {_INT}",
     "type": r":type :(?:invoke|ok|fail|info)",
     "process": rf":process {_INT}",
-    "op": rf":f :(?:send, :value {_vector(_SEND)}|poll, :value {_vector(_POLL)}"
-    rf"|txn, :value {_vector(f'(?:{_SEND}|{_POLL})')}|(?:assign|subscribe), :value {_vector(_KEY)}"
-    r"|crash, :value nil)",
-    "silent": rf":f :debug-topic-partitions, :value {_vector(_KEY)}",  # makes no event
+    "op": rf":f :(?:send, :value (?:nil|{_vector(_SEND)})|poll, :value (?:nil|{_vector(_POLL)})"
+    rf"|txn, :value (?:nil|{_vector(f'(?:{_SEND}|{_POLL})')})"
+    rf"|(?:assign|subscribe|crash), :value (?:nil|{_vector(_KEY)}))",
+    "silent": rf":f :debug-topic-partitions, :value (?:nil|{_vector(_KEY)})",  # makes no event
 }
 _ODD_KEYWORDS = [":nil", ":true", ":false"]  # text_of keeps their colon
 _DELIMITERS = b" ,[]{}\n\r"
@@ -80,37 +80,40 @@ def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
     done = np.zeros(len(lines), dtype=bool)
     frames = [pl.DataFrame(schema=EVENTS)]
     for order in _ORDERS:
-        plain = left["text"].str.contains(rf"^\{{{_body(order, 'op')}\}}\r?$")
-        rest = left.filter(~plain)
+        candidates = left.filter(pl.col("text").str.starts_with(f"{{:{order[0]} "))
+        if not candidates.height:
+            continue
+        plain = candidates["text"].str.contains(_pattern(order, "op"))
+        rest = candidates.filter(~plain)
         annotated = _annotated(rest, order)
-        common = left.filter(plain)
+        common = candidates.filter(plain)
         if annotated.height:
             common = pl.concat([common, annotated], how="diagonal").sort("line")
-        if common.height:
-            common, events = _events(common, order)
-            frames.append(events)
-        silent = rest.filter(pl.col("text").str.contains(rf"^\{{{_body(order, 'silent')}\}}\r?$"))
+        common, events = _events(common, order)
+        frames.append(events)
+        silent = rest.filter(pl.col("text").str.contains(_pattern(order, "silent")))
         for read_now in (common, silent):
             done[read_now["line"].to_numpy()] = True
         left = left.filter(~pl.Series(done).gather(left["line"]))
-        if not left.height:
-            break
     events = pl.concat(frames, how="diagonal")
     return (events if events["line"].is_sorted() else events.sort("line")), done
 
 
-def _body(order: tuple[str, ...], op: str) -> str:
-    return ", ".join(_ENTRIES[op if name == "op" else name] for name in order)
+def _pattern(order: tuple[str, ...], op: str) -> str:
+    """What matches a line of these entries."""
+    return rf"^\{{{', '.join(_ENTRIES[op if name == 'op' else name] for name in order)}\}}\r?$"
 
 
 def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
     """The lines that begin with these entries, cut after them, with the columns of the further ones."""
-    pattern = rf"^(\{{{_body(order, 'op')}), (:.*)\}}\r?$"
-    parts = lines.select(
-        "line",
-        text=pl.col("text").str.extract(pattern, 1) + "}",
-        rest=pl.col("text").str.extract(pattern, 2),
-    ).drop_nulls()
+    if order[-1] == "op":  # in a poll's value, what follows a comma and a key is a list of records
+        before = r"^(\{.*? :value .*?), :[a-z?-]+ (?:[^\[ ]|\[[^\[\]])"
+    else:
+        before = rf"^(\{{.*?:{order[-1]} {_INT}), :"
+    parts = lines.with_columns(head=pl.col("text").str.extract(before)).drop_nulls("head")
+    after = pl.col("text").str.slice(pl.col("head").str.len_chars() + len(", "))
+    parts = parts.select("line", text=pl.col("head") + "}", rest=after.str.extract(r"^(.*)\}\r?$"))
+    parts = parts.filter(pl.col("text").str.contains(_pattern(order, "op"))).drop_nulls()
     names = {"f", "value", *order}
     notes_of = {rest: _notes(rest, names) for rest in parts["rest"].unique()}
     rows = [{"rest": rest, **columns} for rest, columns in notes_of.items() if columns is not None]
@@ -160,6 +163,8 @@ def _tokens(text: pl.Series) -> _Tokens:
 
 def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The events of lines with entries in this order, after the lines: some may turn out to be uncommon."""
+    if not lines.height:
+        return lines, pl.DataFrame(schema=EVENTS)
     tokens = _tokens(lines["text"])
     count = order.index("op")
     last = np.append(tokens.first[1:], len(tokens.start)) - 1
@@ -195,7 +200,8 @@ class _Value:
     """The tokens of the values of all lines, in one row, and what each of them is."""
 
     def __init__(self, tokens: _Tokens, begin: Ints, stop: Ints, function: Ints) -> None:
-        count = stop - begin
+        nil = tokens.before(np.minimum(begin, len(tokens.start) - 1), 1) == ord(" ")
+        count = np.where(nil, 0, stop - begin)
         self.tokens = tokens
         self.function = function
         self.token = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
