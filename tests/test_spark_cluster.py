@@ -77,7 +77,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
     master, log = f"spark://{HOST}:{port}", folder / "master.log"
     name = "org.apache.spark.deploy.{}.{}"
     with spark_process(
-        log, "spark-class", name.format("master", "Master"), "--host", HOST, "--port", str(port), "--webui-port", str(ui)
+        log,
+        "spark-class",
+        name.format("master", "Master"),
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--webui-port",
+        str(ui),
     ) as process:
         wait_for_port(port, process, log)
         options = ("--cores", "1", "--memory", "1g", "--host", HOST, "--webui-port", "0")
