@@ -23,6 +23,7 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "records": len(p.reads) + int(p.sends["acknowledged"].sum()),
             "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
             "end_offsets": len(p.end_offsets),
+            "synthetic": int(p.sends["synthetic"].sum()),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },
         "span": _span(p),
