@@ -130,7 +130,7 @@ def _jumps(p: Partition) -> pl.DataFrame:
         pl.lit(False).alias("moved"),
         pl.lit(False).alias("group"),
     )
-    sequence = pl.concat([reads, _moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))])
+    sequence = pl.concat([reads, moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))])
     if len(sequence) > len(reads):
         sequence = sequence.sort("completed", "at", "index", maintain_order=True)
     elif not sequence["completed"].is_sorted():
@@ -156,7 +156,7 @@ def _jumps(p: Partition) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def _moves(p: Partition) -> pl.DataFrame:
+def moves(p: Partition) -> pl.DataFrame:
     """What sets or clears a consumer's position: named assignments and seeks, and those that leave this one out."""
     named = p.marks.filter(
         pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")
