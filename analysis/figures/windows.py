@@ -34,10 +34,11 @@ def _window(p: Partition, finding: Finding) -> dict[str, Any]:
     reads = _few(p.reads.filter(at_place | named | near))
     marks = p.marks.filter(at_place & (pl.col("kind") != "handle"))
     proven = set(places)
+    lost = set(finding.values) if finding.rule == "lost-write" else set()
     rows = [
-        *_told(sends, "send", proven),
-        *_told(_whole(p, reads), "poll", proven),
-        *_told(marks, "", proven),
+        *_told(sends, "send", proven, lost),
+        *_told(_whole(p, reads), "poll", proven, lost),
+        *_told(marks, "", proven, lost),
     ]
     rows = _distinct(rows)
     kept = sorted(rows, key=lambda row: (not row["proof"], row["invoked"], row["process"], row["text"]))
@@ -83,7 +84,8 @@ def _whole(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _told(rows: pl.DataFrame, kind: str, proven: set[int]) -> list[dict[str, Any]]:
+def _told(rows: pl.DataFrame, kind: str, proven: set[int], lost: set[str]) -> list[dict[str, Any]]:
+    """Operations as the plot draws them: `lost` where one wrote or saw a record that the finding calls lost."""
     told = []
     for row in rows.iter_rows(named=True):
         told.append(
@@ -92,6 +94,7 @@ def _told(rows: pl.DataFrame, kind: str, proven: set[int]) -> list[dict[str, Any
                 "kind": kind or row["kind"],
                 "text": _text(kind or row["kind"], row)[:MOST_TEXT],
                 "proof": row["at"] in proven or row["invoked_at"] in proven,
+                "lost": bool(lost & {row.get("value"), row.get("last_value")}),
             }
         )
     return told
@@ -123,15 +126,24 @@ def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _neighbours(p: Partition, kept: list[dict[str, Any]], wanted: int) -> list[dict[str, Any]]:
-    """Operations of the same processes just before and after the proof, where the proof alone is too bare."""
+    """What else happened to the partition about the time of the proof, where the proof alone is too bare."""
     if not kept:
         return []
     focus = kept[0]["completed"] or kept[0]["invoked"]
     mine = pl.col("process").is_in(sorted({row["process"] for row in kept}))
     distance = (pl.coalesce("completed", "invoked") - focus).abs()
-    sends = p.sends.filter(mine).select(pl.all(), distance.alias("distance")).bottom_k(wanted, by=["distance", "at", "index"])
-    reads = p.reads.filter(mine).select("at", distance.alias("distance")).unique("at", keep="first", maintain_order=True)
-    reads = reads.bottom_k(wanted, by=["distance", "at"])
-    found = [*_told(sends, "send", set()), *_told(_whole(p, reads), "poll", set())]
-    found.sort(key=lambda row: (abs((row["completed"] or row["invoked"]) - focus), row["invoked"], row["process"], row["text"]))
-    return found[:wanted]
+    third = max(wanted // 3, 1)
+    moves = ["commit", "assign", "seek", "revoke"]
+    sends = _nearest(p.sends.filter(mine), distance, third)
+    reads = _nearest(p.reads.unique("at", keep="first", maintain_order=True), distance, third)
+    marks = _nearest(p.marks.filter(pl.col("kind").is_in(moves)), distance, third)
+    return [
+        *_told(sends, "send", set(), set()),
+        *_told(_whole(p, reads), "poll", set(), set()),
+        *_told(marks, "", set(), set()),
+    ]
+
+
+def _nearest(rows: pl.DataFrame, distance: pl.Expr, count: int) -> pl.DataFrame:
+    near = rows.with_columns(distance.alias("distance"))
+    return near.sort("distance", "at", "index").head(count).drop("distance")
