@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "One lane a process, time from left to right; every bar reaches from the call to the answer. Red ones wrote or read"
-    " a record that is lost. Bold ones prove the finding, the others show what stands beside it. Time is cut where none of them does anything, so look at the"
-    " times below, not at the distances."
+    "One lane a process, time from left to right; every bar reaches from the call to the answer. Red ones wrote or"
+    " read a record that is lost. Bold ones prove the finding, the others show what stands beside it. Time is cut"
+    " where none of them does anything, so look at the times below, not at the distances."
 )
 # Kind -> colour.
 KINDS = {"send": style.BLUE, "poll": style.GREEN, "end_offsets": style.PURPLE, "commit": style.ORANGE}
@@ -21,8 +21,11 @@ MOST_OPERATIONS = 24
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """The worst breaches, or else the worst of what is permitted; at most one of a partition and rule."""
-    breaches = [window for window in figures["windows"] if window["severity"] == "violation"]
+    """The worst breaches, or else the worst of what is permitted; at most one of a partition and rule.
+
+    What followed from a loss shows the same operations as the loss itself, so it is left to `logjudge plot`.
+    """
+    breaches = [window for window in figures["windows"] if window["severity"] == "violation" and not window["follows"]]
     chosen: dict[tuple[str, str], str] = {}
     for window in breaches or figures["windows"][:1]:
         chosen.setdefault((window["partition"], window["rule"]), window["id"])
@@ -43,7 +46,12 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
         _lanes(axis, rows)
         _ticks(axis, places, shown)
         if left:
-            axis.set_title(f"{style.plural(left, 'further operation')} left out", fontsize=9, fontweight="normal", color=style.FAINT)
+            axis.set_title(
+                f"{style.plural(left, 'further operation')} left out",
+                fontsize=9,
+                fontweight="normal",
+                color=style.FAINT,
+            )
     return figure
 
 
@@ -132,7 +140,15 @@ def _faults(axis: Axes, figures: dict[str, Any], places: Places) -> None:
             continue
         left, right = max(places.of(band["from"]), -0.02), min(places.of(until), 1.02)
         axis.axvspan(left, max(right, left + 0.002), color=style.QUIET, alpha=0.18, linewidth=0, zorder=0)
-        axis.text(left, 1.0, style.fault_name(band), transform=axis.get_xaxis_transform(), fontsize=8, color=style.FAINT, va="bottom")
+        axis.text(
+            left,
+            1.0,
+            style.fault_name(band),
+            transform=axis.get_xaxis_transform(),
+            fontsize=8,
+            color=style.FAINT,
+            va="bottom",
+        )
 
 
 def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:
@@ -142,7 +158,9 @@ def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:
     for row, operation in rows:
         firsts.setdefault(operation["process"], row)
         lasts[operation["process"]] = row
-    axis.set_yticks([-(firsts[name] + lasts[name]) / 2 for name in firsts], [style.printable(name, 18) for name in firsts])
+    axis.set_yticks(
+        [-(firsts[name] + lasts[name]) / 2 for name in firsts], [style.printable(name, 18) for name in firsts]
+    )
     axis.tick_params(axis="y", length=0)
     for name in list(firsts)[1:]:
         axis.axhline(-firsts[name] + 0.5, color=style.RULE, linewidth=1)

@@ -28,7 +28,9 @@ def draw(figures: dict[str, Any]) -> Figure:
     if impact["lost"]:
         read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
         read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
-        title = f"{style.number(impact['lost'])} of {style.plural(impact['acknowledged'], 'acknowledged write')} lost{read}"
+        title = (
+            f"{style.number(impact['lost'])} of {style.plural(impact['acknowledged'], 'acknowledged write')} lost{read}"
+        )
     with style.look():
         lanes = style.lanes_of(figures)
         figure, (strip, rate, took) = style.sheet(title, [0.16 * lanes + 0.02, 1.7, 1.2], 5.0 + 0.22 * lanes)

@@ -76,6 +76,11 @@ def draw(figures: dict[str, Any]) -> Figure:
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         bar.ax.minorticks_off()
         if left > 0:
-            axis.set_title(f"and {style.plural(left, 'more partition')}", fontsize=9, fontweight="normal", color=style.FAINT)
+            axis.set_title(
+                f"and {style.plural(left, 'more partition')}",
+                fontsize=9,
+                fontweight="normal",
+                color=style.FAINT,
+            )
         style.time_axis(axis, figures)
     return figure

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "Each column is an offset of the partition. The upper lane shows what became of the record that was first known to stand"
-    " there, the lane below what holds a lost record's place now. Under them, what each consumer read: a red range"
-    " without hatching was read only as it was before the loss, so that consumer still has what the log no longer holds"
-    " and never saw what replaced it. Stretches in which nothing happened are cut (≈)."
+    "Each column is an offset of the partition. The upper lane shows what became of the record that was first known to"
+    " stand there, the lane below what holds a lost record's place now. Under them, what each consumer read: a red"
+    " range without hatching was read only as it was before the loss, so that consumer still has what the log no"
+    " longer holds and never saw what replaced it. Stretches in which nothing happened are cut (≈)."
 )
 
 # Class -> colour, label, hatch; the order of the legend.
@@ -90,7 +90,14 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
         _legend(axis, told, readers)
         left = told["readers_left_out"] + len(told["readers"]) - len(readers)
         if left:
-            axis.text(0, y - 0.1, f"and {style.plural(left, 'more reader')}", fontsize=8.5, color=style.FAINT, va="top")
+            axis.text(
+                0,
+                y - 0.1,
+                f"and {style.plural(left, 'more reader')}",
+                fontsize=8.5,
+                color=style.FAINT,
+                va="top",
+            )
     return figure
 
 
@@ -125,8 +132,13 @@ def breaches(told: dict[str, Any]) -> list[tuple[int, int, str]]:
 
 def _worst_readers(told: dict[str, Any]) -> list[dict[str, Any]]:
     """Those who saw lost records first, then those who read most; drawn in the order of their names."""
+
     def rank(reader: dict[str, Any]) -> tuple[bool, int, str]:
-        return (not any(kind in ("lost", "both") for *_, kind in reader["segments"]), -reader["records"], reader["process"])
+        return (
+            not any(kind in ("lost", "both") for *_, kind in reader["segments"]),
+            -reader["records"],
+            reader["process"],
+        )
 
     return sorted(sorted(told["readers"], key=rank)[:MOST_READERS], key=lambda reader: str(reader["process"]))
 
@@ -183,7 +195,13 @@ def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]]) -> 
         for kind, count in kinds.items():
             counts[kind] = counts.get(kind, 0) + count
     handles = [
-        Patch(facecolor=colour, hatch=hatch, edgecolor=style.FAINT, linewidth=0.4, label=f"{label}: {style.number(counts[kind])}")
+        Patch(
+            facecolor=colour,
+            hatch=hatch,
+            edgecolor=style.FAINT,
+            linewidth=0.4,
+            label=f"{label}: {style.number(counts[kind])}",
+        )
         for kind, (colour, label, hatch) in LOOKS.items()
         if kind in counts
     ]
@@ -194,5 +212,20 @@ def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]]) -> 
         handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=style.FAINT, linewidth=0.4, label=label))
     seen = {kind for reader in readers for *_, kind in reader["segments"]}
     if "both" in seen:
-        handles.append(Patch(facecolor=style.RED, hatch="xxxx", edgecolor=style.PAPER, linewidth=0.4, label="saw the lost record, then its successor"))
-    axis.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, borderaxespad=0.2, handlelength=1.6)
+        handles.append(
+            Patch(
+                facecolor=style.RED,
+                hatch="xxxx",
+                edgecolor=style.PAPER,
+                linewidth=0.4,
+                label="saw the lost record, then its successor",
+            )
+        )
+    axis.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=3,
+        borderaxespad=0.2,
+        handlelength=1.6,
+    )

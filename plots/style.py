@@ -25,7 +25,7 @@ OUTCOMES = {"ok": BLUE, "fail": PURPLE, "info": ORANGE}
 WIDTH = 10.0  # inches
 DPI = 110
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: Any = {  # matplotlib's own names and types
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 10.0,
     "text.parse_math": False,  # a topic may be called $x$
@@ -97,7 +97,9 @@ def printable(text: object, most: int = 48) -> str:
     """
     shown = str(text)
     shown = shown if len(shown) <= most else shown[: most - 1] + "…"
-    return "".join(c if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else "\ufffd" for c in shown)
+    return "".join(
+        c if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else "\ufffd" for c in shown
+    )
 
 
 def number(value: float) -> str:
@@ -192,7 +194,14 @@ def draw_faults(strip: Axes, panels: Sequence[Axes], figures: dict[str, Any]) ->
             strip.barh(-row, until - since, left=since, height=0.78, color=QUIET, alpha=0.55, linewidth=0)
             strip.barh(-row, 0, left=since, height=0.78, edgecolor=FAINT, linewidth=1.5)
         endless = " (never healed)" if band["to"] is None else ""
-        strip.annotate(fault_name(band) + endless, (since, -row), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
+        strip.annotate(
+            fault_name(band) + endless,
+            (since, -row),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+        )
     strip.set_ylim(-max(lanes_of(figures), 1) + 0.4, 0.6)
 
 

@@ -17,11 +17,11 @@ Ints = npt.NDArray[np.int64]
 
 
 class Bins(NamedTuple):
-    """`count` bins of 2**shift ns; the first one begins at first << shift."""
+    """`number` bins of 2**shift ns; the first one begins at first << shift."""
 
     shift: int
     first: int
-    count: int
+    number: int
 
     @property
     def width(self) -> int:
@@ -30,19 +30,20 @@ class Bins(NamedTuple):
 
     def of(self, times: Ints) -> Ints:
         """The bin of each time (ns); times outside fall into the nearest one."""
-        return np.clip((times >> self.shift) - self.first, 0, self.count - 1)
+        found: Ints = np.clip((times >> self.shift) - self.first, 0, self.number - 1)
+        return found
 
     def ends(self) -> Ints:
         """The end of each bin, exclusive, in ns."""
-        return (np.arange(self.first, self.first + self.count, dtype=np.int64) + 1) << self.shift
+        return (np.arange(self.first, self.first + self.number, dtype=np.int64) + 1) << self.shift
 
     def count_in(self, times: Ints) -> list[int]:
         """How many of the times fall into each bin."""
-        tally: list[int] = np.bincount(self.of(times), minlength=self.count).tolist()
+        tally: list[int] = np.bincount(self.of(times), minlength=self.number).tolist()
         return tally
 
     def to_json(self) -> dict[str, int]:
-        return {"shift": self.shift, "first": self.first, "count": self.count}
+        return {"shift": self.shift, "first": self.first, "count": self.number}
 
 
 def bins_over(start: int, end: int, shift: int = 0) -> Bins:
@@ -59,11 +60,11 @@ def bins_of(told: dict[str, int]) -> Bins:
 
 def moved(own: Bins, wider: Bins) -> Ints:
     """For each bin of `own` the number of the bin of `wider` that contains it."""
-    return (np.arange(own.first, own.first + own.count, dtype=np.int64) >> (wider.shift - own.shift)) - wider.first
+    return (np.arange(own.first, own.first + own.number, dtype=np.int64) >> (wider.shift - own.shift)) - wider.first
 
 
 def summed(values: list[int], own: Bins, wider: Bins) -> Ints:
     """Counts by bin of `own`, added up by bin of `wider`."""
-    total = np.zeros(wider.count, np.int64)
+    total = np.zeros(wider.number, np.int64)
     np.add.at(total, moved(own, wider), np.asarray(values, np.int64))
     return total

@@ -27,13 +27,18 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
         findings,
         key=lambda f: (
             _SEVERITY.get(f.severity, 3),
-            bool(f.related) and f.rule != "lost-write",
+            follows(f),
             _RANK.get(f.rule, len(_RANK)),
             -f.count,
             f.first_offset if f.first_offset is not None else -1,
             f.id,
         ),
     )
+
+
+def follows(finding: Finding) -> bool:
+    """Whether it is a consequence of a loss, which tells its story."""
+    return bool(finding.related) and finding.rule != "lost-write"
 
 
 def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]]:
@@ -56,7 +61,9 @@ def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]
     return dated
 
 
-def heat(fate: pl.DataFrame, findings: list[Finding], times: dict[str, tuple[int, int]], bins: Bins) -> list[dict[str, Any]]:
+def heat(
+    fate: pl.DataFrame, findings: list[Finding], times: dict[str, tuple[int, int]], bins: Bins
+) -> list[dict[str, Any]]:
     """By rule and severity: the bins in which something was found, with the number of records.
 
     Losses count when the lost records were acknowledged, everything else when its last evidence was seen.
@@ -73,7 +80,12 @@ def heat(fate: pl.DataFrame, findings: list[Finding], times: dict[str, tuple[int
         _add(cells, finding, [number], finding.count)
     rows = sorted(cells.items(), key=lambda item: (_SEVERITY.get(item[0][1], 3), _RANK.get(item[0][0], 99), item[0]))
     return [
-        {"rule": rule, "severity": severity, "bins": sorted(mine), "records": [mine[number] for number in sorted(mine)]}
+        {
+            "rule": rule,
+            "severity": severity,
+            "bins": sorted(mine),
+            "records": [mine[number] for number in sorted(mine)],
+        }
         for (rule, severity), mine in rows
     ]
 
@@ -84,7 +96,9 @@ def _add(cells: dict[tuple[str, str], dict[int, int]], finding: Finding, numbers
         mine[number] = mine.get(number, 0) + each
 
 
-def dated(findings: list[Finding], times: dict[str, tuple[int, int]], acked: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
+def dated(
+    findings: list[Finding], times: dict[str, tuple[int, int]], acked: dict[str, tuple[int, int]]
+) -> list[dict[str, Any]]:
     """The worst findings with their times; of losses also when the lost records were acknowledged."""
     rows = []
     for finding in worst_first(findings)[:MOST_DATED]:
@@ -117,7 +131,9 @@ def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[st
     read = gone.filter(pl.col("first_read").is_not_null())["value"]
     for kind, values in (("lost", gone["value"]), ("lost_read", read), ("duplicated", twice)):
         if len(values):
-            mine = senders.filter(pl.col("value").is_in(values.implode())).unique("value", keep="first", maintain_order=True)
+            mine = senders.filter(pl.col("value").is_in(values.implode())).unique(
+                "value", keep="first", maintain_order=True
+            )
             for name, count in mine["process"].value_counts().iter_rows():
                 by_producer.setdefault(name, {})[kind] = count
     readers: dict[str, int] = {}

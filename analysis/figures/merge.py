@@ -103,7 +103,7 @@ def _common_bins(dated: list[Record], unplaced: list[Record], faults: list[Recor
     own = [bins_of(record["bins"]) for record in [*(s["figures"] for s in dated), *unplaced]]
     for record in unplaced:
         bins = bins_of(record["bins"])
-        spans.append((bins.first << bins.shift, ((bins.first + bins.count) << bins.shift) - 1))
+        spans.append((bins.first << bins.shift, ((bins.first + bins.number) << bins.shift) - 1))
     for band in faults:
         spans += [(time, time) for time in (band["from"], band["to"]) if time is not None]
     if not spans:
@@ -115,7 +115,7 @@ def _common_bins(dated: list[Record], unplaced: list[Record], faults: list[Recor
 
 def _series(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str, list[int]]:
     names = ("ok", "fail", "info", "read", "acked", "lost", "seen", "never")
-    totals = {name: np.zeros(bins.count, np.int64) for name in names}
+    totals = {name: np.zeros(bins.number, np.int64) for name in names}
     for record in [*(summary["figures"] for summary in dated), *unplaced]:
         own = bins_of(record["bins"])
         for name, values in record["series"].items():
@@ -208,7 +208,7 @@ def _partition(summary: Record, bins: Bins) -> Record:
 
 def _lag(line: Record, own: Bins, bins: Bins) -> list[int | None]:
     """The worst lag of each bin; a lag that the consumer never makes up grows to the end of the run."""
-    merged: list[int | None] = [None] * bins.count
+    merged: list[int | None] = [None] * bins.number
     where = moved(own, bins).tolist()
     for number, behind in zip(where, line["behind"], strict=True):
         if behind is not None:

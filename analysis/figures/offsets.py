@@ -87,7 +87,11 @@ def _others(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints,
     if len(placed) == len(entries) and bool(entries["sent_ok"].all()):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rest = entries.join(placed.select("offset", "value"), on=["offset", "value"], how="anti")
-    seen = rest.join(p.first_reads.select("offset", "value", pl.lit(True).alias("seen")), on=["offset", "value"], how="left")
+    seen = rest.join(
+        p.first_reads.select("offset", "value", pl.lit(True).alias("seen")),
+        on=["offset", "value"],
+        how="left",
+    )
     gone = (pl.col("offset") < p.log_start) | pl.col("value").is_in(p.superseded.implode())
     code = (
         pl.when(pl.col("value").is_in(twice))

@@ -1,4 +1,4 @@
-"""What happens over time in one partition: outcomes, latency, what nobody has read yet, how far consumers are behind."""
+"""One partition over time: outcomes, latency, what nobody has read yet, how far consumers are behind."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
     """Sends that ended ok, fail or info, by the time of their end (of their invocation, if they never ended)."""
     ended = bins.of(sends.select(pl.coalesce("completed", "invoked")).to_series().to_numpy())
     codes = sends["outcome"].to_physical().to_numpy().astype(np.int64)
-    tally = np.bincount(codes * bins.count + ended, minlength=3 * bins.count).reshape(3, -1)
+    tally = np.bincount(codes * bins.number + ended, minlength=3 * bins.number).reshape(3, -1)
     return dict(zip(("ok", "fail", "info"), tally.tolist(), strict=True))
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partition import Partition
-from .breaches import worst_first
+from .breaches import follows, worst_first
 
 MOST_WINDOWS = 3  # of one partition
 MOST_OPERATIONS = 40
@@ -28,7 +28,7 @@ def _window(p: Partition, finding: Finding) -> dict[str, Any]:
     at_place = pl.col("at").is_in(places) | pl.col("invoked_at").is_in(places)
     offsets = _offsets_of(finding)
     near = pl.col("offset").is_in(offsets).fill_null(False)
-    values = [value for value in (finding.values[:1] + finding.values[-1:])]
+    values = [*finding.values[:1], *finding.values[-1:]]
     named = pl.col("value").is_in(values).fill_null(False)
     sends = p.sends.filter(at_place | named | near)
     reads = _few(p.reads.filter(at_place | named | near))
@@ -44,12 +44,13 @@ def _window(p: Partition, finding: Finding) -> dict[str, Any]:
     kept = sorted(rows, key=lambda row: (not row["proof"], row["invoked"], row["process"], row["text"]))
     kept = kept[:MOST_OPERATIONS]
     if len(kept) < MOST_OPERATIONS // 2:
-        kept = _distinct([*kept, *_neighbours(p, kept, MOST_OPERATIONS // 2 - len(kept))])
+        kept = _distinct([*kept, *_neighbours(p, kept, lost, MOST_OPERATIONS // 2 - len(kept))])
     kept.sort(key=lambda row: (row["invoked"], row["completed"] or row["invoked"], row["process"], row["text"]))
     return {
         "id": finding.id,
         "rule": finding.rule,
         "severity": finding.severity,
+        "follows": follows(finding),
         "sentence": finding.sentence[:500],
         "first_offset": finding.first_offset,
         "last_offset": finding.last_offset,
@@ -107,7 +108,8 @@ def _text(kind: str, row: dict[str, Any]) -> str:
     if kind == "poll":
         if row["records"] == 1:
             return f"{_short(row['value'])} @{row['first']}"
-        return f"{row['records']} records @{row['first']}-{row['last']}: {_short(row['value'])} … {_short(row['last_value'])}"
+        ends = f"{_short(row['value'])} … {_short(row['last_value'])}"
+        return f"{row['records']} records @{row['first']}-{row['last']}: {ends}"
     return kind.replace("_", " ") + ("" if row["offset"] is None else f" {row['offset']}")
 
 
@@ -125,7 +127,7 @@ def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(seen.values())
 
 
-def _neighbours(p: Partition, kept: list[dict[str, Any]], wanted: int) -> list[dict[str, Any]]:
+def _neighbours(p: Partition, kept: list[dict[str, Any]], lost: set[str], wanted: int) -> list[dict[str, Any]]:
     """What else happened to the partition about the time of the proof, where the proof alone is too bare."""
     if not kept:
         return []
@@ -138,9 +140,9 @@ def _neighbours(p: Partition, kept: list[dict[str, Any]], wanted: int) -> list[d
     reads = _nearest(p.reads.unique("at", keep="first", maintain_order=True), distance, third)
     marks = _nearest(p.marks.filter(pl.col("kind").is_in(moves)), distance, third)
     return [
-        *_told(sends, "send", set(), set()),
-        *_told(_whole(p, reads), "poll", set(), set()),
-        *_told(marks, "", set(), set()),
+        *_told(sends, "send", set(), lost),
+        *_told(_whole(p, reads), "poll", set(), lost),
+        *_told(marks, "", set(), lost),
     ]
 
 
