@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,9 +39,11 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
     title = style.printable(_headline(window), 108)
     with style.look():
         rows = _rows(shown)
-        figure, (axis,) = style.sheet(title, [1], 1.3 + 0.3 * (rows[-1][0] + 1 if rows else 1))
         places = _places(shown, figures)
-        _faults(axis, figures, places)
+        faults = bands_of(figures, places.moments[0], places.moments[-1], places.of)
+        strip_height, height = LANE * lanes(faults), 0.3 * max(len(rows), 1)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, height], 1.3 + height + strip_height)
+        draw_bands(strip, (axis,), faults)
         for row, operation in rows:
             _bar(axis, -row, operation, places)
         _lanes(axis, rows)
@@ -124,31 +127,14 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> Non
     ending = "" if operation["outcome"] == "ok" else " (never answered)" if never else f" ({operation['outcome']})"
     verb = {"send": "sends ", "poll": "reads "}.get(operation["kind"], "")
     text = style.printable(verb + operation["text"] + ending, 64)
-    inward = left > 0.55
+    # Beside the bar where there is room, else on it.
+    width = len(text) * (0.0092 if strong else 0.0082)
+    after, before = right + width < 1.02, left - width > -0.02
+    where, shift, side = (right, 5, "left") if after else (left, -5, "right") if before else (left, 8, "left")
     axis.annotate(
-        text, (left if inward else right, y), (-5 if inward else 5, 0), textcoords="offset points", va="center",
-        ha="right" if inward else "left", fontsize=8.5, fontweight="bold" if strong else "normal",
-        color=style.INK if strong else style.FAINT,
-    )  # fmt: skip
-
-
-def _faults(axis: Axes, figures: dict[str, Any], places: Places) -> None:
-    low, high = places.moments[0], places.moments[-1]
-    for band in figures["faults"][:20]:
-        until = high if band["to"] is None else band["to"]
-        if until < low or band["from"] > high:
-            continue
-        left, right = max(places.of(band["from"]), -0.02), min(places.of(until), 1.02)
-        axis.axvspan(left, max(right, left + 0.002), color=style.QUIET, alpha=0.18, linewidth=0, zorder=0)
-        axis.text(
-            left,
-            1.0,
-            style.fault_name(band),
-            transform=axis.get_xaxis_transform(),
-            fontsize=8,
-            color=style.FAINT,
-            va="bottom",
-        )
+        text, (where, y), (shift, 0), textcoords="offset points", va="center", ha=side, fontsize=8.5,
+        fontweight="bold" if strong else "normal", color=style.INK if strong else style.FAINT,
+    ).set_in_layout(False)  # fmt: skip
 
 
 def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 def draw(figures: dict[str, Any]) -> Figure:
     impact = figures["impact"]
-    title = f"{style.plural(impact['acknowledged'], 'acknowledged write')}, none lost"
+    title = f"{style.plural(impact['acknowledged'], 'acknowledged write')}, no loss found"
     if impact["lost"]:
         read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
         read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
@@ -32,9 +33,10 @@ def draw(figures: dict[str, Any]) -> Figure:
             f"{style.number(impact['lost'])} of {style.plural(impact['acknowledged'], 'acknowledged write')} lost{read}"
         )
     with style.look():
-        lanes = style.lanes_of(figures)
-        figure, (strip, rate, took) = style.sheet(title, [0.16 * lanes + 0.02, 1.7, 1.2], 5.0 + 0.22 * lanes)
-        style.draw_faults(strip, (rate, took), figures)
+        faults = bands_of(figures, *figures["span"])
+        strip_height = LANE * lanes(faults)
+        figure, (strip, rate, took) = style.sheet(title, [strip_height + 0.02, 2.1, 1.5], 5.0 + strip_height)
+        draw_bands(strip, (rate, took), faults)
         _outcomes(rate, figures)
         _latency(took, figures)
         style.time_axis(took, figures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,11 +52,12 @@ def draw(figures: dict[str, Any]) -> Figure:
             return style.empty_sheet("Findings by partition and time", "Nothing was found.")
         left = len(names) - MOST_ROWS + figures["heat_left_out"]
         names, counts = names[:MOST_ROWS], counts[:MOST_ROWS]
-        lanes = style.lanes_of(figures)
+        faults = bands_of(figures, *figures["span"])
+        strip_height = LANE * lanes(faults)
         title = f"{what[0].upper()}{what[1:]} in {style.plural(len(names) + max(left, 0), 'partition')}"
         rows = 0.24 * len(names)
-        figure, (strip, axis) = style.sheet(title, [0.16 * lanes + 0.02, max(rows, 0.6)], 1.7 + rows + 0.22 * lanes)
-        style.draw_faults(strip, (axis,), figures)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, max(rows, 0.6)], 1.7 + rows + strip_height)
+        draw_bands(strip, (axis,), faults)
         colours = LinearSegmentedColormap.from_list("heat", ["#fbd9bd", style.RED, "#5a1f00"])
         edges = style.edges(figures)
         cells = [(number, row, many) for row, line in enumerate(counts) for number, many in enumerate(line) if many]

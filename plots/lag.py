@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,9 +49,10 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
             return style.empty_sheet(f"{where}realtime lag", "No consumer's position is known.")
         peak = max(lag or 0 for lag in found[worst[0]])
         title = f"{where}{style.printable(worst[0], 24)} was up to {style.duration(peak)} behind"
-        lanes = style.lanes_of(figures)
-        figure, (strip, axis) = style.sheet(title, [0.16 * lanes + 0.02, 1.7], 3.2 + 0.22 * lanes)
-        style.draw_faults(strip, (axis,), figures)
+        faults = bands_of(figures, *figures["span"])
+        strip_height = LANE * lanes(faults)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, 2.0], 3.2 + strip_height)
+        draw_bands(strip, (axis,), faults)
         ends = style.edges(figures)[1:]
         for number, name in enumerate(worst[:MOST_LINES]):
             values = [float("nan") if lag is None else lag / 1e9 for lag in found[name]]

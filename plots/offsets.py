@@ -109,9 +109,9 @@ def title_of(part: dict[str, Any]) -> str:
     if not part["lost"] and found:
         first, last, rule = found[0]
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        return f"{name}: {rule} at offsets {first} to {last}{more}; no acknowledged record lost"
+        return f"{name}: {rule} at offsets {first} to {last}{more}; no loss found"
     if not part["lost"]:
-        return f"{name}: no acknowledged record lost among offsets {told['first']} to {told['last']}"
+        return f"{name}: no loss found among offsets {told['first']} to {told['last']}"
     where = f"offsets {spans[0][0]} to {spans[-1][1]}" if spans else "offsets unknown"
     read = {0: "none of them ever read", part["lost"]: "all of them after being read"}.get(
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"

@@ -113,11 +113,13 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         were = "was" if impact["lost"] == 1 else "were"
         lost = style.plural(impact["lost"], "acknowledged write")
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
+    # Without final reads, or when the rule was left out, nobody can say that nothing was lost.
+    sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     if broken:
         counted = ", ".join(f"{name} ({style.plural(verdict['rules'][name]['count'], 'record')})" for name in broken)
-        return f"No acknowledged write was lost, but guarantees were broken: {counted}."
-    if verdict["verdict"] == "valid":
+        return f"{'No acknowledged write was lost, but guarantees' if sound else 'Guarantees'} were broken: {counted}."
+    if verdict["verdict"] == "valid" and sound:
         acknowledged = style.plural(impact["acknowledged"], "acknowledged write")
         return f"None of {acknowledged} was lost, and no guarantee was broken."
     return VERDICTS.get(verdict["verdict"], "")

@@ -73,7 +73,7 @@ def timeline(stories: list[Story], figures: dict[str, Any]) -> tuple[list[Moment
         named = band["kind"] + (f" of {nodes}" if nodes else "")
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
-            moments.append((0, band["to"], "heal", f"healed: {named}"))
+            moments.append((0, band["to"], "heal", f"over: {named}"))
     for rank, story in enumerate(stories):
         for finding in [story.finding, *story.consequences]:
             moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]

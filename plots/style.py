@@ -150,61 +150,6 @@ def fault_name(band: dict[str, Any]) -> str:
     return printable(band["kind"] + which, 28)
 
 
-MOST_LANES = 6
-
-
-def lanes_of(figures: dict[str, Any]) -> int:
-    """How many rows the strip of faults needs."""
-    return min(max([row for row, _ in _rows(figures)], default=-1) + 1, MOST_LANES)
-
-
-def _rows(figures: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    """Each fault with its row: the first one that is free, counting the space of its name."""
-    start, end = figures["span"]
-    width = max(end - start, 1)
-    free: list[float] = []
-    placed = []
-    for band in figures["faults"]:
-        until = end if band["to"] is None else band["to"]
-        until = max(until, band["from"] + width * (len(fault_name(band)) + 2) * 0.011)
-        row = next((number for number, since in enumerate(free) if since <= band["from"]), len(free))
-        if row == len(free):
-            free.append(0)
-        free[row] = until
-        placed.append((row, band))
-    return placed
-
-
-def draw_faults(strip: Axes, panels: Sequence[Axes], figures: dict[str, Any]) -> None:
-    """Names every fault in the strip and shades its time through the panels."""
-    strip.set_axis_off()
-    end = figures["span"][1]
-    for row, band in _rows(figures):
-        since, until = band["from"] / 1e9, (end if band["to"] is None else band["to"]) / 1e9
-        for panel in panels:
-            if band["from"] == band["to"]:
-                panel.axvline(since, color=QUIET, linewidth=1, linestyle=(0, (2, 2)), zorder=0)
-            else:
-                panel.axvspan(since, until, color=QUIET, alpha=0.16, linewidth=0, zorder=0)
-        if row >= MOST_LANES:
-            continue
-        if band["from"] == band["to"]:
-            strip.plot([since], [-row], marker="|", markersize=9, markeredgewidth=2, color=FAINT)
-        else:
-            strip.barh(-row, until - since, left=since, height=0.78, color=QUIET, alpha=0.55, linewidth=0)
-            strip.barh(-row, 0, left=since, height=0.78, edgecolor=FAINT, linewidth=1.5)
-        endless = " (never healed)" if band["to"] is None else ""
-        strip.annotate(
-            fault_name(band) + endless,
-            (since, -row),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
-        )
-    strip.set_ylim(-max(lanes_of(figures), 1) + 0.4, 0.6)
-
-
 def save(figure: Figure, path: Path) -> None:
     """PNG or SVG by the ending; the same bytes for the same figure."""
     metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}

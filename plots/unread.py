@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,9 +33,10 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
         peak = max(waiting, default=0)
         title = f"{where}every acknowledged record was read; at most {style.number(peak)} were waiting"
     with style.look():
-        lanes = style.lanes_of(figures)
-        figure, (strip, axis) = style.sheet(title, [0.16 * lanes + 0.02, 1.7], 3.2 + 0.22 * lanes)
-        style.draw_faults(strip, (axis,), figures)
+        faults = bands_of(figures, *figures["span"])
+        strip_height = LANE * lanes(faults)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, 2.0], 3.2 + strip_height)
+        draw_bands(strip, (axis,), faults)
         edges = style.edges(figures)
         both = [one + other for one, other in zip(waiting, never, strict=True)]
         axis.stairs(never, edges, fill=True, color=style.ORANGE, linewidth=0, label="never read by anyone")
