@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Finding
+from ..histories.tables import MARKS, READS, SENDS, Finding
 from .partition import Partition
 from .rules import RULES
 from .story import link
@@ -27,7 +27,12 @@ RAW_EVIDENCE = pl.List(
 
 
 def judge_unit(
-    topic: str, partition: int, tables: Tables, context: pl.DataFrame, unplaced: pl.DataFrame, settings: Settings
+    topic: str,
+    partition: int,
+    tables: Tables,
+    context: pl.DataFrame,
+    unplaced: pl.DataFrame,
+    settings: Settings,
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
     """Findings of a unit, each with its id, and a bounded summary of each of its partitions."""
     findings: list[Finding] = []
@@ -40,7 +45,12 @@ def judge_unit(
 
 
 def _partitions(
-    topic: str, partition: int, tables: Tables, context: pl.DataFrame, unplaced: pl.DataFrame, settings: Settings
+    topic: str,
+    partition: int,
+    tables: Tables,
+    context: pl.DataFrame,
+    unplaced: pl.DataFrame,
+    settings: Settings,
 ) -> Iterator[Partition]:
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
     if settings.dialect != "jepsen":

@@ -13,7 +13,7 @@ from .kernel import Tables, judge_unit, to_frame
 from .results import Results
 from .stages import Parts, Unit, close_waiting, read_split
 
-Progress = Callable[[str, int, int], None]  # what, done, of how many
+Progress = Callable[..., None]  # what, done, of how many, unit
 
 
 def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
@@ -43,7 +43,7 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     everywhere, nowhere = _all(context, CONTEXT).sort("completed", "at"), _all(unplaced, SENDS)
     order = sorted(units)
     for done, unit in enumerate(order):
-        progress("judging", done, len(order))
+        progress("judging", done, len(order), "partitions")
         findings, summaries = judge_unit(*unit, units.pop(unit), everywhere, nowhere, run.settings)
         results.add_judged(to_frame(findings), summaries)
     results.context = everywhere

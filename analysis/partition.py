@@ -14,11 +14,9 @@ import polars as pl
 
 from ..histories.bundle import Settings
 from ..histories.tables import CONTEXT, MARKS, READS, SENDS
+from .entries import Ints, index_entries
 
 Offsets = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-ORDER = ["completed", "at", "index"]
 
 
 class FinalReads(NamedTuple):
@@ -69,43 +67,43 @@ class Partition:
         return mine.sort("invoked", "invoked_at", "index")
 
     @cached_property
-    def entries(self) -> pl.DataFrame:
-        """Each (offset, value) that the log is known to have held, with how it is known.
-
-        Columns: offset, value, sent_ok (its send or transaction is ok), aborted (it certainly failed), and read
-        (a consumer that sees only committed records polled it there). An acknowledgement and a poll of the same record make one entry.
-        """
-        sent = (
-            self.sends.filter(pl.col("offset").is_not_null() & pl.col("value").is_not_null())
-            .select(
-                "offset",
-                "value",
-                (pl.col("outcome") == "ok").alias("sent_ok"),
-                (pl.col("outcome") == "fail").alias("aborted"),
-            )
-            .unique(["offset", "value"], keep="first", maintain_order=True)
-        )
-        seen = self.first_reads.select("offset", "value", "read_committed")
-        both = sent.join(seen.rename({"read_committed": "read"}), on=["offset", "value"], how="full", coalesce=True)
-        return both.with_columns(
-            pl.col("read").fill_null(False), pl.col("sent_ok").fill_null(False), pl.col("aborted").fill_null(False)
-        ).sort("offset", "value")
+    def _index(self) -> tuple[pl.DataFrame, Ints, Ints]:
+        dirty = [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
+        final = list(self.final.processes) if self.final else []
+        return index_entries(self.sends, self.reads, final, dirty)
 
     @cached_property
-    def first_reads(self) -> pl.DataFrame:
-        """Each (offset, value) that was polled: when first, by whom, how often, and by the final reads."""
-        final = list(self.final.processes) if self.final else []
-        dirty = [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
-        polled = self.reads.filter(pl.col("offset").is_not_null() & pl.col("value").is_not_null())
-        return polled.group_by("offset", "value", maintain_order=True).agg(
-            pl.col("completed").first().alias("first_read"),
-            pl.col("process").first().alias("first_reader"),
-            pl.col("at").first().alias("first_read_at"),
-            pl.col("completed").max().alias("last_read"),
-            pl.len().alias("times"),
-            pl.col("process").is_in(final).any().alias("in_final"),
-            (~pl.col("process").is_in(dirty)).any().alias("read_committed"),
+    def entries(self) -> pl.DataFrame:
+        """Each (offset, value) that the log is known to have held, by offset; for the columns see entries.py.
+
+        To them come first_reader and first_read_at (place).
+        """
+        entries = self._index[0]
+        return entries.with_columns(
+            self.reads["process"].gather(entries["first"]).alias("first_reader"),
+            self.reads["at"].gather(entries["first"]).alias("first_read_at"),
         )
+
+    @property
+    def entry_of_send(self) -> Ints:
+        """The row in `entries` of each send; -1 where offset or value is not known."""
+        return self._index[1]
+
+    @property
+    def entry_of_read(self) -> Ints:
+        """The row in `entries` of each read; -1 where offset or value is not known."""
+        return self._index[2]
+
+    @cached_property
+    def elsewhere(self) -> pl.DataFrame:
+        """Entries that were polled where no send is known to have written: mostly none."""
+        return self.entries.filter(pl.col("send").is_null())
+
+    @cached_property
+    def repeated_values(self) -> int:
+        """How many sends repeat a value of an earlier send, so that the value identifies neither."""
+        values = self.sends["value"].drop_nulls()
+        return len(values) - values.n_unique()
 
     @cached_property
     def last_heal(self) -> int:
@@ -171,7 +169,9 @@ class Partition:
         asked = self.asked_end if self.asked_end is not None else end
         # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
         missed = self.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end) & (pl.col("offset") < asked))
-        return FinalReads(processes, start, max(end, asked) if not len(missed) else end, int(begun or 0), not len(missed))
+        return FinalReads(
+            processes, start, max(end, asked) if not len(missed) else end, int(begun or 0), not len(missed)
+        )
 
     def _is_uninterrupted(self, done: FinalReads) -> bool:
         """From the log start to an end offset asked after the last heal, without seek, assignment or jump."""
@@ -200,10 +200,10 @@ class Partition:
         return self._without_absent(self.entries)
 
     def _without_absent(self, entries: pl.DataFrame) -> Offsets:
-        offsets = entries.filter(
-            (pl.col("offset") >= self.log_start) & ~pl.col("value").is_in(self.superseded.implode())
-        )["offset"]
-        return offsets.unique().sort().to_numpy()
+        kept = entries.filter(pl.col("offset") >= self.log_start)
+        if len(self.superseded):
+            kept = kept.filter(~pl.col("value").is_in(self.superseded.implode()))
+        return np.unique(kept["offset"].to_numpy())
 
     @cached_property
     def superseded(self) -> pl.Series:
@@ -211,7 +211,7 @@ class Partition:
         if not self.settings.compacted(self.topic):
             return pl.Series("value", [], dtype=pl.String)
         written = self.sends.filter(pl.col("key").is_not_null() & (pl.col("outcome") != "fail"))
-        read_at = self.first_reads.select("value", pl.col("offset").alias("read_offset")).unique("value")
+        read_at = self.entries.select("value", pl.col("offset").alias("read_offset")).unique("value")
         placed = written.join(read_at, on="value", how="left").with_columns(
             pl.coalesce("offset", "read_offset").alias("offset")
         )

@@ -53,7 +53,10 @@ class Results:
         rank = {name: number for number, name in enumerate(RULES)}
         number = pl.col("id").str.extract(r"/(\d+)$").cast(pl.Int64)
         found = pl.concat(self._findings).sort(
-            pl.col("rule").replace_strict(rank, default=len(rank), return_dtype=pl.Int64), "topic", "partition", number
+            pl.col("rule").replace_strict(rank, default=len(rank), return_dtype=pl.Int64),
+            "topic",
+            "partition",
+            number,
         )
         return self._resolved(found).select(list(FINDINGS))
 
@@ -66,13 +69,17 @@ class Results:
         items = found.select("id", "evidence").explode("evidence", empty_as_null=False).unnest("evidence")
         located = self._located(items.rename({"source": "named", "line": "told"}))
         evidence = (
-            located.with_columns(pl.coalesce("named", "source").alias("source"), pl.coalesce("told", "line").alias("line"))
+            located.with_columns(
+                pl.coalesce("named", "source").alias("source"), pl.coalesce("told", "line").alias("line")
+            )
             .group_by("id", maintain_order=True)
             .agg(pl.struct("source", "line", "byte", "says").alias("evidence"))
         )
         empty = pl.lit([], dtype=FINDINGS["evidence"])
-        return found.drop("evidence").join(evidence, on="id", how="left", maintain_order="left").with_columns(
-            pl.col("evidence").fill_null(empty)
+        return (
+            found.drop("evidence")
+            .join(evidence, on="id", how="left", maintain_order="left")
+            .with_columns(pl.col("evidence").fill_null(empty))
         )
 
     def _located(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -89,7 +96,9 @@ class Results:
             {"split": splits, "source": sources, "first": firsts},
             schema={"split": pl.Int64, "source": pl.String, "first": pl.Int64},
         )
-        numbered = rows.with_columns((pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("_"))
+        numbered = rows.with_columns(
+            (pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("_")
+        )
         return (
             numbered.join(table, on="split", how="left", maintain_order="left")
             .with_columns((pl.col("first") + pl.col("_") + 1).alias("line"))

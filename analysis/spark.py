@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -43,7 +44,9 @@ _SCHEMA = pa.schema(
     ]
 )
 _BUCKETS = 16  # groups in which invocations and completions of different splits meet
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 Row = tuple[str, str, int, str, bytes]
+Progress = Callable[..., None]  # what, done, of how many, unit
 
 
 def open_session(
@@ -83,11 +86,10 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # rows are blocks of megabytes
-        "spark.sql.warehouse.dir": os.path.join(_scratch(), "warehouse"),
     }
     if master is None or master.startswith("local"):
         settings |= {
@@ -97,12 +99,6 @@ def _defaults(master: str | None) -> dict[str, str]:
             "spark.driver.memory": "2g",
         }
     return settings
-
-
-def _scratch() -> str:
-    import tempfile
-
-    return os.path.join(tempfile.gettempdir(), f"logjudge-{os.getuid()}")
 
 
 def _is_submitted() -> bool:
@@ -136,14 +132,44 @@ def write_code_archive(archive: Path) -> None:
                 packed.write(file, f"logjudge/{name}/{file.relative_to(root)}")
 
 
-def judge_run(run: Run, session: SparkSession) -> Results:
+def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
     """Judges one run with one action. Nothing the size of a history reaches the driver."""
     results = Results(run)
     if run.splits:
-        for row in _plan(session, run).toLocalIterator(prefetchPartitions=True):
-            _take(results, row["kind"], row["name"], bytes(row["payload"]))
+        with _Watch(session, len(run.splits), progress):
+            for row in _plan(session, run).toLocalIterator(prefetchPartitions=True):
+                _take(results, row["kind"], row["name"], bytes(row["payload"]))
     results.context = results.context.sort("completed", "at")
     return results
+
+
+class _Watch:
+    """Tells how far Spark is, from a thread: its status tracker counts the tasks of each stage."""
+
+    def __init__(self, session: SparkSession, splits: int, progress: Progress) -> None:
+        self._splits, self._progress = splits, progress
+        self._done = threading.Event()
+        # Spark Connect has no status tracker; there the stages are not to be seen.
+        context = getattr(session, "_sc", None)
+        self._tracker = context.statusTracker() if context is not None else None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._progress("Spark is reading", 0, self._splits)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._tracker and not self._done.wait(0.5):
+            for stage in self._tracker.getActiveStageIds():
+                info = self._tracker.getStageInfo(stage)
+                if info and info.numTasks == self._splits:
+                    self._progress("Spark is reading", info.numCompletedTasks, info.numTasks)
+                elif info:
+                    self._progress("Spark is judging", info.numCompletedTasks, info.numTasks, "tasks")
 
 
 def _take(results: Results, kind: str, name: str, payload: bytes) -> None:
@@ -245,7 +271,9 @@ def _rows(parts: Parts, split: str) -> list[Row]:
 def _to_batches(rows: list[Row]) -> list[pa.RecordBatch]:
     """One batch a row: a batch is what Spark holds at once."""
     return [
-        pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)], schema=_SCHEMA)
+        pa.RecordBatch.from_arrays(
+            [pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)], schema=_SCHEMA
+        )
         for row in rows
     ]
 

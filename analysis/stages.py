@@ -14,11 +14,11 @@ from typing import NamedTuple
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.files import Split, blocks
+from ..histories.files import Split
 from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
-from ..histories.readers import READERS
-
+from ..histories.parsing import parse_split
+from ..histories.tables import OPERATIONS, complete
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
 
@@ -51,40 +51,29 @@ class Parts:
 def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     """Reads, pairs and takes apart one split, block by block. The last Parts hold what waits."""
     base = split.number << 32
-    carried = pl.DataFrame(schema=PLACED_EVENTS)
+    # Sends are paired apart from all else: their table is narrow, and most events are sends.
+    carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = 0
-    for events, bad, count, damage in _parsed(split):
+    for parsed in parse_split(split):
         parts = Parts()
-        lines += count
-        parts.add("events", len(events))
-        placed = events.with_columns((pl.col("line") + base).alias("place")).select(list(PLACED_EVENTS))
-        paired = pair(pl.concat([carried, placed]))
-        carried = paired.waiting
-        _take_apart(paired.operations, settings, parts)
-        refused = bad.select((pl.col("line") + base).alias("place"), "reason")
-        parts.quarantine = [frame for frame in (refused, paired.malformed) if len(frame)]
-        if damage:
-            row = {"place": [base + max(lines - 1, 0)], "reason": [damage]}
+        lines += parsed.lines
+        for number, events in enumerate((parsed.sends, parsed.others)):
+            parts.add("events", len(events))
+            placed = events.with_columns((pl.col("line") + base).alias("place")).drop("line")
+            paired = pair(pl.concat([carried[number], placed], how="diagonal") if len(carried[number]) else placed)
+            carried[number] = paired.waiting
+            _take_apart(complete(paired.operations, OPERATIONS), settings, parts)
+            if len(paired.malformed):
+                parts.quarantine.append(paired.malformed)
+        if len(parsed.quarantine):
+            parts.quarantine.append(parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason"))
+        if parsed.damage:
+            row = {"place": [base + max(lines - 1, 0)], "reason": [parsed.damage]}
             parts.quarantine.append(pl.DataFrame(row, schema=QUARANTINED))
         yield parts
-    last = Parts(waiting=[carried] if len(carried) else [])
+    last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in carried if len(frame)])
     last.add("lines", lines)
     yield last
-
-
-def _parsed(split: Split) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, int, str]]:
-    """Events and quarantine with lines counted within the split, the number of lines, and damage."""
-    if split.reader == "parquet":
-        from ..histories.readers import parquet
-
-        yield parquet.read_group(split.path, split.start)
-        return
-    reader = READERS[split.reader]
-    for block in blocks(split):
-        events, bad = reader.parse(block.data, split.path)
-        lines = block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
-        shift = pl.col("line") + block.first_line
-        yield events.with_columns(shift), bad.with_columns(shift), lines, block.damage
 
 
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
@@ -128,5 +117,3 @@ def _by_unit(seen: Observations, settings: Settings) -> Iterator[tuple[Unit, str
             "topic", "partition", as_dict=True, maintain_order=True, include_key=False
         ).items():
             yield Unit(str(topic), int(str(partition))), table, rows
-
-

@@ -14,7 +14,6 @@ from .partition import Partition
 def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     """Counts by kind, what the final reads covered, and broken assumptions. JSON-able."""
     final = p.final
-    values = p.sends.filter(pl.col("value").is_not_null())["value"]
     return {
         "topic": p.topic,
         "partition": p.partition,
@@ -27,11 +26,23 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "end_offsets": len(p.end_offsets),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },
+        "span": _span(p),
         "final": None if final is None else final._asdict(),
-        "repeated_values": len(values) - values.n_unique(),
+        "repeated_values": p.repeated_values,
         "findings": _counts(findings),
         "figures": figures_of(p, findings),
     }
+
+
+def _span(p: Partition) -> list[int] | None:
+    """First invocation and last completion, ns."""
+    times = [
+        time
+        for frame in (p.sends, p.reads, p.marks)
+        for time in (frame["invoked"].min(), frame["invoked"].max(), frame["completed"].max())
+        if isinstance(time, int)
+    ]
+    return [min(times), max(times)] if times else None
 
 
 def _counts(findings: list[Finding]) -> dict[str, dict[str, int]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from .results import Results
 from .rules import RULES, Rule
 
@@ -28,11 +30,52 @@ def verdict_of(results: Results, strict: bool = False) -> dict[str, Any]:
     well = all(item["holds"] is True for item in assumptions)
     if "invalid" in verdicts:
         verdict = "invalid"
-    elif "unknown" in verdicts or not well or verdicts == {"not-judged"} or not verdicts:
+    elif "unknown" in verdicts or not well or not results.counts.get("operations"):
         verdict = "unknown"
     else:
         verdict = "valid"
-    return {"format": FORMAT, "verdict": verdict, "rules": rules, "assumptions": assumptions, "counts": totals}
+    return {
+        "format": FORMAT,
+        "verdict": verdict,
+        "rules": rules,
+        "assumptions": assumptions,
+        "counts": totals,
+    }
+
+
+WORST = 100  # findings that verdict.json repeats
+
+
+def report_of(results: Results, engine: str, strict: bool = False) -> dict[str, Any]:
+    """The whole content of verdict.json: the verdict, what was judged, and the worst findings."""
+    run = results.run
+    spans = [summary["span"] for summary in results.summaries if summary["span"]]
+    return {
+        **verdict_of(results, strict),
+        "input": {
+            "name": run.settings.name,
+            "files": list(run.files),
+            "bytes": run.bytes,
+            "engine": engine,
+            "dialect": run.settings.dialect,
+            "system": run.settings.config.get("system"),
+            "started_at": run.settings.config.get("started_at"),
+            "span_ns": [min(span[0] for span in spans), max(span[1] for span in spans)] if spans else None,
+        },
+        "findings": worst(results.findings()).to_dicts(),
+    }
+
+
+def worst(findings: pl.DataFrame, most: int = WORST) -> pl.DataFrame:
+    """The gravest first: by severity, by the order of the rules, by how many records are concerned."""
+    ranks = {name: rank for rank, name in enumerate(SEVERITIES)}
+    rules = {name: rank for rank, name in enumerate(RULES)}
+    return findings.sort(
+        pl.col("severity").replace_strict(ranks, default=9, return_dtype=pl.Int64),
+        pl.col("rule").replace_strict(rules, default=99, return_dtype=pl.Int64),
+        -pl.col("count"),
+        maintain_order=True,
+    ).head(most)
 
 
 def _totals(results: Results) -> dict[str, int]:

@@ -16,6 +16,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
     "report": ("report", "Write the report of a judged run again."),
     "plot": ("plot", "Draw one figure of a run."),
+    "rules": ("rules", "List the rules and explain them."),
+    "convert": ("convert", "Write a history in another format."),
+    "doctor": ("doctor", "Say what is installed, what is missing, and the remedy."),
 }
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH = 0, 1, 2, 3, 70

@@ -26,7 +26,7 @@ def command(folder: Path) -> None:
     try:
         write_report(made, *saved)
         for name in _PARTS:
-            if (folder / name).is_dir():
+            if (folder / name).is_dir() and not (folder / name).is_symlink():
                 (folder / name).replace(made / f"old-{name}")
             (made / name).replace(folder / name)
     finally:

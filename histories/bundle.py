@@ -175,10 +175,9 @@ def _reader_of(file: Path, reader: str | None) -> str:
 
 def _splits_of(file: Path, reader: str, first: int, split_bytes: int) -> Sequence[Split]:
     if reader == "parquet":
-        import pyarrow.parquet
+        from .readers.parquet import check
 
-        groups = pyarrow.parquet.ParquetFile(file).num_row_groups
-        return [Split(first + group, str(file), reader, "", group, group + 1) for group in range(groups)]
+        return [Split(first + group, str(file), reader, "", group, group + 1) for group in range(check(file))]
     compression = compression_of(file)
     size = file.stat().st_size
     if compression:

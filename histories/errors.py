@@ -10,9 +10,7 @@ class LogjudgeError(Exception):
 class InputError(LogjudgeError):
     """An input that cannot be read: where, what was found, what was expected, what to do."""
 
-    def __init__(
-        self, source: str, found: str, expected: str, hint: str = "", line: int | None = None
-    ) -> None:
+    def __init__(self, source: str, found: str, expected: str, hint: str = "", line: int | None = None) -> None:
         where = source if line is None else f"{source}:{line}"
         advice = f"; {hint}" if hint else ""
         super().__init__(f"{where}: found {found}, expected {expected}{advice}")

@@ -83,7 +83,9 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
         pl.lit(False).alias("txn"), pl.lit(0, dtype=pl.Int32).alias("index")
     )
     within = steps.filter(pl.col("f") == "send").with_columns(
-        pl.lit(True).alias("txn"), pl.lit(None, dtype=pl.String).alias("acks"), pl.lit(False).alias("synthetic")
+        pl.lit(True).alias("txn"),
+        pl.lit(None, dtype=pl.String).alias("acks"),
+        pl.lit(False).alias("synthetic"),
     )
     columns = [name for name in SENDS if name != "acknowledged"]
     sends = pl.concat([frame.select(columns) for frame in (plain, within)])
@@ -237,7 +239,9 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     handles = operations.filter(pl.col("f") == "handle").head(1)
     if len(handles):
         seen = handles.with_columns(
-            pl.lit("handles").alias("kind"), pl.lit(False).alias("group"), pl.lit(None, dtype=pl.String).alias("detail")
+            pl.lit("handles").alias("kind"),
+            pl.lit(False).alias("group"),
+            pl.lit(None, dtype=pl.String).alias("detail"),
         )
         context = pl.concat([context, seen.select(list(CONTEXT))])
     return context

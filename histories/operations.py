@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import polars as pl
 
-from .tables import EVENTS, OPERATIONS, OUTCOME
+from .tables import EVENTS, OPERATIONS, OUTCOME, complete
 
 PLACED_EVENTS = {"place": pl.Int64, **{name: kind for name, kind in EVENTS.items() if name != "line"}}
 MALFORMED = {"place": pl.Int64, "reason": pl.String}
 
-_KEY = ["process", "pairing"]
-
 # What a completion need not repeat of its invocation.
 _REPEATED = ("topic", "partition", "key", "value", "acks", "ops", "offsets", "topics", "fault", "synthetic")
+# More than operations of a process number, and few enough that a process's number fits above it in 64 bits.
+_MOST_OPS = 1 << 44
 
 
 class Paired(NamedTuple):
@@ -26,28 +26,61 @@ class Paired(NamedTuple):
 
 
 def pair(events: pl.DataFrame) -> Paired:
-    """Pairs PLACED_EVENTS by process and op; events without op pair with their process's neighbour."""
+    """Pairs events by process and op; events without op pair with their process's neighbour.
+
+    `events` has place and columns of EVENTS; those that it lacks are null, in the operations too.
+    """
+    events, moments = _split_moments(events)
     events = _with_key(events)
-    invoked, again = _first_of_each(events.filter(pl.col("type") == "invoke"))
-    completed, twice = _first_of_each(events.filter(pl.col("type") != "invoke"))
-    known = invoked.select(
-        *_KEY,
-        pl.col("time").alias("invoked"),
-        pl.col("place").alias("invoked_at"),
-        *(pl.col(name).alias(f"invoked_{name}") for name in _REPEATED),
-    )
-    joined = completed.join(known, on=_KEY, how="left", maintain_order="left")
-    found = joined["invoked_at"].is_not_null()
-    operations = joined.filter(found).with_columns(
+    invoked = events.filter(pl.col("type") == "invoke")
+    completed = events.filter(pl.col("type") != "invoke")
+    joined, found, open_invocations = _join(invoked, completed)
+    malformed = pl.DataFrame(schema=MALFORMED)
+    if _has_reuse(joined, found, completed, open_invocations):
+        invoked, again = _first_of_each(invoked)
+        completed, twice = _first_of_each(completed)
+        malformed = pl.concat([again, twice])
+        joined, found, open_invocations = _join(invoked, completed)
+    names = [name for name in OPERATIONS if name in events.columns]
+    operations = joined.filter(found).select(
+        "process",
+        "f",
         pl.col("type").cast(OUTCOME).alias("outcome"),
+        "invoked",
         pl.col("time").alias("completed"),
+        "invoked_at",
         pl.col("place").alias("at"),
-        *(pl.coalesce(name, f"invoked_{name}").alias(name) for name in _REPEATED),
+        *(name for name in names if name not in ("process", "f")),
     )
-    open_invocations = invoked.join(completed, on=_KEY, how="anti", maintain_order="left")
     waiting = pl.concat([open_invocations, joined.filter(~found).select(events.columns)]).sort("place")
     return Paired(
-        operations.select(list(OPERATIONS)), waiting.select(list(PLACED_EVENTS)), pl.concat([again, twice])
+        operations if not len(moments) else pl.concat([operations, moments], how="diagonal"),
+        waiting.drop("pairing"),
+        malformed,
+    )
+
+
+def _join(invoked: pl.DataFrame, completed: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
+    """Completions beside their invocation, whether they have one, and the invocations that stay open."""
+    repeated = [name for name in _REPEATED if name in completed.columns and completed[name].null_count()]
+    known = invoked.select(
+        "pairing",
+        pl.col("time").alias("invoked"),
+        pl.col("place").alias("invoked_at"),
+        *(pl.col(name).alias(f"invoked_{name}") for name in repeated),
+    )
+    joined = completed.join(known, on="pairing", how="left", maintain_order="left")
+    joined = joined.with_columns(pl.coalesce(name, f"invoked_{name}").alias(name) for name in repeated)
+    still_open = invoked.join(completed.select("pairing"), on="pairing", how="anti", maintain_order="left")
+    return joined, joined["invoked_at"].is_not_null(), still_open
+
+
+def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, open_invocations: pl.DataFrame) -> bool:
+    """Whether an operation was invoked or completed twice, told from what the join made of it."""
+    if len(joined) != len(completed) or open_invocations["pairing"].is_duplicated().any():
+        return True
+    return joined["invoked_at"].n_unique() != int(found.sum()) + bool((~found).any()) or bool(
+        joined.filter(~found)["pairing"].is_duplicated().any()
     )
 
 
@@ -62,29 +95,49 @@ def close(waiting: pl.DataFrame) -> Paired:
         pl.col("place").alias("invoked_at"),
         pl.col("place").alias("at"),
     ).select(list(OPERATIONS))
+    operations = complete(paired.operations, OPERATIONS)
     orphans = paired.waiting.filter(pl.col("type") != "invoke").select(
         "place", pl.lit("a completion without an invocation").alias("reason")
     )
     return Paired(
-        pl.concat([paired.operations, never]),
+        pl.concat([operations, never]),
         pl.DataFrame(schema=PLACED_EVENTS),
         pl.concat([paired.malformed, orphans]),
     )
 
 
+def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Faults without operation numbers, as Jepsen's nemesis writes them (info, then info again), are moments."""
+    moment = events["op"].is_null() & events["f"].is_in(["fault", "heal"])
+    if not moment.any():
+        return events, pl.DataFrame(schema=OPERATIONS)
+    moments = complete(events.filter(moment), PLACED_EVENTS).with_columns(
+        pl.lit("info").cast(OUTCOME).alias("outcome"),
+        pl.col("time").alias("invoked"),
+        pl.col("time").alias("completed"),
+        pl.col("place").alias("invoked_at"),
+        pl.col("place").alias("at"),
+    )
+    return events.filter(~moment), moments.select(list(OPERATIONS))
+
+
 def _with_key(events: pl.DataFrame) -> pl.DataFrame:
-    """The number that pairs: op, or without one the count of the process's invocations so far."""
-    if events["op"].null_count() == 0:
-        return events.with_columns(pl.col("op").alias("pairing"))
-    turn = (pl.col("type") == "invoke").cast(pl.Int64).cum_sum().over("process")
-    return events.with_columns(pl.coalesce("op", turn).alias("pairing"))
+    """A number for each process and op (or without op: the count of the process's invocations so far)."""
+    op = pl.col("op")
+    if events["op"].null_count():
+        op = pl.coalesce("op", (pl.col("type") == "invoke").cast(pl.Int64).cum_sum().over("process"))
+    numbered = events.with_columns(op.alias("_op"))
+    least, most = numbered["_op"].min(), numbered["_op"].max()
+    if len(events) and isinstance(least, int) and isinstance(most, int) and least >= 0 and most < _MOST_OPS:
+        process = pl.col("process").cast(pl.Categorical).to_physical().cast(pl.UInt64)
+        key = process * _MOST_OPS + pl.col("_op").cast(pl.UInt64)
+    else:
+        key = pl.struct("process", "_op").rank("dense").cast(pl.UInt64)
+    return numbered.with_columns(key.alias("pairing")).drop("_op")
 
 
 def _first_of_each(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The events, and those whose operation another event of the same kind had used before."""
-    repeated = events.select(pl.struct(_KEY).is_duplicated()).to_series()
-    if not repeated.any():
-        return events, pl.DataFrame(schema=MALFORMED)
-    first = events.select(pl.struct(_KEY).is_first_distinct()).to_series()
-    reason = pl.format("operation {} of process {} is used twice", "pairing", "process").alias("reason")
-    return events.filter(first), events.filter(~first).select("place", reason)
+    first = events["pairing"].is_first_distinct()
+    reason = pl.format("an operation of process {} is used twice (op {})", "process", pl.col("op").fill_null(-1))
+    return events.filter(first), events.filter(~first).select("place", reason.alias("reason"))

@@ -30,7 +30,13 @@ FUNCTIONS = (
 )
 
 
-_RECORD = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "key": pl.String, "value": pl.String}
+_RECORD = {
+    "topic": pl.String,
+    "partition": pl.Int32,
+    "offset": pl.Int64,
+    "key": pl.String,
+    "value": pl.String,
+}
 _POSITION = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "start": pl.Int64}
 _RECORDS = pl.List(pl.Struct(_RECORD))
 _POSITIONS = pl.List(pl.Struct(_POSITION))
@@ -146,13 +152,17 @@ FINDINGS: Schema = {
     "processes": pl.List(pl.String),
     "cause": pl.String,  # null until known
     "sentence": pl.String,
-    "evidence": pl.List(
-        pl.Struct({"source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
-    ),
+    "evidence": pl.List(pl.Struct({"source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})),
     "related": pl.List(pl.String),  # ids of findings of the same event
     "replicas": pl.List(pl.String),  # brokers, for the rules on their evidence
     "snapshot": pl.String,
 }
+
+
+def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The columns of the schema in its order; what the frame lacks is null."""
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
+    return frame.with_columns(missing).select(list(schema))
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,11 @@ _INK = {
 }
 
 
-def write_report(folder: Path, verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> None:
-    """Writes report.html, report.md and plots/*.png, *.svg into an existing folder."""
-    pictures = _draw_all(folder / "plots", figures)
+def write_report(
+    folder: Path, verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], plots: bool = True
+) -> None:
+    """Writes report.html, report.md and, if wanted, plots/*.png, *.svg into an existing folder."""
+    pictures = _draw_all(folder / "plots", figures) if plots else []
     told = _told(verdict, findings, figures, pictures)
     for name in ("report.html", "report.md"):
         text = _environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(told)
@@ -79,6 +81,7 @@ def _told(
         "meaning": VERDICTS.get(verdict["verdict"], ""),
         "name": figures["name"] or verdict["input"].get("name") or "run",
         "input": verdict["input"],
+        "source": verdict["input"].get("path") or _some(verdict["input"].get("files") or ["an empty run"], 3),
         "counts": verdict["counts"],
         "rules": rules,
         "assumptions": verdict["assumptions"],

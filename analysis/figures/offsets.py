@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Mask, Partition
+from ..entries import Mask
+from ..partition import Partition
 from .bins import Ints
 from .series import lost_values
 
@@ -87,11 +88,6 @@ def _others(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints,
     if len(placed) == len(entries) and bool(entries["sent_ok"].all()):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rest = entries.join(placed.select("offset", "value"), on=["offset", "value"], how="anti")
-    seen = rest.join(
-        p.first_reads.select("offset", "value", pl.lit(True).alias("seen")),
-        on=["offset", "value"],
-        how="left",
-    )
     gone = (pl.col("offset") < p.log_start) | pl.col("value").is_in(p.superseded.implode())
     code = (
         pl.when(pl.col("value").is_in(twice))
@@ -100,11 +96,11 @@ def _others(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints,
         .then(_CODE["aborted"])
         .when(gone)
         .then(_CODE["absent"])
-        .when(pl.col("seen").fill_null(False))
+        .when(pl.col("times") > 0)
         .then(_CODE["read-only"])
         .otherwise(_CODE["undecided"])
     )
-    found = seen.select("offset", code.cast(pl.Int64).alias("code"))
+    found = rest.select("offset", code.cast(pl.Int64).alias("code"))
     return found["offset"].to_numpy(), found["code"].to_numpy()
 
 

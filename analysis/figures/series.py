@@ -10,7 +10,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partition import Partition
 from ..rules.loss import fates
-from ..rules.polling import moves
+from ..rules.polling import moves_of
 from .bins import Bins, Ints, bins_over
 
 PER_OCTAVE = 4  # buckets of latency in each doubling: a bucket is 19 % wide
@@ -121,7 +121,7 @@ def lags(p: Partition, fate: pl.DataFrame, bins: Bins) -> list[dict[str, Any]]:
     ranked = counts.filter(~pl.col("process").is_in(list(final))).sort(["count", "process"], descending=[True, False])
     offsets = kept["offset"].to_numpy()
     oldest = np.append(np.minimum.accumulate(kept["acked"].to_numpy()[::-1])[::-1], np.iinfo(np.int64).max)
-    named = moves(p).select("process", "completed", "at", "index", "position")
+    named = moves_of(p).select("process", "completed", "at", "index", "position")
     polled = p.reads.filter(pl.col("offset").is_not_null())
     lines = []
     for process in ranked["process"].head(MOST_CONSUMERS).to_list():

@@ -51,9 +51,9 @@ def _claimed(
 def _skipped(
     p: Partition, group: str, members: list[str], missed: Offsets, below: Offsets, handled: Offsets
 ) -> Iterator[Finding]:
-    joined = p.context.filter(
-        pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"])
-    )["completed"].min()
+    joined = p.context.filter(pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"]))[
+        "completed"
+    ].min()
     written = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "completed")
     for run in _runs(missed, np.intersect1d(below, handled)):
         mine = written.filter(pl.col("offset").is_in(pl.Series(run).implode()))
@@ -64,7 +64,8 @@ def _skipped(
             group,
             run,
             f"group {group} began {p.name} behind {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
-            " and never handled " + ("it" if len(run) == 1 else "them")
+            " and never handled "
+            + ("it" if len(run) == 1 else "them")
             + (" (they are older than the group)" if older else ""),
             "permitted" if older else "violation",
         )

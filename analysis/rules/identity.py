@@ -66,14 +66,16 @@ def duplicates(p: Partition) -> Iterator[Finding]:
             last_offset=int(offsets[-1]),
             values=[str(value)],
             processes=distinct([sender]),
-            evidence=proof(*((f"{value} at offset {row['offset']}", row["at"]) for row in shown[(value,)].head(8).to_dicts())),
+            evidence=proof(
+                *((f"{value} at offset {row['offset']}", row["at"]) for row in shown[(value,)].head(8).to_dicts())
+            ),
         )
 
 
 def _places(p: Partition) -> pl.DataFrame:
     """Where each (offset, value) shows first: the acknowledgement or the first poll."""
     acks = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
-    reads = p.first_reads.select(
+    reads = p.entries.filter(pl.col("times") > 0).select(
         "offset", "value", pl.col("first_reader").alias("process"), pl.col("first_read_at").alias("at")
     )
     return pl.concat([acks, reads]).sort("at")

@@ -35,7 +35,8 @@ def index(p: Partition) -> pl.DataFrame:
     if cached is None:
         chosen = log(p).unique("offset", keep="first", maintain_order=True).with_row_index("place")
         cached = p.memo["jepsen.index"] = chosen.group_by("value", maintain_order=True).agg(
-            pl.col("place").min().cast(pl.Int64).alias("first"), pl.col("place").max().cast(pl.Int64).alias("last")
+            pl.col("place").min().cast(pl.Int64).alias("first"),
+            pl.col("place").max().cast(pl.Int64).alias("last"),
         )
     return cached
 
@@ -139,12 +140,16 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
         yield _finding(
             p,
             "aborted-read",
-            f"{some(readers)} read {value} at offset {row['offset']} of {p.topic}, which {row['writer']} failed to write",
+            f"{some(readers)} read {value} at offset {row['offset']} of {p.topic}, which"
+            f" {row['writer']} failed to write",
             row["offset"],
             [value],
             None,
             (f"{row['writer']} fails to write {value}", row["written_at"]),
-            *((f"{one['process']} reads {value}", one["at"]) for one in rows.unique("at").sort("at").head(8).to_dicts()),
+            *(
+                (f"{one['process']} reads {value}", one["at"])
+                for one in rows.unique("at").sort("at").head(8).to_dicts()
+            ),
             processes=readers,
         )
 
@@ -207,7 +212,9 @@ def _polls(p: Partition) -> Pairs:
 def _within(p: Partition, rows: pl.DataFrame) -> Pairs:
     """Neighbouring values of one operation."""
     if not len(rows):
-        return _with_delta(p, rows.select("process", "at", "value").with_columns(before="value", before_at="at").clear())
+        return _with_delta(
+            p, rows.select("process", "at", "value").with_columns(before="value", before_at="at").clear()
+        )
     ordered = rows.sort("at", "index")
     pairs = ordered.select(
         "process",
@@ -245,7 +252,13 @@ def _across(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, every_outcome
                 found.append((str(process), at, first, *position))
             if outcome == "ok" or every_outcome:
                 position = None if last is None else (last, at)
-    schema = {"process": pl.String, "at": pl.Int64, "value": pl.String, "before": pl.String, "before_at": pl.Int64}
+    schema = {
+        "process": pl.String,
+        "at": pl.Int64,
+        "value": pl.String,
+        "before": pl.String,
+        "before_at": pl.Int64,
+    }
     return _with_delta(p, pl.DataFrame(found, schema=schema, orient="row"))
 
 
@@ -262,7 +275,12 @@ def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
     places = index(p).select("value", "last")
     return (
         pairs.join(places, on="value", how="inner", maintain_order="left")
-        .join(places.rename({"value": "before", "last": "from"}), on="before", how="inner", maintain_order="left")
+        .join(
+            places.rename({"value": "before", "last": "from"}),
+            on="before",
+            how="inner",
+            maintain_order="left",
+        )
         .with_columns((pl.col("last") - pl.col("from")).alias("delta"))
         .sort("at", maintain_order=True)
     )

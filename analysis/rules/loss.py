@@ -117,20 +117,7 @@ def fates(p: Partition) -> pl.DataFrame:
 
 
 def _fates(p: Partition) -> pl.DataFrame:
-    seen = (
-        p.first_reads.sort("first_read", "first_read_at")
-        .group_by("value", maintain_order=True)
-        .agg(
-            pl.col("offset").first().alias("read_offset"),
-            pl.col("first_read", "first_reader", "first_read_at").first(),
-            pl.col("last_read").max(),
-            pl.col("in_final").any(),
-        )
-    )
-    sent = p.acknowledged.unique("value", keep="first", maintain_order=True)
-    fate = sent.join(seen, on="value", how="left", maintain_order="left").with_columns(
-        pl.coalesce("offset", "read_offset").alias("offset"), pl.col("in_final").fill_null(False)
-    )
+    fate = _read_by(p)
     fate = _with_later_end(p, _with_other(p, fate))
     final = p.final
     covered = (
@@ -141,10 +128,54 @@ def _fates(p: Partition) -> pl.DataFrame:
         pl.col("other").is_not_null().alias("replaced"),
         pl.col("later_end").is_not_null().alias("shrunk"),
         _passed_over(p, fate).alias("passed"),
-        ((pl.col("offset") < p.log_start).fill_null(False) | pl.col("value").is_in(p.superseded.implode())).alias("legal"),
+        _legally_gone(p).alias("legal"),
     )
     proven = pl.col("absent") | pl.col("replaced") | pl.col("shrunk") | (pl.col("passed") & pl.lit(final is None))
     return fate.with_columns((proven & ~pl.col("in_final") & ~pl.col("legal")).alias("lost"))
+
+
+def _legally_gone(p: Partition) -> pl.Expr:
+    below = (pl.col("offset") < p.log_start).fill_null(False)
+    return below | pl.col("value").is_in(p.superseded.implode()) if len(p.superseded) else below
+
+
+def _read_by(p: Partition) -> pl.DataFrame:
+    """Acknowledged sends beside what is known of reads of their values; `offset` is where the value stands."""
+    rows = p.sends["acknowledged"].to_numpy() & p.sends["value"].is_not_null().to_numpy()
+    if p.repeated_values:
+        rows &= p.sends["value"].is_first_distinct().to_numpy()
+    entry = pl.Series(p.entry_of_send[rows])
+    seen = p.entries.select(_SEEN)[entry.set(entry < 0, None)] if len(p.entries) else _nothing_seen(len(entry))
+    fate = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
+    if not len(p.elsewhere):
+        return fate
+    # The same value polled at another offset, or at the only one known.
+    by_value = p.elsewhere.sort("first_read", "first_read_at").group_by("value", maintain_order=True)
+    other = by_value.agg(
+        pl.col("offset").first(),
+        pl.col("first_read", "first_reader", "first_read_at").first(),
+        pl.col("last_read").max(),
+        pl.col("in_final").any(),
+    )
+    joined = fate.join(other, on="value", how="left", maintain_order="left", suffix="_other")
+    earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(2**62)
+    return joined.with_columns(
+        pl.coalesce("offset", "offset_other").alias("offset"),
+        *(
+            pl.when(earlier).then(f"{name}_other").otherwise(name).alias(name)
+            for name in ("first_reader", "first_read_at", "first_read")
+        ),
+        pl.max_horizontal("last_read", "last_read_other").alias("last_read"),
+        (pl.col("in_final") | pl.col("in_final_other").fill_null(False)).alias("in_final"),
+    ).select(fate.columns)
+
+
+_SEEN = ["first_read", "first_reader", "first_read_at", "last_read", "in_final"]
+
+
+def _nothing_seen(count: int) -> pl.DataFrame:
+    kinds = (pl.Int64, pl.String, pl.Int64, pl.Int64, pl.Boolean)
+    return pl.DataFrame({name: pl.Series([None] * count, dtype=kind) for name, kind in zip(_SEEN, kinds, strict=True)})
 
 
 def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
@@ -155,7 +186,7 @@ def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     )
     if not len(crowded):
         return nothing
-    reads = p.first_reads.select("offset", "value", pl.col("first_read"), pl.col("first_read_at"))
+    reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
     acks = p.sends.filter(pl.col("outcome") == "ok").select(
         "offset", "value", pl.col("completed").alias("acked"), pl.col("at").alias("acked_at")
     )
@@ -184,7 +215,8 @@ def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
         return fate.with_columns(
-            pl.lit(None, dtype=pl.Int64).alias("later_end"), pl.lit(None, dtype=pl.Int64).alias("later_end_at")
+            pl.lit(None, dtype=pl.Int64).alias("later_end"),
+            pl.lit(None, dtype=pl.Int64).alias("later_end_at"),
         )
     # From the last answer backwards, the least end that any later answer gave.
     asked, told, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
@@ -194,7 +226,9 @@ def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     offset = fate["offset"].fill_null(-1).to_numpy()
     bounded = np.append(least, 2**62)[index]
     shrunk = (bounded <= offset) & (offset >= 0)
-    which = np.array([int(np.flatnonzero(told == end)[-1]) if hit else 0 for end, hit in zip(bounded, shrunk, strict=True)])
+    which = np.array(
+        [int(np.flatnonzero(told == end)[-1]) if hit else 0 for end, hit in zip(bounded, shrunk, strict=True)]
+    )
     return fate.with_columns(
         pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
         pl.when(pl.Series(shrunk)).then(pl.Series(places[which] if len(which) else which)).alias("later_end_at"),

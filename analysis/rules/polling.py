@@ -119,56 +119,50 @@ def jumps(p: Partition) -> pl.DataFrame:
 
 
 def _jumps(p: Partition) -> pl.DataFrame:
-    reads = p.reads.filter(pl.col("offset").is_not_null()).select(
-        "process",
-        "completed",
-        "at",
-        "index",
-        "offset",
-        "value",
-        (pl.col("offset") + 1).alias("position"),
-        pl.lit(False).alias("moved"),
-        pl.lit(False).alias("group"),
+    reads = p.reads.with_row_index("row").filter(pl.col("offset").is_not_null())
+    moves = moves_of(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))
+    sequence = pl.concat(
+        [
+            reads.select(
+                "process", "completed", "at", "index", "row", "offset", (pl.col("offset") + 1).alias("position")
+            ),
+            moves.select("process", "completed", "at", "index", "row", "offset", "position", "group"),
+        ],
+        how="diagonal",
     )
-    sequence = pl.concat([reads, moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))])
-    if len(sequence) > len(reads):
+    if len(moves) or not sequence["completed"].is_sorted():
         sequence = sequence.sort("completed", "at", "index", maintain_order=True)
-    elif not sequence["completed"].is_sorted():
-        sequence = sequence.sort("completed", "at", "index", maintain_order=True)
-    found = []
-    # One consumer at a time: shifting whole columns is cheaper than windows over names.
-    for mine in sequence.partition_by("process", maintain_order=True):
-        before = mine.with_columns(
-            pl.col("position").shift(1).alias("expected"),
-            pl.when(~pl.col("moved")).then("offset").shift(1).alias("previous"),
-            pl.when(~pl.col("moved")).then("value").shift(1).alias("previous_value"),
-            pl.col("at").shift(1).alias("previous_at"),
-            (~pl.col("moved").shift(1) & (pl.col("at") == pl.col("at").shift(1))).alias("inside"),
-            pl.col("group").shift(1).alias("rebalanced"),
-        )
-        found.append(before.filter(~pl.col("moved") & (pl.col("expected") != pl.col("offset"))))
-    if not found:
-        return sequence.clear().with_columns(
-            *(pl.lit(None, dtype=pl.Int64).alias(name) for name in ("expected", "previous", "previous_at")),
-            *(pl.lit(False).alias(name) for name in ("inside", "rebalanced")),
-            pl.lit(None, dtype=pl.String).alias("previous_value"),
-        )
-    return pl.concat(found)
+    found = [_mismatches(mine) for mine in sequence.partition_by("process", maintain_order=True)]
+    jumped = pl.concat(found) if found else _mismatches(sequence)
+    value = p.reads["value"]
+    return jumped.with_columns(
+        value.gather(jumped["row"]).alias("value"),
+        value.gather(jumped["previous_row"]).alias("previous_value"),
+    )
 
 
-def moves(p: Partition) -> pl.DataFrame:
+def _mismatches(mine: pl.DataFrame) -> pl.DataFrame:
+    """Of one consumer's events: the records that do not stand at the position that the event before them left."""
+    return mine.with_columns(
+        pl.col("position").shift(1).alias("expected"),
+        pl.col("offset").shift(1).alias("previous"),
+        pl.col("row").shift(1).alias("previous_row"),
+        pl.col("at").shift(1).alias("previous_at"),
+        (pl.col("row").shift(1).is_not_null() & (pl.col("at") == pl.col("at").shift(1))).alias("inside"),
+        pl.col("group").shift(1).fill_null(False).alias("rebalanced"),
+    ).filter(pl.col("row").is_not_null() & (pl.col("expected") != pl.col("offset")))
+
+
+def moves_of(p: Partition) -> pl.DataFrame:
     """What sets or clears a consumer's position: named assignments and seeks, and those that leave this one out."""
-    named = p.marks.filter(
-        pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")
-    ).select(
+    named = p.marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")).select(
         "process",
         "completed",
         "at",
         "index",
         pl.lit(None, dtype=pl.Int64).alias("offset"),
-        pl.lit(None, dtype=pl.String).alias("value"),
+        pl.lit(None, dtype=pl.UInt32).alias("row"),
         pl.when(pl.col("kind") == "revoke").then(None).otherwise("offset").alias("position"),
-        pl.lit(True).alias("moved"),
         "group",
     )
     general = p.context.filter(
@@ -186,9 +180,8 @@ def moves(p: Partition) -> pl.DataFrame:
         "at",
         pl.lit(0, dtype=pl.Int32).alias("index"),
         pl.lit(None, dtype=pl.Int64).alias("offset"),
-        pl.lit(None, dtype=pl.String).alias("value"),
+        pl.lit(None, dtype=pl.UInt32).alias("row"),
         pl.lit(None, dtype=pl.Int64).alias("position"),
-        pl.lit(True).alias("moved"),
         "group",
     )
     return pl.concat([named, clearing])

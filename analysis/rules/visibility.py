@@ -16,9 +16,8 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 def aborted_reads(p: Partition) -> Iterator[Finding]:
     """G1a: polled, though the send certainly failed or its transaction aborted."""
-    failed = _origins(p).filter(pl.col("all_failed")).select("value", "sender", "sent_at", "txn")
-    uncommitted = [name for name in p.reads["process"].unique() if p.settings.reads_uncommitted(name)]
-    read = p.reads.join(failed.rename({"txn": "in_txn"}), on="value", how="inner")
+    read = _reads_of(p, pl.col("all_failed"))
+    uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
     excused = pl.col("process").is_in(uncommitted) & pl.col("in_txn")
     for severity, rows in (("violation", read.filter(~excused)), ("permitted", read.filter(excused))):
@@ -40,15 +39,11 @@ def phantom_reads(p: Partition) -> Iterator[Finding]:
     """Polled, though nobody sent it, or before it was sent."""
     if not len(p.sends) and not len(p.unplaced):
         return
-    origins = _origins(p)
-    read = p.reads.filter(pl.col("value").is_not_null()).join(origins, on="value", how="left")
-    nobody = read.filter(pl.col("sender").is_null())
-    for run in _runs(nobody):
-        yield _finding(
-            p, run, "phantom-read", "violation", f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it"
-        )
-    early = read.filter((pl.col("completed") < pl.col("first_invoked")) & ~pl.col("txn_send"))
-    for run in _runs(early):
+    for run in _runs(_reads_of(p, pl.col("sender").is_null())):
+        sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it"
+        yield _finding(p, run, "phantom-read", "violation", sentence)
+    early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
+    for run in _runs(early.filter(pl.col("completed") < pl.col("sent"))):
         first = run.row(0, named=True)
         yield _finding(
             p,
@@ -56,25 +51,23 @@ def phantom_reads(p: Partition) -> Iterator[Finding]:
             "phantom-read",
             "violation",
             f"{_readers(run)} read {_values(run)} at {_span(p, run)} at {seconds(first['completed'])}, before"
-            f" {first['sender']} sent it at {seconds(first['first_invoked'])}",
+            f" {first['sender']} sent it at {seconds(first['sent'])}",
             (f"{first['sender']} sends {first['value']}", first["sent_at"]),
         )
 
 
 def precommitted_reads(p: Partition) -> Iterator[Finding]:
     """Polled before the transaction of the value began, or by the transaction that wrote it."""
-    origins = _origins(p).filter(pl.col("txn_send"))
-    read = p.reads.join(origins, on="value", how="inner").filter(
-        ~pl.col("process").is_in([name for name in p.settings.processes if p.settings.reads_uncommitted(name)])
-    )
-    early = (pl.col("completed") < pl.col("first_invoked")).fill_null(False)
+    uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
+    read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(uncommitted))
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
+    early = (pl.col("completed") < pl.col("sent")).fill_null(False)
     for run in _runs(read.filter(early | own)):
         first = run.row(0, named=True)
         how = (
             "inside the transaction that writes it"
             if first["at"] == first["sent_at"]
-            else f"at {seconds(first['completed'])}, before its transaction began at {seconds(first['first_invoked'])}"
+            else f"at {seconds(first['completed'])}, before its transaction began at {seconds(first['sent'])}"
         )
         yield _finding(
             p,
@@ -86,30 +79,67 @@ def precommitted_reads(p: Partition) -> Iterator[Finding]:
         )
 
 
+def _reads_of(p: Partition, suspect: pl.Expr) -> pl.DataFrame:
+    """Polled records whose entry is suspect by its origin, beside that origin."""
+    origins = _origins(p)
+    flagged = origins.select(suspect.fill_null(False)).to_series().to_numpy()
+    if not flagged.any():
+        return p.reads.clear().hstack(origins.clear())
+    entry = p.entry_of_read
+    rows = np.flatnonzero((entry >= 0) & flagged[entry])
+    return p.reads[rows].hstack(origins[entry[rows]])
+
+
 def _origins(p: Partition) -> pl.DataFrame:
-    """Where each value comes from: its first sender, and whether all its sends failed. One row a value."""
+    """Where the value of each entry comes from, row by row of `entries`.
+
+    Columns: first_read, sender, sent_at, sent (its invocation in ns; null: not known), all_failed, in_txn.
+    """
     cached = p.memo.get("origins")
     if cached is None:
-        cached = p.memo["origins"] = (
-            pl.concat([p.sends, p.unplaced])
-            .filter(pl.col("value").is_not_null())
-            .group_by("value", maintain_order=True)
-            .agg(
-                pl.col("process").first().alias("sender"),
-                pl.col("at").first().alias("sent_at"),
-                pl.when(pl.col("synthetic")).then(None).otherwise("invoked").min().alias("first_invoked"),
-                (pl.col("outcome") == "fail").all().alias("all_failed"),
-                pl.col("txn").all().alias("txn"),
-                pl.col("txn").any().alias("txn_send"),
-            )
-        )
+        cached = p.memo["origins"] = _find_origins(p)
     return cached
+
+
+def _find_origins(p: Partition) -> pl.DataFrame:
+    send = p.entries["send"]
+    sent = p.sends.select(
+        pl.col("process").alias("sender"),
+        pl.col("at").alias("sent_at"),
+        pl.when(~pl.col("synthetic")).then("invoked").alias("sent"),
+        (pl.col("outcome") == "fail").alias("all_failed"),
+        pl.col("txn").alias("in_txn"),
+    )
+    here = sent[send].with_columns(p.entries["aborted"].alias("all_failed"), p.entries["first_read"])
+    unknown = send.is_null()
+    if not unknown.any():
+        return here
+    # No send is known to have written there: the value's send may have failed, or its offset is not known.
+    sought = p.entries.filter(unknown).select("value", "first_read")
+    every = pl.concat([p.sends, p.unplaced]).join(sought, on="value", how="semi")
+    by_value = every.group_by("value", maintain_order=True).agg(
+        pl.col("process").first().alias("sender"),
+        pl.col("at").first().alias("sent_at"),
+        pl.when(~pl.col("synthetic")).then("invoked").min().alias("sent"),
+        (pl.col("outcome") == "fail").all().alias("all_failed"),
+        pl.col("txn").all().alias("in_txn"),
+    )
+    found = sought.join(by_value, on="value", how="left", maintain_order="left").select(here.columns)
+    number = pl.Series(np.arange(len(send)))
+    both = pl.concat([here.filter(~unknown), found])
+    order = np.argsort(np.concatenate([number.filter(~unknown).to_numpy(), number.filter(unknown).to_numpy()]))
+    return both[order]
 
 
 def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.DataFrame]:
     """One row a value and offset; those with nothing `between` (else: with no other offset between) together."""
-    once = read.sort("completed", "at").group_by("offset", "value", maintain_order=True).agg(
-        pl.col("process").unique(maintain_order=True).alias("readers"), pl.all().exclude("process").first()
+    once = (
+        read.sort("completed", "at")
+        .group_by("offset", "value", maintain_order=True)
+        .agg(
+            pl.col("process").unique(maintain_order=True).alias("readers"),
+            pl.all().exclude("process").first(),
+        )
     )
     ordered = once.sort("offset", "value")
     offsets = ordered["offset"].to_numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def neighbours(rows: pl.DataFrame, between: Offsets, *same: str, column: str = "
     for name in same:
         breaks |= rows[name].ne_missing(rows[name].shift(1)).to_numpy()[1:]
     starts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]
-    for start, end in zip(starts[:-1], starts[1:], strict=True):
+    for start, end in pairwise(starts):
         yield rows[start:end]
 
 

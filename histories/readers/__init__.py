@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from . import native
+from . import jepsen, native
 
 READERS: dict[str, ModuleType] = {
     "native": native,
+    "jepsen": jepsen,
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from ..tables import EVENTS, FUNCTIONS, QUARANTINE, TYPES, Schema
+from ..tables import EVENTS, FUNCTIONS, QUARANTINE, TYPES, Schema, complete
 
 NAME = "native"
 
@@ -40,26 +40,21 @@ def recognises(head: bytes) -> bool:
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
     """Whole lines to (EVENTS, QUARANTINE), `line` counting from 0. Never raises, whatever the bytes."""
     blob = blob.removeprefix(b"\xef\xbb\xbf")
+    # polars turns a lone surrogate (\ud800) into NUL without a word, so such blocks are taken by line.
     if b"\\ud" not in blob and b"\\uD" not in blob:
-        # polars turns a lone surrogate (\ud800) into NUL without a word, so such blocks are taken by line.
         try:
             events = _read(blob)
         except (pl.exceptions.PolarsError, ValueError):
             pass
         else:
-            if len(events) == _count_lines(blob):
-                return _checked(events.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64)))
+            if len(events) == blob.count(b"\n") + (not blob.endswith(b"\n") and len(blob) > 0):
+                return checked(events.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64)))
     return _parse_by_line(blob)
 
 
-def _count_lines(blob: bytes) -> int:
-    return blob.count(b"\n") + (not blob.endswith(b"\n") and len(blob) > 0)
-
-
 def _read(blob: bytes) -> pl.DataFrame:
-    if not blob.strip():
-        return pl.DataFrame(schema=_FIELDS)
-    return pl.read_ndjson(io.BytesIO(blob), schema=_FIELDS)
+    """A row a line. Raises PolarsError where a line is no object or has a field of the wrong type."""
+    return pl.read_ndjson(io.BytesIO(blob), schema=_FIELDS) if blob.strip() else pl.DataFrame(schema=_FIELDS)
 
 
 def _parse_by_line(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -75,7 +70,7 @@ def _parse_by_line(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
         else:
             good.append((number, text))
     events = _bisect(good, bad)
-    accepted, refused = _checked(events)
+    accepted, refused = checked(events)
     quarantine = pl.DataFrame(bad, schema=QUARANTINE, orient="row")
     return accepted, pl.concat([quarantine, refused]).sort("line")
 
@@ -84,8 +79,7 @@ def _bisect(lines: list[tuple[int, bytes]], bad: list[tuple[int, str]]) -> pl.Da
     """Reads the lines, halving at a failure until the lines that polars refuses stand alone."""
     try:
         numbers = pl.Series("line", [number for number, _ in lines], dtype=pl.Int64)
-        events = _read(b"\n".join(text for _, text in lines))
-        return events.insert_column(0, numbers)
+        return _read(b"\n".join(text for _, text in lines)).insert_column(0, numbers)
     except (pl.exceptions.PolarsError, ValueError) as error:
         if len(lines) == 1:
             bad.append((lines[0][0], _one_line(str(error))))
@@ -128,7 +122,7 @@ def _kind(value: Any) -> str:
     return "a list" if isinstance(value, list) else str(orjson.dumps(value), "utf-8", "replace")[:40]
 
 
-def _checked(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def checked(events: pl.DataFrame, numbered_operations: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Splits rows into events and quarantine by what every event must have."""
     no_topic = (pl.col("f") == "send") & pl.col("topic").is_null()
     reason = (
@@ -136,7 +130,7 @@ def _checked(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         .then(pl.lit("found no time, expected nanoseconds since the start"))
         .when(pl.col("process").is_null())
         .then(pl.lit("found no process, expected the name of a client"))
-        .when(pl.col("op").is_null())
+        .when(pl.col("op").is_null() & pl.lit(numbered_operations))
         .then(pl.lit("found no op, expected the number of the operation"))
         .when(pl.col("type").is_in(TYPES).not_() | pl.col("type").is_null())
         .then(pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null")))
@@ -155,9 +149,9 @@ def _checked(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
     judged = events.with_columns(reason.alias("reason"))
     if judged["reason"].null_count() == len(judged):
-        return _complete(events), pl.DataFrame(schema=QUARANTINE)
+        return complete(events, EVENTS), pl.DataFrame(schema=QUARANTINE)
     return (
-        _complete(events.filter(judged["reason"].is_null())),
+        complete(events.filter(judged["reason"].is_null()), EVENTS),
         judged.filter(pl.col("reason").is_not_null()).select(list(QUARANTINE)),
     )
 
@@ -176,9 +170,3 @@ def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl
         else pl.col(column).struct.field("f").is_null()
     )
     return pl.col("line").is_in(wrong["line"].unique().implode()) if len(wrong) else pl.lit(False)
-
-
-def _complete(events: pl.DataFrame) -> pl.DataFrame:
-    """The columns of EVENTS in their order; what the format does not have is null."""
-    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in events.columns]
-    return events.with_columns(missing).select(list(EVENTS))

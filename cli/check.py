@@ -1,0 +1,167 @@
+"""`logjudge check`: judges runs, prints the verdict, writes the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..histories.bundle import Run, open_run
+from ..histories.errors import LogjudgeError, UsageError
+from ..histories.readers import READERS
+from .folder import check_target, name_of, write_whole
+from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
+from .progress import Progress
+
+if TYPE_CHECKING:
+    from ..analysis.results import Results
+
+EXITS = {"valid": EXIT_VALID, "invalid": EXIT_BREACH, "unknown": EXIT_UNKNOWN}
+# What a script must notice first: our own crash, then unreadable input, then a breach, then unknown.
+GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
+Engine = Callable[[Run, Progress], "Results"]
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: logjudge-out/RUN].")
+@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
+@click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
+@click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
+@click.option("--only", multiple=True, metavar="RULE", help="Judge these rules alone; may be repeated.")
+@click.option("--skip", multiple=True, metavar="RULE", help="Leave these rules out; may be repeated.")
+@click.option("--allow", multiple=True, metavar="RULE[:acks=1]", help="Breaches to accept; may be repeated.")
+@click.option("--strict", is_flag=True, help="What the configuration permits is a breach too.")
+@click.option("--no-plots", is_flag=True, help="Write no pictures.")
+@click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
+@click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
+def command(runs: tuple[str, ...], out: Path | None, **options: Any) -> int:
+    """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
+
+    RUN is a run bundle (a folder) or a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
+    VerifiableProducer and VerifiableConsumer. Exit code: 0 valid, 1 a breach, 2 unreadable, 3 unknown.
+    """
+    rules = _chosen_rules(options["only"], options["skip"], options["allow"])
+    targets = _targets(runs, out)
+    engine = _engine(options)
+    codes: list[int] = []
+    reports: list[dict[str, Any]] = []
+    for run, folder in zip(runs, targets, strict=True):
+        try:
+            reports.append(_judge(run, folder, engine, rules, options))
+            codes.append(EXITS[reports[-1]["verdict"]])
+        except LogjudgeError as error:
+            if len(runs) == 1:
+                raise
+            click.echo(f"logjudge: {error}", err=True)
+            codes.append(EXIT_USAGE)
+    _print_for_machines(reports, options)
+    return min(codes, key=GRAVITY.index)
+
+
+def _judge(path: str, folder: Path, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    from ..analysis.verdict import report_of
+
+    started = time.monotonic()
+    run = open_run(Path(path), options["reader"])
+    settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules)
+    run = dataclasses.replace(run, settings=settings)
+    check_target(folder)
+    quiet = options["as_json"] or options["form"] is not None
+    with Progress(settings.name, quiet) as progress:
+        results = engine(run, progress)
+        report = report_of(results, options["engine"], options["strict"])
+        progress("writing", 0, 1, "reports")
+        write_whole(folder, lambda scratch: _write(scratch, report, results, options["no_plots"]))
+    if not quiet:
+        from .output import render
+
+        click.echo(render(report, str(folder), time.monotonic() - started))
+    return report
+
+
+def _write(folder: Path, report: dict[str, Any], results: Results, no_plots: bool) -> None:
+    (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
+    findings = results.findings()
+    findings.write_parquet(folder / "findings.parquet")
+    results.quarantine().write_ndjson(folder / "quarantine.jsonl")
+
+
+def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str, ...]) -> tuple[str, ...]:
+    from ..analysis.rules import RULES
+
+    for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
+        if name not in RULES:
+            raise UsageError(f"found rule {name}, expected one of {', '.join(RULES)}; `logjudge rules` explains them")
+    for item in allow:
+        if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
+            raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")
+    if not only and not skip:
+        return ()
+    return tuple(name for name in (only or RULES) if name not in skip)
+
+
+def _targets(runs: tuple[str, ...], out: Path | None) -> list[Path]:
+    """A single run goes into --out itself, several into a folder each below it."""
+    if out and len(runs) == 1:
+        return [out]
+    base = out or Path("logjudge-out")
+    targets: list[Path] = []
+    for run in runs:
+        name = name_of(Path(run))
+        number = 2
+        while base / name in targets:
+            name, number = f"{name_of(Path(run))}-{number}", number + 1
+        targets.append(base / name)
+    return targets
+
+
+def _engine(options: dict[str, Any]) -> Engine:
+    if options["engine"] == "local":
+        if options["master"] or options["remote"] or options["conf"]:
+            raise UsageError(
+                "found --master, --remote or --conf with --engine local, expected them with --engine spark"
+            )
+        from ..analysis import local
+
+        return local.judge_run
+    if options["master"] and options["remote"]:
+        raise UsageError("found --master and --remote, expected one of them")
+    conf = [_setting(item) for item in options["conf"]]
+    opened: dict[str, Any] = {}
+
+    def judge(run: Run, progress: Progress) -> Results:
+        from ..analysis import spark
+
+        if "session" not in opened:
+            progress("starting Spark", 0, 1, "sessions")
+            opened["session"] = spark.open_session(options["master"], options["remote"], conf)
+        return spark.judge_run(run, opened["session"], progress)
+
+    return judge
+
+
+def _setting(item: str) -> tuple[str, str]:
+    name, separator, value = item.partition("=")
+    if not separator or not name:
+        raise UsageError(f"found --conf {item}, expected KEY=VALUE")
+    return name, value
+
+
+def _print_for_machines(reports: list[dict[str, Any]], options: dict[str, Any]) -> None:
+    if options["as_json"]:
+        content: Any = reports[0] if len(reports) == 1 else reports
+        json.dump(content, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    elif options["form"]:
+        from .formats import FORMATS
+
+        click.echo(FORMATS[options["form"]](reports))

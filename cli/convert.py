@@ -1,0 +1,36 @@
+"""`logjudge convert`: histories from one format into another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..histories.bundle import open_run
+from ..histories.errors import UsageError
+from ..histories.readers import READERS
+from .main import EXIT_UNKNOWN, EXIT_VALID
+from .progress import Progress
+
+
+@click.command()
+@click.argument("source", metavar="IN")
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of IN, instead of a look.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
+def command(source: str, target: Path, reader: str | None, overwrite: bool) -> int:
+    """Write the history IN as OUT: .jsonl, .jsonl.gz, .jsonl.zst or .parquet, as its ending says.
+
+    Parquet is read several times faster. run.json is not part of a history: keep it beside OUT, and name OUT
+    history.*, or put both into a folder. Exit code 3 where lines were malformed and left out.
+    """
+    from ..histories.convert import convert
+
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target}: found a file, expected a new one; --overwrite replaces it")
+    with Progress(target.name) as progress:
+        events, bad = convert(open_run(Path(source), reader), target, progress)
+    click.echo(f"{events:,} events written to {target}")
+    if bad:
+        click.echo(f"{bad:,} malformed lines were left out; `logjudge check {source}` lists them", err=True)
+    return EXIT_UNKNOWN if bad else EXIT_VALID

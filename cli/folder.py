@@ -1,0 +1,68 @@
+"""Output folders: written whole or not at all, and never over something that is not ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from ..histories.errors import UsageError
+
+MARK = "verdict.json"
+_ENDINGS = re.compile(r"(\.(jsonl|json|edn|parquet|log|txt|gz|zst))+$")
+
+
+def name_of(path: Path) -> str:
+    """A run's name in an output folder: its file or folder name without extension."""
+    return _ENDINGS.sub("", path.resolve().name) or "run"
+
+
+def check_target(folder: Path) -> None:
+    """Refuses a target that holds anything but an earlier result. Raises UsageError."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(f"{folder}: found something that is no folder, expected a new folder or an earlier result")
+    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder):
+        raise UsageError(
+            f"{folder}: found a folder with other files, expected a new folder or an earlier result;"
+            " name another with --out"
+        )
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return "rules" in json.loads((folder / MARK).read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Fills a temporary folder beside the target, then puts it in the target's place."""
+    check_target(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror}); name another folder with --out") from error
+    try:
+        fill(scratch)
+        scratch.chmod(0o777 & ~_umask())
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+            folder.rename(old / "result")
+            scratch.rename(folder)
+            shutil.rmtree(old)
+        else:
+            scratch.rename(folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

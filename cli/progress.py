@@ -1,0 +1,55 @@
+"""Progress on stderr: a live line on a terminal, a sentence now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """Call it with what is done and how far; use it as a context."""
+
+    def __init__(self, name: str, quiet: bool = False) -> None:
+        self._name, self._quiet = name, quiet
+        self._live: Any = None
+        self._task: Any = None
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if not self._quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            self._live = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed:,} of {task.total:,} {task.fields[unit]}"),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._live.add_task(f"{self._name}: opening", total=1, unit="parts")
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def __call__(self, what: str, done: int, total: int, unit: str = "parts") -> None:
+        if self._live:
+            self._live.update(
+                self._task,
+                description=f"{self._name}: {what}",
+                completed=done,
+                total=max(total, 1),
+                unit=unit,
+            )
+        elif not self._quiet and time.monotonic() - self._said > 10:
+            self._said = time.monotonic()
+            print(f"{self._name}: {what} {done:,} of {total:,} {unit}", file=sys.stderr, flush=True)

@@ -1,0 +1,72 @@
+"""`logjudge rules`: lists the rules, explains one, or prints docs/rules.md."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from ..analysis.rules import RULES, Rule
+from ..histories.errors import UsageError
+
+NOTATION = (
+    "An example is one line: p:a@0 is p's send of a, acknowledged at offset 0 (a@? without offset, a! failed, a~"
+    " undecided); p:(a@0,b@1) a committed transaction, with ! behind it an aborted one; c:<a@0,b@1 a poll by c;"
+    " c:seek=3, c:commit=3; end=2 an answer to end_offsets; final is the final reader. Each stands after the one"
+    " before it in time."
+)
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--markdown", is_flag=True, help="Print docs/rules.md.")
+def command(name: str | None, markdown: bool) -> None:
+    """List the rules, or explain one with an example."""
+    if markdown:
+        click.echo(document(), nl=False)
+    elif name is None:
+        for rule in RULES.values():
+            click.echo(f"{rule.name:22} {rule.breach}")
+    elif name in RULES:
+        rule = RULES[name]
+        click.echo(f"{click.style(rule.name, bold=True)}: {rule.breach}\n")
+        click.echo(textwrap.fill(rule.about, 92))
+        click.echo(f"\nBreaks it: {rule.example}\n")
+        click.echo(textwrap.fill(NOTATION, 92))
+    else:
+        raise UsageError(f"found {name}, expected one of {', '.join(RULES)}")
+
+
+def document() -> str:
+    """docs/rules.md, from the same texts."""
+    head = (
+        "# The rules\n\nWritten by `logjudge rules --markdown`; a test keeps both the same. Names follow Jepsen where"
+        " it has the rule.\n\nA finding is a `violation`, `permitted` (the configuration allows it) or a `note`. A rule"
+        " is `invalid` when it has a violation, `unknown` when its evidence is damaged, incomplete or ambiguous,"
+        f" `not-judged` when the run carries nothing that it is about, else `valid`.\n\n{NOTATION}\n\n"
+    )
+    return head + "\n".join(_section(rule) for rule in RULES.values()) + _DIFFERENCES
+
+
+def _section(rule: Rule) -> str:
+    judged = "native histories and Jepsen's" if rule.jepsen else "native histories"
+    return (
+        f"## {rule.name}\n\n{rule.breach.capitalize()}.\n\n{rule.about}\n\n"
+        f"- Breaks it: `{rule.example}`\n- Judges {judged}\n"
+    )
+
+
+_DIFFERENCES = """
+## Where verdicts differ from Jepsen's
+
+- Transaction cycles (G0, G1c) are not judged yet, so a history whose only error is a cycle is not called invalid.
+- An empty transaction graph is an error to Jepsen; here the rules without evidence are `not-judged`.
+- Jepsen calls a value unseen that no operation sent (an undecided writer as last operation); here `unseen` holds
+  acknowledged values only.
+- Where Jepsen's checker throws (a value without writer, an index out of bounds) it reports nothing; here the other
+  rules are judged.
+- With several values at one offset Jepsen's index keeps one of them by the order of a hash; here the first that
+  the history shows is kept, and the outcome of lost-write, skips and order there is as arbitrary.
+- Consumers that subscribe may be moved by their group, so poll-skip and nonmonotonic-poll are `permitted` in a
+  history with subscriptions (Jepsen decides by its option sub-via).
+"""

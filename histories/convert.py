@@ -1,0 +1,106 @@
+"""Events of any reader written as a native history (JSON lines, also compressed) or as Parquet."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .bundle import Run
+from .errors import UsageError
+from .parsing import parse_split
+from .readers.parquet import write
+from .tables import EVENTS
+
+ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+
+
+def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: None) -> tuple[int, int]:
+    """Writes all events of the run to one file; returns how many, and how many lines were malformed."""
+    if not target.name.endswith(ENDINGS):
+        raise UsageError(f"{target}: found an unknown ending, expected one of {', '.join(ENDINGS)}")
+    numbers = _Numbers()
+    written = bad = 0
+    with _writer(target) as put:
+        for done, split in enumerate(run.splits):
+            progress("converting", done, len(run.splits))
+            for parsed in parse_split(split):
+                events = parsed.events
+                put(numbers.number(events))
+                written += len(events)
+                bad += len(parsed.quarantine) + bool(parsed.damage)
+    return written, bad
+
+
+class _Numbers:
+    """Gives operations of formats without numbers the count of their process's invocations."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+
+    def number(self, events: pl.DataFrame) -> pl.DataFrame:
+        if events["op"].null_count() == 0:
+            return events
+        ops: list[int | None] = []
+        # A fault of Jepsen's nemesis is a moment: each of its lines is an operation, invoked as it completes.
+        moment = pl.col("op").is_null() & pl.col("f").is_in(["fault", "heal"])
+        for process, kind, f, op in events.select("process", "type", "f", "op").iter_rows():
+            if op is None:
+                begins = kind == "invoke" or f in ("fault", "heal")
+                op = self._last[process] = self._last.get(process, 0) + begins
+            ops.append(op)
+        return events.with_columns(moment.alias("moment"), pl.Series("op", ops, dtype=pl.Int64))
+
+
+@contextmanager
+def _writer(target: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
+    """Writes beside the target and puts the file in place when all is written."""
+    scratch = target.with_name(f".{target.name}.part")
+    try:
+        if target.name.endswith(".parquet"):
+            schema = pl.DataFrame(schema=EVENTS).to_arrow().schema
+            with pq.ParquetWriter(scratch, schema, compression="zstd") as parquet:
+                yield lambda events: write(events.select(list(EVENTS)), parquet)
+        else:
+            with _opened(scratch, target.name) as file:
+                yield lambda events: _write_lines(events, file)
+        scratch.replace(target)
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"{target}: cannot be written ({error})") from error
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _opened(path: Path, name: str) -> IO[bytes]:
+    if name.endswith(".gz"):
+        return gzip.GzipFile(path, "wb", compresslevel=6, mtime=0)  # type: ignore[return-value]
+    if name.endswith(".zst"):
+        import zstandard
+
+        return zstandard.open(path, "wb")  # type: ignore[no-any-return]
+    return path.open("wb")
+
+
+def _write_lines(events: pl.DataFrame, file: IO[bytes]) -> None:
+    for event in events.drop("line", "rebalanced", "synthetic").iter_rows(named=True):
+        if event.pop("moment", False):
+            file.write(orjson.dumps(_without_nulls({**event, "type": "invoke"})) + b"\n")
+        file.write(orjson.dumps(_without_nulls(event)) + b"\n")
+
+
+def _without_nulls(value: Any) -> Any:
+    """Absent and null mean the same in the format, and absent is shorter."""
+    if isinstance(value, dict):
+        return {
+            name: orjson.Fragment(item) if name == "fault" else _without_nulls(item)
+            for name, item in value.items()
+            if item is not None
+        }
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,287 @@
+"""Reads EDN, the notation of Jepsen's histories: https://github.com/edn-format/edn, with Clojure's numbers.
+
+`loads(text)` gives the one form of a text, `read_all(text)` all its forms. Forms become:
+
+    nil, true, false     None, True, False
+    1 -2 3N 0x1F 2r101   int
+    1.5 1e9 ##Inf        float
+    1.5M 1/2             Decimal, Fraction
+    "text" \\a :a/b sym   str, Char, Keyword, Symbol
+    [1 2] (1 2)          tuple (equal in Clojure, too)
+    {:a 1} #{1 2}        Map (a dict that can be a key), frozenset
+    #inst "2026-…"       Tagged("inst", "2026-…")
+
+Comments and discarded forms (`#_`) are skipped. Whatever else a text holds is an EdnError, a ValueError with
+the position in the text; nothing else is raised. Two keys that Clojure tells apart but Python doesn't (1, 1.0
+and true) are an error too, rather than silently one. `dumps(form)` writes a form, in one way for equal forms.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+MAX_DEPTH = 100
+MAX_NUMBER = 1000  # characters; Python refuses to convert more than a few thousand digits
+
+
+class EdnError(ValueError):
+    """What was found at which character of the text (from 0), and what was expected."""
+
+    def __init__(self, found: str, expected: str, position: int) -> None:
+        super().__init__(f"found {found} at character {position}, expected {expected}")
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    name: str  # without the colon
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Char:
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    tag: str
+    value: Any
+
+
+class Map(dict[Any, Any]):
+    """A map. Nobody changes a parsed form, so it may be hashed: in EDN maps are keys and members of sets, too."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<skip>[ \t\n\r\f\v,]++|;[^\n]*+)
+    | (?P<open>[\[({]|\#\{)
+    | (?P<close>[\])}])
+    | (?P<atom>[^ \t\n\r\f\v,;"\\()\[\]{}\#^@`~'][^ \t\n\r\f\v,;"\\()\[\]{}^@`~]*+)
+    | (?P<string>"(?:[^"\\]++|\\.)*+")
+    | (?P<char>\\(?:[A-Za-z0-9]++|.))
+    | (?P<discard>\#_)
+    | (?P<symbolic>\#\#-?[A-Za-z]++)
+    | \#(?P<tag>[A-Za-z][A-Za-z0-9.*+!_?$%&=<>/:-]*+)
+    | (?P<bad>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER_START = re.compile(r"[+-]?[0-9]")
+_INTEGERS = (  # base, spelling
+    (10, re.compile(r"([+-]?)(0|[1-9][0-9]*)N?")),
+    (16, re.compile(r"([+-]?)0[xX]([0-9A-Fa-f]+)N?")),
+    (8, re.compile(r"([+-]?)0([0-7]+)N?")),
+)
+_RADIX = re.compile(r"([+-]?)([1-9][0-9]?)[rR]([0-9A-Za-z]+)N?")
+_RATIO = re.compile(r"([+-]?[0-9]+)/([0-9]+)")
+_FLOAT = re.compile(r"([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(M?)")
+_NAME = re.compile(r"[^/:](?:[^:]|:(?=[^:]))*|/")  # no empty part, no colon at an end, no double colon
+_WORDS = {"nil": None, "true": True, "false": False}
+_SYMBOLIC = {"##Inf": math.inf, "##-Inf": -math.inf, "##NaN": math.nan}
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", "\\": "\\", '"': '"'}
+_CHARS = {"newline": "\n", "return": "\r", "space": " ", "tab": "\t", "backspace": "\b", "formfeed": "\f"}
+_CLOSERS = {"[": "]", "(": ")", "{": "}", "#{": "}"}
+
+
+def loads(text: str) -> Any:
+    """The one form of the text."""
+    forms = read_all(text)
+    if len(forms) != 1:
+        found = "no form" if not forms else f"{len(forms)} forms"
+        raise EdnError(found, "one form", len(text))
+    return forms[0]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A form that is not complete: a collection, or a tag or discard mark that waits for its form."""
+
+    opener: str  # of _CLOSERS, or "#tag", or "#_"
+    position: int
+    forms: list[Any]
+
+
+def read_all(text: str) -> list[Any]:
+    """All forms of the text. An explicit stack, because Python's own is shallow and texts may be hostile."""
+    top: list[Any] = []
+    stack: list[_Frame] = []
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind == "skip":
+            continue
+        token = match.group()
+        position = match.start()
+        if kind == "atom":
+            form = _atom(token, position)
+        elif kind in ("open", "discard", "tag"):
+            if len(stack) >= MAX_DEPTH:
+                raise EdnError(f"a form {MAX_DEPTH + 1} levels deep", f"at most {MAX_DEPTH}", position)
+            stack.append(_Frame(token, position, []))
+            continue
+        elif kind == "close":
+            form = _close(stack, token, position)
+        else:
+            form = _leaf(str(kind), token, position)
+        _complete(stack, top, form)
+    if stack:
+        raise EdnError(f"the end of the text inside {stack[-1].opener}", "its end", stack[-1].position)
+    return top
+
+
+def _complete(stack: list[_Frame], top: list[Any], form: Any) -> None:
+    """Put a complete form where it belongs."""
+    while stack and stack[-1].opener not in _CLOSERS:
+        opener = stack.pop().opener
+        if opener == "#_":
+            return
+        form = Tagged(opener[1:], form)
+    (stack[-1].forms if stack else top).append(form)
+
+
+def _close(stack: list[_Frame], token: str, position: int) -> Any:
+    if not stack:
+        raise EdnError(token, "a form", position)
+    frame = stack.pop()
+    expected = _CLOSERS.get(frame.opener, f"a form after {frame.opener}")
+    if token != expected:
+        raise EdnError(token, expected, position)
+    if token != "}":
+        return tuple(frame.forms)
+    if frame.opener == "#{":
+        members = frozenset(frame.forms)
+        if len(members) != len(frame.forms):
+            raise EdnError("a set with a member twice", "different members", frame.position)
+        return members
+    if len(frame.forms) % 2:
+        raise EdnError("a map with a key without value", "pairs", frame.position)
+    pairs = Map(zip(frame.forms[::2], frame.forms[1::2], strict=True))
+    if 2 * len(pairs) != len(frame.forms):
+        raise EdnError("a map with a key twice", "different keys", frame.position)
+    return pairs
+
+
+def _atom(token: str, position: int) -> Any:
+    if _INTEGER.fullmatch(token) and len(token) <= MAX_NUMBER:
+        return int(token)
+    if _NUMBER_START.match(token):
+        return _number(token, position)
+    if token in _WORDS:
+        return _WORDS[token]
+    keyword = token.startswith(":")
+    name = token[1:] if keyword else token
+    ends_badly = name.endswith(("/", ":")) and name != "/"
+    if ends_badly or not (_NAME.fullmatch(name) and name.isprintable()):
+        raise EdnError(_shown(token), "a keyword, symbol or number", position)
+    return Keyword(name) if keyword else Symbol(name)
+
+
+def _number(token: str, position: int) -> int | float | Decimal | Fraction:
+    if len(token) > MAX_NUMBER:
+        raise EdnError(f"a number of {len(token)} characters", f"at most {MAX_NUMBER}", position)
+    try:
+        for base, spelling in _INTEGERS:
+            if match := spelling.fullmatch(token):
+                return int(match[1] + match[2], base)
+        if match := _RADIX.fullmatch(token):
+            return int(match[1] + match[3], int(match[2]))
+        if match := _RATIO.fullmatch(token):
+            ratio = Fraction(int(match[1]), int(match[2]))
+            return ratio.numerator if ratio.denominator == 1 else ratio
+        if match := _FLOAT.fullmatch(token):
+            return Decimal(match[1]) if match[2] else float(match[1])
+    except (ValueError, ArithmeticError):  # a digit too large for its radix, a denominator 0, a huge exponent
+        pass
+    raise EdnError(_shown(token), "a number", position)
+
+
+def _leaf(kind: str, token: str, position: int) -> Any:
+    """A string, a character or a symbolic value."""
+    if kind == "string":
+        return token[1:-1] if "\\" not in token else _unescape(token[1:-1], position)
+    if kind == "symbolic" and token in _SYMBOLIC:
+        return _SYMBOLIC[token]
+    if kind == "char":
+        name = token[1:]
+        if len(name) == 1:
+            return Char(name)
+        if name in _CHARS:
+            return Char(_CHARS[name])
+        if re.fullmatch(r"u[0-9A-Fa-f]{4}", name) and not 0xD800 <= int(name[1:], 16) < 0xE000:
+            return Char(chr(int(name[1:], 16)))
+        raise EdnError(_shown(token), "a character such as \\a or \\newline", position)
+    if token == '"':
+        raise EdnError("a string without end", "a closing quote", position)
+    raise EdnError(_shown(token), "a form", position)
+
+
+def _unescape(body: str, position: int) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] == "u" and len(code) == 5:
+            return chr(int(code[1:], 16))
+        if code[0] in "01234567":
+            return chr(int(code, 8))
+        if code not in _ESCAPES:
+            raise EdnError(f"the escape {_shown(match[0])} in a string", "one of EDN's escapes", position)
+        return _ESCAPES[code]
+
+    text = _ESCAPE.sub(replace, body)
+    try:  # Java's strings are UTF-16: two escapes can make one character, one alone makes none
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise EdnError("half a surrogate pair in a string", "a whole character", position) from None
+
+
+def _shown(token: str) -> str:
+    """The token for a message: short and on one line."""
+    return repr(token if len(token) <= 40 else token[:40] + "…")
+
+
+_CHAR_NAMES = {character: name for name, character in _CHARS.items()}
+_ESCAPED = str.maketrans({character: f"\\{code}" for code, character in _ESCAPES.items()})
+
+
+def dumps(form: Any) -> str:
+    """The form as EDN on one line; equal forms give equal texts."""
+    if form is None:
+        return "nil"
+    if isinstance(form, bool):
+        return "true" if form else "false"
+    if isinstance(form, str):
+        return f'"{form.translate(_ESCAPED)}"'
+    if isinstance(form, Keyword):
+        return f":{form.name}"
+    if isinstance(form, float):
+        symbolic = "##NaN" if math.isnan(form) else "##Inf" if form > 0 else "##-Inf"
+        return repr(form) if math.isfinite(form) else symbolic
+    if isinstance(form, Decimal):
+        return f"{form}M"
+    if isinstance(form, Symbol):
+        return form.name
+    if isinstance(form, Char):
+        return "\\" + _CHAR_NAMES.get(form.value, form.value)
+    if isinstance(form, Tagged):
+        return f"#{form.tag} {dumps(form.value)}"
+    if isinstance(form, tuple):
+        return f"[{' '.join(map(dumps, form))}]"
+    if isinstance(form, frozenset):
+        return f"#{{{' '.join(sorted(map(dumps, form)))}}}"
+    if isinstance(form, dict):
+        return "{" + ", ".join(sorted(f"{dumps(key)} {dumps(value)}" for key, value in form.items())) + "}"
+    return str(form)  # int, Fraction

@@ -1,0 +1,331 @@
+"""Reads the common lines of Jepsen's kafka histories as columns, without an object a line.
+
+A line is common if it is an operation map written as Clojure prints it, with its entries in an order of `_ORDERS`,
+processes, offsets and values that are integers, and keys that are integers or keywords. Further entries (:error,
+:rebalance-log) may follow. A regular expression of polars decides that; whatever it doesn't match is left to
+jepsen_operations.py, and so is a poll with a key twice, which no regular expression sees.
+
+What a matching line holds is then known from its tokens (runs of bytes between blanks, commas and brackets): the
+entries before and after the value by counting from the line's ends, and each token of the value by the bytes
+before it. Numpy finds tokens and roles for all lines at once, polars makes texts and numbers of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from ..tables import EVENTS
+from . import edn
+from .jepsen_operations import MAX_LINE, MalformedError, annotations, by_name
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+_ORDERS = (  # of the entries; op stands for :f and :value
+    ("index", "time", "type", "process", "op"),  # jepsen.history's
+    ("time", "type", "process", "op"),
+    ("type", "op", "time", "process", "index"),  # older ones
+    ("type", "op", "time", "process"),
+    ("type", "op", "process", "time", "index"),
+    ("type", "op", "process", "time"),
+    ("process", "type", "op", "time", "index"),
+    ("process", "type", "op", "time"),
+)
+
+
+def _vector(item: str) -> str:
+    return rf"\[(?:{item}(?: {item})*)?\]"
+
+
+_INT = r"(?:0|-?[1-9][0-9]{0,17})"  # all of them have 64 bits, and one spelling
+_KEY = rf"(?:{_INT}|:[A-Za-z][A-Za-z0-9_.*+!?-]*)"
+_RECORD = rf"\[(?:{_INT}|nil) {_INT}\]"
+_POLLED = rf"{_KEY} {_vector(_RECORD)}"
+_SEND = rf"\[:send {_KEY} (?:{_INT}|{_RECORD})\]"
+_POLL = rf"\[:poll(?: \{{(?:{_POLLED}(?:, {_POLLED})*)?\}})?\]"
+_ENTRIES = {
+    "index": rf":index {_INT}",
+    "time": rf":time {_INT}",
+    "type": r":type :(?:invoke|ok|fail|info)",
+    "process": rf":process {_INT}",
+    "op": rf":f :(?:send, :value {_vector(_SEND)}|poll, :value {_vector(_POLL)}"
+    rf"|txn, :value {_vector(f'(?:{_SEND}|{_POLL})')}|(?:assign|subscribe), :value {_vector(_KEY)}|crash, :value nil)",
+    "silent": rf":f :debug-topic-partitions, :value {_vector(_KEY)}",  # makes no event
+}
+_ODD_KEYWORDS = (":nil", ":true", ":false")  # text_of keeps their colon
+_DELIMITERS = b" ,[]{}\n\r"
+_IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
+_FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
+_SEND_, _POLL_, _TXN_, _ASSIGN_, _SUBSCRIBE_, _CRASH_ = range(6)
+_RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value")
+_POSITIONS = EVENTS["offsets"]
+_STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
+
+
+def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
+    """The events of the common lines, in their order, and which lines these are."""
+    text = pl.Series("text", lines, dtype=pl.Binary).cast(pl.String, strict=False)  # null where it isn't UTF-8
+    left = text.to_frame().with_row_index("line").cast({"line": pl.Int64})
+    left = left.filter(pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS))
+    done = np.zeros(len(lines), dtype=bool)
+    frames = [pl.DataFrame(schema=EVENTS)]
+    for order in _ORDERS:
+        plain = left["text"].str.contains(rf"^\{{{_body(order, 'op')}\}}\r?$")
+        rest = left.filter(~plain)
+        annotated = _annotated(rest, order)
+        common = left.filter(plain)
+        if annotated.height:
+            common = pl.concat([common, annotated], how="diagonal").sort("line")
+        if common.height:
+            common, events = _events(common, order)
+            frames.append(events)
+        silent = rest.filter(pl.col("text").str.contains(rf"^\{{{_body(order, 'silent')}\}}\r?$"))
+        for read_now in (common, silent):
+            done[read_now["line"].to_numpy()] = True
+        left = left.filter(~pl.Series(done).gather(left["line"]))
+        if not left.height:
+            break
+    events = pl.concat(frames, how="diagonal")
+    return (events if events["line"].is_sorted() else events.sort("line")), done
+
+
+def _body(order: tuple[str, ...], op: str) -> str:
+    return ", ".join(_ENTRIES[op if name == "op" else name] for name in order)
+
+
+def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
+    """The lines that begin with these entries, cut after them, with the columns of the further ones."""
+    pattern = rf"^(\{{{_body(order, 'op')}), (:.*)\}}\r?$"
+    parts = lines.select(
+        "line",
+        text=pl.col("text").str.extract(pattern, 1) + "}",
+        rest=pl.col("text").str.extract(pattern, 2),
+    ).drop_nulls()
+    names = {"f", "value", *order}
+    notes = {rest: _notes(rest, names) for rest in parts["rest"].unique()}
+    rows = [{"rest": rest, **columns} for rest, columns in notes.items() if columns is not None]
+    schema = {"rest": pl.String, "error": pl.String, "rebalanced": pl.List(pl.String)}
+    return parts.join(pl.DataFrame(rows, schema=schema), on="rest", maintain_order="left").drop("rest")
+
+
+def _notes(rest: str, names: set[str]) -> dict[str, Any] | None:
+    """The columns of further entries; None if they are malformed or repeat one that stands before them."""
+    try:
+        entries = by_name(edn.loads(f"{{{rest}}}"))
+        return None if names & entries.keys() else annotations(entries)
+    except (edn.EdnError, MalformedError):
+        return None
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The tokens of some lines, all in one row."""
+
+    data: Bytes  # the text of the lines
+    start: Ints  # of each token, in the data
+    end: Ints
+    text: pl.Series
+    first: Ints  # token of each line
+
+    def before(self, tokens: Ints, distance: int) -> Bytes:
+        """The byte so many bytes before each of these tokens."""
+        return self.data[self.start[tokens] - distance]
+
+    def letter(self, tokens: Ints, number: int) -> Bytes:
+        return self.data[self.start[tokens] + number]
+
+
+def _tokens(text: pl.Series) -> _Tokens:
+    blob = b"\n" + text.str.join("\n").item().encode() + b"\n"
+    data = np.frombuffer(blob, dtype=np.uint8)
+    delimiter = np.frombuffer(blob.translate(_IS_DELIMITER), dtype=np.uint8)
+    start = np.flatnonzero(delimiter[:-1] > delimiter[1:]) + 1
+    end = np.flatnonzero(delimiter[:-1] < delimiter[1:]) + 1
+    offsets = np.concatenate(([0], np.cumsum(end - start)))
+    letters = pa.py_buffer(blob.translate(None, delete=_DELIMITERS))
+    array = pa.LargeStringArray.from_buffers(len(start), pa.py_buffer(offsets), letters)
+    lines = np.flatnonzero(data == ord("\n"))[:-1]
+    return _Tokens(data, start, end, pl.Series(array), np.searchsorted(start, lines))
+
+
+def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The events of lines with entries in this order. Returns also the lines, as some may turn out uncommon."""
+    tokens = _tokens(lines["text"])
+    count = order.index("op")
+    last = np.append(tokens.first[1:], len(tokens.start)) - 1
+    at = {name: tokens.first + 2 * i + 1 for i, name in enumerate(order[:count])}
+    at |= {name: last - 2 * i for i, name in enumerate(reversed(order[count + 1 :]))}
+    function = _functions(tokens, tokens.first + 2 * count + 1)
+    begin = tokens.first + 2 * count + 3
+    value = _Value(tokens, begin, last + 1 - 2 * len(order[count + 1 :]), function)
+    uncommon = value.with_key_twice()
+    if uncommon.size:
+        keep = np.ones(lines.height, dtype=bool)
+        keep[uncommon] = False
+        return _events(lines.filter(keep), order)
+    return lines, lines.drop("text").with_columns(
+        time=tokens.text.gather(at["time"]).cast(pl.Int64),
+        process=tokens.text.gather(at["process"]),
+        type=tokens.text.gather(at["type"]).str.strip_prefix(":"),
+        **value.columns(),
+    )
+
+
+def _functions(tokens: _Tokens, at: Ints) -> Ints:
+    """The function of each line (an index of _FUNCTIONS) by its first letters."""
+    by_letter = np.zeros(256, dtype=np.int64)
+    for number, name in enumerate(_FUNCTIONS):
+        by_letter[ord(name[0])] = number
+    function = by_letter[tokens.letter(at, 1)]
+    function[(function == _SUBSCRIBE_) & (tokens.letter(at, 2) == ord("e"))] = _SEND_
+    return function
+
+
+class _Value:
+    """The tokens of the values of all lines, in one row, and what each of them is."""
+
+    def __init__(self, tokens: _Tokens, begin: Ints, stop: Ints, function: Ints) -> None:
+        count = stop - begin
+        self.tokens = tokens
+        self.function = function
+        self.token = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
+        self.line = np.repeat(np.arange(len(count)), count)
+        before = tokens.before(self.token, 1)
+        self.keyword = tokens.letter(self.token, 0) == ord(":")
+        data = (function <= _TXN_)[self.line]
+        self.step = data & (before == ord("[")) & self.keyword
+        self.send = self.step & (tokens.letter(self.token, 1) == ord("s"))
+        comma = (before == ord(" ")) & (tokens.before(self.token, 2) == ord(","))
+        self.polled = data & ((before == ord("{")) | comma)  # a key of a poll
+        after_step = np.append(False, self.step[:-1]) & ~self.step & ~self.polled
+        self.offset = data & (before == ord("[")) & ~self.step
+        self.value = data & ~(self.step | self.polled | self.offset | after_step)
+        self.number_of_step = np.cumsum(self.step) - 1
+
+    def with_key_twice(self) -> Ints:
+        """The lines with a poll that names a key twice."""
+        at = np.flatnonzero(self.polled)
+        step = self.number_of_step[at]
+        at = at[np.bincount(step)[step] > 1] if at.size else at
+        keys = pl.DataFrame({"step": self.number_of_step[at], "key": self._text(at)})
+        return np.unique(self.line[at[keys.is_duplicated().to_numpy()]])
+
+    def columns(self) -> dict[str, pl.Series]:
+        """The columns of the events that the values fill."""
+        records = self._records()
+        steps = self._steps(records)
+        function = self.function
+        count = np.bincount(self.line[self.step], minlength=len(function))
+        single = (function == _SEND_) & (count == 1)
+        poll = function == _POLL_
+        txn = (function == _TXN_) | (function == _SEND_) & ~single
+        first = steps[(np.cumsum(count) - count).clip(0, max(steps.height - 1, 0))] if steps.height else steps
+        sent = {name: _where(single, first[name]) for name in ("topic", "partition", "offset", "value") if steps.height}
+        names = np.where(txn, _TXN_, function)
+        return sent | {
+            "f": pl.Series(_FUNCTIONS, dtype=pl.String).gather(names),
+            "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["line"].to_numpy(), poll),
+            "ops": _lists(steps.select(_STEP_COLUMNS).to_struct(), steps["line"].to_numpy(), txn),
+            "offsets": self._positions(),
+            "topics": self._topics(),
+        }
+
+    def _text(self, at: Ints) -> pl.Series:
+        return self.tokens.text.gather(self.token[at])
+
+    def _topic(self, at: Ints) -> pl.Series:
+        topic = self._text(at)
+        return topic.str.strip_prefix(":") if self.keyword[at].any() else topic
+
+    def _records(self) -> pl.DataFrame:
+        """The records of all polls; where a key has none, one that says so."""
+        polled = np.flatnonzero(self.polled)
+        after = self.tokens.end[self.token[polled]] + len(" [")
+        of_send = np.append(self.send[self.step], False)  # the last for tokens before any step
+        found = self.value & ~of_send[self.number_of_step]
+        found[polled[self.tokens.data[after] == ord("]")]] = True
+        at = np.flatnonzero(found)
+        key = np.maximum.accumulate(np.where(self.polled, np.arange(len(found)), 0))[at]
+        full = self.value[at]
+        return pl.DataFrame(
+            {
+                "line": self.line[at],
+                "step": self.number_of_step[at],
+                "topic": self._topic(key),
+                "partition": _zeros(len(at)),
+                "offset": _where(full, self._text(at - full)).cast(pl.Int64, strict=False),  # of nil: null
+                "key": _nulls(len(at)),
+                "value": _where(full, self._text(at)),
+            }
+        )
+
+    def _steps(self, records: pl.DataFrame) -> pl.DataFrame:
+        """The sends and polls."""
+        at = np.flatnonzero(self.step)
+        send = self.send[at]
+        end = len(self.token) - 1
+        has_offset = send & self.offset[np.minimum(at + 2, end)]
+        offset = _where(has_offset, self._text(np.minimum(at + 2, end)))
+        return pl.DataFrame(
+            {
+                "line": self.line[at],
+                "f": pl.Series(("poll", "send")).gather(send.astype(np.int64)),
+                "topic": _where(send, self._topic(np.minimum(at + 1, end))),
+                "partition": _where(send, _zeros(len(at))),
+                "offset": offset.cast(pl.Int64, strict=False),
+                "key": _nulls(len(at)),
+                "value": _where(send, self._text(np.minimum(at + 2 + has_offset, end))),
+                "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send),
+            }
+        ).with_columns(offsets=pl.lit(None, _POSITIONS))
+
+    def _positions(self) -> pl.Series:
+        """The keys of :assign."""
+        assign = self.function == _ASSIGN_
+        at = np.flatnonzero(assign[self.line])
+        none = pl.lit(None, pl.Int64)
+        keys = pl.DataFrame({"topic": self._topic(at), "partition": _zeros(len(at))})
+        return _lists(keys.with_columns(offset=none, start=none).to_struct(), self.line[at], assign)
+
+    def _topics(self) -> pl.Series:
+        """The keys of :subscribe."""
+        subscribe = self.function == _SUBSCRIBE_
+        at = np.flatnonzero(subscribe[self.line])
+        return _lists(self._topic(at), self.line[at], subscribe)
+
+
+def _zeros(count: int) -> pl.Series:
+    return pl.Series(np.zeros(count, dtype=np.int32))
+
+
+def _nulls(count: int) -> pl.Series:
+    return pl.Series([None], dtype=pl.String).new_from_index(0, count)
+
+
+def _where(present: Mask, series: pl.Series) -> pl.Series:
+    """The series, null where nothing is present."""
+    if present.all():
+        return series
+    return series.zip_with(pl.Series(present), pl.Series([None], dtype=series.dtype))
+
+
+def _lists(items: pl.Series, owner: Ints, present: Mask) -> pl.Series:
+    """A list for each owner (a number from 0): its items, which stand in the order of their owners.
+
+    Owners that are not present have null; their items are left out.
+    """
+    kept = present[owner]
+    if not kept.all():
+        items, owner = items.filter(kept), owner[kept]
+    ends = np.cumsum(np.bincount(owner, minlength=len(present)))
+    array = pa.LargeListArray.from_arrays(
+        np.append(0, ends), items.to_arrow(compat_level=pl.CompatLevel.newest()), mask=pa.array(~present)
+    )
+    return pl.Series(array)

@@ -1,0 +1,206 @@
+"""One operation of Jepsen's kafka workload as an event, from any EDN: the mapping that jepsen.py describes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ..tables import TYPES
+from . import edn
+from .edn import Keyword, Symbol, Tagged
+
+MAX_LINE = 16 << 20  # bytes; the objects of a parsed line need some twenty times its size
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_PLAIN_KEYWORD = re.compile(r"[A-Za-z].*")
+_HEALS = {  # Jepsen's nemesis packages: what ends which fault, by format.md's names
+    "start": "restart",
+    "resume": "pause",
+    "heal": "partition",
+    "stop-partition": "partition",
+}
+_FAULTS = {"start-partition": "partition"}
+
+
+class MalformedError(ValueError):
+    """What was found on a line, and what was expected."""
+
+
+def event(line: bytes) -> dict[str, Any] | None:
+    """The event of one line (a row of EVENTS without its line), or None where the line makes none."""
+    if len(line) > MAX_LINE:
+        raise MalformedError(f"found a line of {len(line)} bytes, expected at most {MAX_LINE}")
+    try:
+        forms = edn.read_all(line.removeprefix(b"\xef\xbb\xbf").decode())
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"found a byte at {error.start} that is not UTF-8, expected UTF-8") from None
+    except edn.EdnError as error:
+        raise MalformedError(str(error)) from None
+    if not forms:
+        return None
+    operation = forms[0].value if isinstance(forms[0], Tagged) else forms[0]  # #jepsen.history.Op{…}
+    if not isinstance(operation, dict):
+        raise MalformedError(f"found {_shown(forms[0])}, expected an operation map")
+    if len(forms) > 1:
+        raise MalformedError(f"found {len(forms)} forms on the line, expected one operation map")
+    return _event(by_name(operation))
+
+
+def by_name(operation: dict[Any, Any]) -> dict[str, Any]:
+    """The entries that go by a keyword."""
+    return {key.name: value for key, value in operation.items() if isinstance(key, Keyword)}
+
+
+def annotations(operation: dict[str, Any]) -> dict[str, Any]:
+    """The columns that operations of every kind may have."""
+    return {
+        "error": _plain(operation.get("error")),
+        "rebalanced": _rebalanced(operation.get("rebalance-log")),
+    }
+
+
+def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
+    """The event of an operation, whose entries go by the names of their keywords."""
+    for name in ("process", "type", "f"):
+        if operation.get(name) is None:
+            raise MalformedError(f"found an operation without :{name}, expected :process, :type and :f")
+    kind, function, process = operation["type"], operation["f"], operation["process"]
+    if not isinstance(kind, Keyword) or kind.name not in TYPES:
+        raise MalformedError(f"found :type {_shown(kind)}, expected :invoke, :ok, :fail or :info")
+    time = operation.get("time")
+    row = {
+        "time": _int64(operation.get("index") if time is None else time, ":time or :index"),
+        "process": text_of(process),
+        "type": kind.name,
+        **annotations(operation),
+    }
+    if isinstance(process, bool) or not isinstance(process, int):
+        return row | _fault(function, operation.get("value"))
+    if not isinstance(function, Keyword):
+        raise MalformedError(f"found :f {_shown(function)}, expected a keyword")
+    data = _data(function.name, operation.get("value"))
+    return None if data is None else row | data
+
+
+def _data(function: str, value: Any) -> dict[str, Any] | None:
+    """The columns that an operation's :f and :value fill."""
+    if function in ("send", "poll", "txn"):
+        steps = [_step(step) for step in _vector(value, ":value")]
+        if function == "poll":
+            polls = [step["records"] for step in steps if step["f"] == "poll"]
+            return {"f": "poll", "records": [record for records in polls for record in records]}
+        if function == "send":
+            steps = [step for step in steps if step["f"] == "send"]
+            if len(steps) == 1:
+                return steps[0]
+        return {"f": "txn", "ops": steps}
+    if function == "assign":
+        keys = [_scalar(key, "a key") for key in _vector(value, ":value")]
+        return {"f": "assign", "offsets": [{"topic": key, "partition": 0} for key in keys]}
+    if function == "subscribe":
+        return {"f": "subscribe", "topics": [_scalar(key, "a key") for key in _vector(value, ":value")]}
+    return {"f": "crash"} if function == "crash" else None
+
+
+def _step(step: Any) -> dict[str, Any]:
+    """[:send key value], [:send key [offset value]], [:poll] or [:poll {key [[offset value] …]}]."""
+    match step:
+        case (Keyword("send"), key, (offset, value)):
+            return {"f": "send", **_record(key, offset, value)}
+        case (Keyword("send"), key, value):
+            return {"f": "send", **_record(key, None, value)}
+        case (Keyword("poll"),) | (Keyword("poll"), None):
+            return {"f": "poll", "records": []}
+        case (Keyword("poll"), dict() as polled):
+            records = [_records(key, pairs) for key, pairs in polled.items()]
+            return {"f": "poll", "records": [record for of_key in records for record in of_key]}
+    raise MalformedError(f"found {_shown(step)}, expected [:send key value] or [:poll {{key [[offset value] …]}}]")
+
+
+def _records(key: Any, pairs: Any) -> list[dict[str, Any]]:
+    records = []
+    for pair in _vector(pairs, "the records of a key"):
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise MalformedError(f"found {_shown(pair)}, expected [offset value]")
+        records.append(_record(key, *pair))
+    return records or [{"topic": _scalar(key, "a key"), "partition": 0}]
+
+
+def _record(key: Any, offset: Any, value: Any) -> dict[str, Any]:
+    return {
+        "topic": _scalar(key, "a key"),
+        "partition": 0,
+        "offset": None if offset is None else _int64(offset, "an offset"),
+        "value": _scalar(value, "a value"),
+    }
+
+
+def _fault(function: Any, value: Any) -> dict[str, Any]:
+    name = _plain(function) or ""
+    fault = {"kind": _HEALS.get(name) or _FAULTS.get(name, name), "value": _plain(value)}
+    return {"f": "heal" if name in _HEALS else "fault", "fault": json.dumps(fault, ensure_ascii=False)}
+
+
+def _rebalanced(log: Any) -> list[str] | None:
+    """The keys of a :rebalance-log, each once, in order."""
+    if log is None:
+        return None
+    entries = [entry for entry in _vector(log, ":rebalance-log") if isinstance(entry, dict)]
+    keys = [key for entry in entries for key in _vector(entry.get(Keyword("keys")), ":keys")]
+    return list(dict.fromkeys(_scalar(key, "a key") for key in keys))
+
+
+def _vector(form: Any, what: str) -> tuple[Any, ...]:
+    if form is None:
+        return ()
+    if not isinstance(form, tuple):
+        raise MalformedError(f"found {what} {_shown(form)}, expected a vector")
+    return form
+
+
+def _int64(form: Any, what: str) -> int:
+    if isinstance(form, bool) or not isinstance(form, int) or form not in _INT64:
+        raise MalformedError(f"found {_shown(form)} as {what}, expected an integer of 64 bits")
+    return form
+
+
+def _scalar(form: Any, what: str) -> str:
+    if isinstance(form, (tuple, dict, frozenset)):
+        raise MalformedError(f"found {_shown(form)} as {what}, expected a number, string, keyword or other scalar")
+    return text_of(form)
+
+
+def text_of(form: Any) -> str:
+    """The text of a key or value: equal texts for equal EDN forms only.
+
+    Plain are nil, booleans, numbers, keywords that begin with an ASCII letter (`:x` is `x`; not so `:nil`, `:true`
+    and `:false`), and strings that begin with such a letter and hold a space, which no keyword does. Other
+    keywords keep their colon and other strings their quotes (`:1` is `:1`, `"1"` is `"1"`); symbols get an
+    apostrophe before them; characters and tagged literals are written as in EDN. So are collections.
+    """
+    match form:
+        case Keyword(name) if _PLAIN_KEYWORD.fullmatch(name) and name not in ("nil", "true", "false"):
+            return name
+        case str() if form[:1].isascii() and form[:1].isalpha() and " " in form:
+            return form
+        case Symbol(name):
+            return f"'{name}"
+    return edn.dumps(form)
+
+
+def _plain(form: Any) -> str | None:
+    """Text for people, where nothing depends on its being unambiguous."""
+    match form:
+        case None:
+            return None
+        case Keyword(name):
+            return name
+        case str():
+            return form
+    return edn.dumps(form)
+
+
+def _shown(form: Any) -> str:
+    text = edn.dumps(form)
+    return text if len(text) <= 60 else text[:60] + "…"

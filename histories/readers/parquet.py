@@ -1,0 +1,55 @@
+"""Events in Parquet, as `logjudge convert` writes them: the columns of EVENTS, a row a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import InputError
+from ..tables import EVENTS, QUARANTINE
+
+NEEDED = ("time", "process", "type", "f")
+ROW_GROUP = 250_000
+
+
+def check(path: Path) -> int:
+    """The number of row groups. Raises InputError for Parquet that is no history."""
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(str(path), f"damaged Parquet ({error})", "events in Parquet") from error
+    missing = [name for name in NEEDED if name not in file.schema_arrow.names]
+    if missing:
+        raise InputError(
+            str(path),
+            f"no column {', '.join(missing)}",
+            "the columns that `logjudge convert` writes",
+            "convert it",
+        )
+    return int(file.num_row_groups)
+
+
+def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
+    """EVENTS, QUARANTINE, the number of rows, and damage if the group cannot be read."""
+    from .native import checked
+
+    try:
+        file = pq.ParquetFile(path)
+        names = [name for name in EVENTS if name in file.schema_arrow.names and name != "line"]
+        frame = pl.DataFrame(pl.from_arrow(file.read_row_group(group, columns=names)))
+        typed = frame.with_columns(pl.col(name).cast(EVENTS[name]) for name in names)
+    except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
+        nothing = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
+        return *nothing, 0, f"row group {group} cannot be read: {str(error).splitlines()[0]}"
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in [*names, "line"]]
+    numbered = typed.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64), *missing)
+    # A history of Jepsen has no operation numbers; all else is as in the native format.
+    events, bad = checked(numbered, numbered_operations=False)
+    return events.select(list(EVENTS)), bad, len(frame), ""
+
+
+def write(events: pl.DataFrame, writer: pq.ParquetWriter) -> None:
+    writer.write_table(events.to_arrow(), row_group_size=ROW_GROUP)

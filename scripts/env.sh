@@ -1,0 +1,67 @@
+# Sourced by the other scripts: makes .venv with the package and, where Spark lacks it, Java.
+# Usage: . scripts/env.sh EXTRAS   (EXTRAS: "" or "[test]")
+
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv="$root/.venv"
+java_help="install a JRE of Java 17 or newer (Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), then call this again"
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$*"; exit 2; }
+
+find_python() {
+    local name
+    for name in python3.11 python3.12 python3.13 python3; do
+        if command -v "$name" >/dev/null &&
+            "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            printf '%s' "$name"
+            return
+        fi
+    done
+    die "Python 3.11, 3.12 or 3.13 is needed; install one of them, then call this again"
+}
+
+may_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+apt_install() {
+    say "Installing $* by apt-get"
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"; } >&2
+}
+
+has_java() {
+    local program=java major
+    [ -n "${JAVA_HOME:-}" ] && program="$JAVA_HOME/bin/java"
+    command -v "$program" >/dev/null || return 1
+    major=$("$program" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    [ "${major:-0}" -ge 17 ]
+}
+
+install_java() {
+    has_java && return
+    may_apt || die "Spark needs Java: $java_help"
+    apt_install openjdk-17-jre-headless || apt_install default-jre-headless || die "Spark needs Java: $java_help"
+    has_java || die "Spark needs Java: $java_help"
+}
+
+make_venv() {
+    local python stamp wanted
+    python=$(find_python)
+    # What was installed for this pyproject.toml and these extras need not be installed again.
+    wanted="$1 $(cksum <"$root/pyproject.toml")"
+    stamp="$venv/.installed${1//[^a-z]/}"
+    if [ -x "$venv/bin/logjudge" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
+    if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+        may_apt || die "$python has no ensurepip; install the package python3-venv, then call this again"
+        apt_install python3-venv
+    fi
+    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+    say "Installing logjudge$1 into $venv (some minutes the first time: Spark is 450 MB)"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root$1" >&2
+    printf '%s' "$wanted" >"$stamp"
+}
+
+install_java
+make_venv "${1:-}"
+# Workers of Spark must run this Python, whatever PATH or an older shell says.
+export PYSPARK_PYTHON="$venv/bin/python"
+unset SPARK_HOME PYTHONPATH
