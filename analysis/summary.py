@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from ..histories.tables import Finding
+from .figures import figures_of
 from .partition import Partition
 
 
@@ -30,6 +31,7 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "final": None if final is None else final._asdict(),
         "repeated_values": p.repeated_values,
         "findings": _counts(findings),
+        "figures": figures_of(p, findings),
     }
 
 
