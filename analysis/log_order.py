@@ -117,23 +117,45 @@ def checkpoint_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG
 
 
 def _ahead(kept: Kept, out: Judgement, row: dict[str, object], column: str, sentence: str) -> None:
-    point = _checkpoint(kept, row["snapshot"], row["broker"], column.replace("_", "-"))
+    snapshot, broker = str(row["snapshot"]), str(row["broker"])
+    point = _checkpoint(kept, snapshot, broker, column.replace("_", "-"))
     end, value = row["end"], row[column]
     assert isinstance(end, int)
     assert isinstance(value, int)
+    raced = _may_be_raced(kept, snapshot, broker, end, value)
+    if raced:
+        sentence += "; the files of a running broker may have been copied at different times"
     out.findings.append(
         Finding(
             "checkpoint-order",
             sentence,
             kept.topic,
             kept.partition,
+            severity="note" if raced else "violation",
             first_offset=end,
             last_offset=value - 1,
             count=value - end,
             evidence=point,
-            replicas=[str(row["broker"])],
-            snapshot=str(row["snapshot"]) or None,
+            replicas=[broker],
+            snapshot=snapshot or None,
         )
+    )
+
+
+def _may_be_raced(kept: Kept, snapshot: str, broker: str, end: int, value: int) -> bool:
+    """Whether the log went on after its segment was copied: a later snapshot has all that was missing, and
+    nothing was torn off here. The end of the run is copied from brokers at rest.
+    """
+    if snapshot == kept.snapshots[-1]:
+        return False
+    here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
+    if kept.damage.filter(here).height:
+        return False
+    later = kept.snapshots[kept.snapshots.index(snapshot) + 1 :]
+    gap = (pl.col("base_offset") < value) & (pl.col("last_offset") >= end)
+    after = kept.batches.filter(pl.col("snapshot").is_in(later) & (pl.col("broker") == broker) & gap)
+    return (
+        after.filter(pl.col("snapshot") == after["snapshot"][0])["count"].sum() > 0 if after.height else False
     )
 
 

@@ -245,7 +245,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
     # Brokers come and go.
-    _pattern("boot", "1.0+", "Log4jController MBean", r"Registered \S+Log4jController MBean"),
+    _pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
     _pattern("boot", "0.8-0.11", "KafkaConfig values", r"INFO KafkaConfig values:"),
     _pattern("version", "0.8+", "Kafka version", r"Kafka version ?: ?(?P<version>[\w.\-]+)"),
     _pattern("started", "0.8-0.11", "[Kafka Server ", r"\[Kafka Server (?P<subject>\d+)\], started"),
