@@ -113,8 +113,11 @@ def extents(kept: Kept) -> pl.DataFrame:
     """One row a replica and snapshot: `start` (first offset it may hold), `end` (log end offset), and its
     checkpoints `high_watermark`, `recovery_point`, `cleaned` where it has them.
     """
+    # A log starts where its first segment's name says; compaction may have taken its first batches.
+    named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64)
     bounds = kept.batches.group_by("snapshot", "broker", maintain_order=True).agg(
-        pl.col("base_offset").min().alias("start"), (pl.col("last_offset").max() + 1).alias("end")
+        named.fill_null(pl.col("base_offset")).min().alias("start"),
+        (pl.col("last_offset").max() + 1).alias("end"),
     )
     points = kept.checkpoints.group_by("snapshot", "broker", "name").agg(pl.col("offset").last())
     for name in ("high-watermark", "recovery-point", "log-start", "cleaned"):

@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import (
+    consumers,
     high_watermark_truncation,
     last_replica_standing,
+    leader_epoch_divergence,
+    legal_absence,
+    retry_reordering,
     single_ack_failover,
     unclean_election,
 )
@@ -26,17 +30,37 @@ CAUSES: dict[str, tuple[Cause, str]] = {
     for module in (
         unclean_election,
         high_watermark_truncation,
+        leader_epoch_divergence,
         single_ack_failover,
         last_replica_standing,
     )
+}
+# Why a record is legally absent: asked where no rule finds a loss, to tell the story of an offset.
+LEGAL: dict[str, tuple[Cause, str]] = {
+    legal_absence.RETENTION: (legal_absence.retention, legal_absence.RETENTION_CITATION),
+    legal_absence.COMPACTION: (legal_absence.compaction, legal_absence.COMPACTION_CITATION),
+}
+# Causes of what consumers missed (consumers.explain_missed) and of duplicates (retry_reordering).
+OTHERS = {
+    **{name: citation for name, (_, citation) in consumers.CONSUMER_CAUSES.items()},
+    retry_reordering.NAME: retry_reordering.CITATION,
 }
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     """The cause of a lost range."""
+    return _explain(CAUSES, timeline, lost)
+
+
+def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
+    """The reason why records that no rule misses are absent: retention or compaction."""
+    return _explain(LEGAL, timeline, lost)
+
+
+def _explain(causes: dict[str, tuple[Cause, str]], timeline: Timeline, lost: Lost) -> Explanation:
     proved: list[Explanation] = []
     missing: list[str] = []
-    for name, (explain, citation) in CAUSES.items():
+    for name, (explain, citation) in causes.items():
         attempt = explain(timeline, lost)
         if attempt.proved:
             proved.append(Explanation(name, attempt.chain, attempt.prevented_by, citation))
