@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -213,6 +213,16 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
 def read_part(part: Part) -> list[Block]:
     """The blocks of a part, by topic-partition; tables are those of tables.py, with their location."""
     return list(_READERS[part.kind](part))
+
+
+def gathered(blocks: Iterable[Block]) -> dict[tuple[str | None, int | None], dict[str, pl.DataFrame]]:
+    """Blocks by topic-partition and table, for a machine without Spark."""
+    frames: dict[tuple[str | None, int | None], dict[str, list[pl.DataFrame]]] = {}
+    for block in blocks:
+        frames.setdefault((block.topic, block.partition), {}).setdefault(block.table, []).append(block.frame)
+    return {
+        where: {table: pl.concat(parts) for table, parts in tables.items()} for where, tables in frames.items()
+    }
 
 
 def _block(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
