@@ -187,6 +187,7 @@ HANDLERS = {
     "retention": _log_start,
     "cleaned": _cleaned,
     "boot": _boot,
+    "configured": _boot,
     "fenced": _gone,
     "failed": _gone,
     "version": _version,

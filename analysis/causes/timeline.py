@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.evidence.clock import Clock, Fault
+from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas import Kept, extents, where
 from .facts import Fact
 from .log_facts import HANDLERS
@@ -69,6 +69,8 @@ def build_timeline(
     builder = Builder(kept, clocks, started)
     builder.config = dict(config)
     _from_metadata(builder, metadata)
+    silent = log_events.filter(pl.col("kind") != "configured")
+    log_events = pl.concat([silent, process_starts(log_events).filter(pl.col("kind") == "configured")])
     for row in log_events.sort("time", "line", nulls_last=True).iter_rows(named=True):
         handler = HANDLERS.get(row["kind"])
         if handler is not None:

@@ -7,6 +7,7 @@ first line after earlier than the restart. That bounds the offset from both side
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,6 +47,14 @@ class Clock:
         return f"broker {self.broker}: its clock is ahead by {self.offset} ms ({bounds})"
 
 
+def process_starts(events: pl.DataFrame) -> pl.DataFrame:
+    """The dated events with which processes began: `boot`, and `configured` where no boot is said."""
+    dated = events.filter(pl.col("time").is_not_null())
+    boots = dated.filter(pl.col("kind") == "boot")
+    silent = dated.filter(pl.col("kind") == "configured").join(boots, on="broker", how="anti")
+    return pl.concat([boots, silent])
+
+
 def clock_offset(
     broker: str, events: pl.DataFrame, faults: Sequence[Fault], started: int | None, slack: int = 50
 ) -> Clock:
@@ -55,21 +64,21 @@ def clock_offset(
     """
     if started is None:
         return Clock(broker)
-    boots = events.filter((pl.col("kind") == "boot") & pl.col("time").is_not_null()).sort("file", "line")
+    boots = process_starts(events).sort("file", "line")
     times = boots["time"].to_list()
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
     kills = [f for f in faults if f.type == "fault" and f.kind == "kill" and broker in f.nodes]
     # The first start of all is before the history, so each later one belongs to the restart of its number.
     if not restarts or len(times) != len(restarts) + 1:
         return Clock(broker)
-    last_lines = (
-        events.filter(pl.col("kind") == "last-line").sort("file", "line")["time"].to_list()[-len(restarts) :]
-    )
+    last_lines = [json.loads(fields).get("alive_until") for fields in boots["fields"][1:]]
     low, high = [], []
     for restart, boot in zip(restarts, times[1:], strict=True):
         high.append(boot - (started + restart.invoked // 1_000_000))
-    if len(last_lines) == len(restarts) == len(kills):
+    if len(restarts) == len(kills):
         for kill, line in zip(kills, last_lines, strict=True):
+            if line is None:
+                continue
             low.append(line - (started + kill.completed // 1_000_000) - slack)
     highest, lowest = min(high), max(low) if low else min(high) - 60_000
     if lowest > highest:

@@ -221,7 +221,8 @@ def gathered(blocks: Iterable[Block]) -> dict[tuple[str | None, int | None], dic
     for block in blocks:
         frames.setdefault((block.topic, block.partition), {}).setdefault(block.table, []).append(block.frame)
     return {
-        where: {table: pl.concat(parts) for table, parts in tables.items()} for where, tables in frames.items()
+        where: {table: pl.concat(parts) for table, parts in tables.items()}
+        for where, tables in frames.items()
     }
 
 

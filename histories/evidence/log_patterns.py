@@ -189,6 +189,12 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "loaded",
+        "1.1-2.4",
+        "Completed load of log",
+        rf"{LOG} Completed load of log with .*?log end offset (?P<end_offset>\d+)",
+    ),
+    _pattern(
+        "loaded",
         "2.5+",
         "Completed load of Log(",
         r"Completed load of Log\(.*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
@@ -244,9 +250,10 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)",
     ),
     _pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
-    # Brokers come and go.
+    # Brokers come and go. A process begins with `boot`, before 1.0 with `configured` (later printed at any
+    # change of configuration); both tell until when the process before was alive.
     _pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
-    _pattern("boot", "0.8-0.11", "KafkaConfig values", r"INFO KafkaConfig values:"),
+    _pattern("configured", "0.8+", "KafkaConfig values", r"INFO KafkaConfig values:"),
     _pattern("version", "0.8+", "Kafka version", r"Kafka version ?: ?(?P<version>[\w.\-]+)"),
     _pattern("started", "0.8-0.11", "[Kafka Server ", r"\[Kafka Server (?P<subject>\d+)\], started"),
     _pattern("started", "1.0-3.9", "[KafkaServer id=", r"\[KafkaServer id=(?P<subject>\d+)\] started"),
@@ -270,7 +277,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"Newly added brokers: (?P<added>[\d,]*), deleted brokers: (?P<deleted>[\d,]*),.*? all live brokers: (?P<live>[\d,]*)",
     ),
     # Disks.
-    _pattern("disk-failure", "1.0+", "Stopping serving logs in dir", r"Stopping serving (?:logs|replicas) in dir (?P<dir>\S+)"),
+    _pattern("disk-failure", "1.0+", "Stopping serving", r"Stopping serving (?:logs|replicas) in dir (?P<dir>\S+)"),
     _pattern("disk-failure", "1.0+", "failed log director", r"(?:in the failed log directory|failed log directories?) (?P<dir>\S+)"),
     _pattern("disk-full", "0.8+", "No space left on device", r"No space left on device"),
 )  # fmt: skip

@@ -21,6 +21,7 @@ from .tables import DAMAGE, LOG_EVENTS, damage_row
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 LITERALS = sorted({p.literal for p in PATTERNS})
 LONGEST = 400  # characters of a line that an event keeps
+CONTEXT = 64 << 10  # bytes before a range, to find the time of the line before it
 COLUMNS = ("topic", "partition", "subject")
 
 
@@ -48,21 +49,22 @@ def read_server_log(
     """Tables LOG_EVENTS and DAMAGE of a range of whole lines."""
     try:
         with path.open("rb") as opened:
-            opened.seek(start)
+            opened.seek(max(start - CONTEXT, 0))
+            before = opened.read(start - max(start - CONTEXT, 0))
             raw = opened.read() if end is None else opened.read(end - start)
     except OSError as error:
         row = damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start)
         return pl.DataFrame(schema=dict(LOG_EVENTS)), pl.DataFrame([row], schema=dict(DAMAGE))
-    return parse_log(raw.decode("utf-8", "replace"), first_line), pl.DataFrame(schema=dict(DAMAGE))
+    context = pl.Series(before.decode("utf-8", "replace").rstrip("\n").split("\n"), dtype=pl.String)
+    frame = parse_log(raw.decode("utf-8", "replace"), first_line, _time(context, len(context) - 1))
+    return frame, pl.DataFrame(schema=dict(DAMAGE))
 
 
-def parse_log(text: str, first_line: int = 1) -> pl.DataFrame:
-    """Table LOG_EVENTS of the text of a log."""
+def parse_log(text: str, first_line: int = 1, time_before: int | None = None) -> pl.DataFrame:
+    """Table LOG_EVENTS of the text of a log; time_before is that of the line before it (ms)."""
     lines = pl.Series(text.split("\n"), dtype=pl.String)
-    chosen = lines.str.contains_any(LITERALS).arg_true()
     rows: list[dict[str, Any]] = []
-    modern = False
-    for index in chosen:
+    for index in lines.str.contains_any(LITERALS).arg_true():
         line = lines[index].rstrip("\r")
         for pattern in PATTERNS:
             if pattern.literal not in line:
@@ -71,12 +73,9 @@ def parse_log(text: str, first_line: int = 1) -> pl.DataFrame:
             if found is None:
                 continue
             event = _event(pattern, found, line, first_line + index, _time(lines, index))
-            if pattern.kind == "boot":
-                # Since 1.0 a line of its own begins a process; the configuration is printed at any change.
-                modern = modern or pattern.versions == "1.0+"
-                if modern and pattern.versions != "1.0+":
-                    break
-                rows.extend(_line_before(lines, index, first_line))
+            if pattern.kind in ("boot", "configured"):
+                alive = _time(lines, index - 1) if index else time_before
+                event["fields"] = json.dumps({"alive_until": alive})
             rows.append(event)
             break
     return pl.DataFrame(rows, schema=dict(LOG_EVENTS))
@@ -146,19 +145,3 @@ def _time(lines: pl.Series, index: int) -> int | None:
                 return None
             return int(when.timestamp()) * 1000 + int(found.group(7))
     return None
-
-
-def _line_before(lines: pl.Series, index: int, first_line: int) -> list[dict[str, Any]]:
-    """The last line that the broker's process before this one wrote: it was alive until then."""
-    if index == 0 or (time := _time(lines, index - 1)) is None:
-        return []
-    empty = {"topic": None, "partition": None, "subject": None, "fields": "{}"}
-    return [
-        {
-            "time": time,
-            "kind": "last-line",
-            **empty,
-            "line": first_line + index - 1,
-            "text": lines[index - 1][:LONGEST],
-        }
-    ]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-
 from logjudge.analysis.causes import explain_absence, explain_loss
 from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
 from logjudge.analysis.causes.facts import Lost, lost_of
@@ -75,7 +74,8 @@ def test_torn_tails_are_notes_at_their_byte(recorded, run_name):
 
 
 @pytest.mark.parametrize(
-    "name", ["clean-a", "leader-kill-a", "leader-kill-m", "transactions-a", "retention-a", "group-rebalance-a"]
+    "name",
+    ["clean-a", "leader-kill-a", "leader-kill-m", "transactions-a", "retention-a", "group-rebalance-a"],
 )
 def test_nothing_is_found_where_nothing_is(recorded, name):
     run = recorded(name)
