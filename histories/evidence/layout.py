@@ -169,11 +169,13 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
         for name, ids in by_name.items()
         if name != UNKNOWN_BROKER and len(ids) == 1 and claimed.count(next(iter(ids))) == 1
     }
+    # One broker's folder holds its server.log beside its log.dirs.
+    only = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
     out = []
     for part in parts:
         if part.broker == UNKNOWN_BROKER:
             above = [part.path, *part.path.parents]
-            known = next((by_folder[folder] for folder in above if folder in by_folder), None)
+            known = next((by_folder[folder] for folder in above if folder in by_folder), only)
             out.append(replace(part, broker=known or _folder_name(root, part.path)))
         else:
             out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
