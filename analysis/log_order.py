@@ -96,7 +96,13 @@ def checkpoint_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG
     goes back between snapshots. Checkpoints lag, so only one that is ahead of its log means anything.
     """
     out = Judgement()
-    bounds = extents(kept)
+    # Where the end of a log is broken (not merely torn off) nobody knows how far it went.
+    broken = kept.damage.filter(
+        pl.col("first_offset").is_not_null()
+        & pl.col("last_offset").is_null()
+        & ~pl.col("kind").is_in(list(HARMLESS))
+    )
+    bounds = extents(kept).join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
     for row in bounds.iter_rows(named=True):
         for name, column in (("high watermark", "high_watermark"), ("recovery point", "recovery_point")):
             if row[column] is not None and row[column] > row["end"]:

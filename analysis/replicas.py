@@ -97,6 +97,8 @@ def kept(
     frames["records"] = frames["records"].unique(
         ["snapshot", "broker", "offset", "leader_epoch", "digest", "value"], keep="first", maintain_order=True
     )
+    if frames["damage"].height:
+        frames["damage"] = _tightened(frames["damage"], frames["batches"])
     return Kept(
         topic,
         partition,
@@ -109,13 +111,40 @@ def kept(
     )
 
 
+def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
+    """Damage with its unknown offsets bounded by the sound batches around it, also in other ranges and
+    segments of the log, which its reader did not see.
+    """
+    rows = []
+    for row in damage.iter_rows(named=True):
+        if row["first_offset"] is not None and row["byte"] is not None:
+            own = batches.filter(
+                (pl.col("snapshot") == row["snapshot"])
+                & (pl.col("broker") == row["broker"])
+                & pl.col("crc_ok").fill_null(True)
+            )
+            same = pl.col("file") == row["file"]
+            later = own.filter((pl.col("file") > row["file"]) | (same & (pl.col("byte") > row["byte"])))
+            earlier = own.filter((pl.col("file") < row["file"]) | (same & (pl.col("byte") < row["byte"])))
+            if row["last_offset"] is None and later.height:
+                row["last_offset"] = later["base_offset"].to_list()[0] - 1
+            if earlier.height:
+                before = earlier["last_offset"].to_list()[-1] + 1
+                row["first_offset"] = max(row["first_offset"], before)
+            if row["last_offset"] is not None:
+                row["last_offset"] = max(row["last_offset"], row["first_offset"])
+        rows.append(row)
+    return pl.DataFrame(rows, schema=damage.schema)
+
+
 def extents(kept: Kept) -> pl.DataFrame:
     """One row a replica and snapshot: `start` (first offset it may hold), `end` (log end offset), and its
     checkpoints `high_watermark`, `recovery_point`, `cleaned` where it has them.
     """
     # A log starts where its first segment's name says; compaction may have taken its first batches.
     named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64)
-    bounds = kept.batches.group_by("snapshot", "broker", maintain_order=True).agg(
+    sound = kept.batches.filter(pl.col("crc_ok").fill_null(True))
+    bounds = sound.group_by("snapshot", "broker", maintain_order=True).agg(
         named.fill_null(pl.col("base_offset")).min().alias("start"),
         (pl.col("last_offset").max() + 1).alias("end"),
     )

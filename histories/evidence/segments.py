@@ -113,12 +113,15 @@ def parse(data: Bytes, at: int = 0, first_offset: int = 0) -> Segment:
     if not len(headers):
         return Segment(_empty(BATCHES), _empty(RECORDS), pl.DataFrame(damage, schema=DAMAGE))
     crc_ok = (headers[:, 8] & 1) == 1
-    for row in headers[~crc_ok]:
-        first, last = _plausible(int(row[0]), int(row[1]), int(row[12]))
+    for index in np.flatnonzero(~crc_ok):
+        row = headers[index]
+        first, last = _hidden(headers, crc_ok, int(index), first_offset)
         reason = f"CRC {int(row[8]) >> 1:#010x} is not that of the {int(row[12])} bytes of the batch"
-        damage.append(damage_row("crc", reason, byte=at + int(row[11]), first_offset=first, last_offset=last))
-    records, bases, counts = _records(data, headers, crc_ok, at, damage)
-    batches = _batch_frame(headers, crc_ok, bases, counts, at)
+        damage.append(damage_row("crc", reason, at + int(row[11]), None, first, last))
+    trusted = _distrust(headers, crc_ok, at, damage)
+    records, bases, counts = _records(data, headers, trusted, at, damage)
+    # A batch that is not believed keeps its row, as one whose CRC is wrong: no rule takes it at its word.
+    batches = _batch_frame(headers, trusted, bases, counts, at)
     return Segment(batches, records, pl.DataFrame(damage, schema=DAMAGE))
 
 
@@ -178,6 +181,7 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
             kernels.scan(data, pos, n, kernels.CRC32, kernels.CRC32C, out)
             parts.append(out)
             good = out[(out[:, 8] & 1) == 1]
+            good = good[~out_of_place(good[:, 0], good[:, 1])]
             if len(good):
                 least = max(least, int(good[-1, 1]) + 1)
         pos = int(stopped)
@@ -192,6 +196,50 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
         damage.append(_broken(data, pos, found, end, int(status), at, least))
         pos = found
     return (np.concatenate(parts) if parts else np.empty((0, kernels.HEADER_COLUMNS), np.int64)), damage
+
+
+def out_of_place(first: Ints, last: Ints) -> Any:
+    """Which entries of a sequence that should rise do not fit between neighbours that fit each other.
+
+    The base offset and the leader epoch of a batch stand before its CRC, so a flipped bit there shows only
+    by its neighbours. The first and the last entry have one neighbour, and pass.
+    """
+    wrong = np.zeros(len(first), dtype=bool)
+    if len(first) > 2:
+        around = last[:-2] < first[2:]
+        wrong[1:-1] = around & ((first[1:-1] <= last[:-2]) | (last[1:-1] >= first[2:]))
+    return wrong
+
+
+def _distrust(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]]) -> Any:
+    """Batches whose base offset cannot be right are not believed; epochs that cannot be are forgotten."""
+    sound = np.flatnonzero(crc_ok)
+    rows = headers[sound]
+    misplaced = out_of_place(rows[:, 0], rows[:, 1])
+    placed = np.flatnonzero(~misplaced)
+    for index in np.flatnonzero(misplaced):
+        # A small step back puts a batch and its neighbour out of place: both may hold all between the others.
+        position = int(np.searchsorted(placed, index))
+        before, after = int(rows[placed[position - 1], 1]), int(rows[placed[position], 0])
+        reason = f"base offset {int(rows[index, 0])} does not fit between offsets {before} and {after}"
+        damage.append(
+            damage_row(
+                "order", reason, at + int(rows[index, 11]), None, before + 1, max(after - 1, before + 1)
+            )
+        )
+    new = np.flatnonzero(~misplaced & (rows[:, 3] == 2))
+    epochs = rows[new, 2]
+    # Epochs may be equal to their neighbours', so the sequence is compared half a step apart.
+    odd = out_of_place(2 * epochs, 2 * epochs - 1)
+    for index in np.flatnonzero(odd):
+        reason = f"leader epoch {int(epochs[index])} does not fit between {int(epochs[index - 1])} and "
+        damage.append(
+            damage_row("order", reason + str(int(epochs[index + 1])), at + int(rows[new[index], 11]))
+        )
+    headers[sound[new[odd]], 2] = -1
+    trusted = crc_ok.copy()
+    trusted[sound[misplaced]] = False
+    return trusted
 
 
 def _broken(
@@ -217,9 +265,15 @@ def _broken(
     return damage_row(kind, reason, at + pos, None, least, max(last, least - 1))
 
 
-def _plausible(first: int, last: int, size: int) -> tuple[int | None, int | None]:
-    """Offsets of a batch with a wrong CRC, unless they cannot be right (a record takes 6 bytes at least)."""
-    return (first, last) if 0 <= first <= last <= first + max(size // 6, 1) else (None, None)
+def _hidden(headers: Ints, sound: Any, index: int, first_offset: int) -> tuple[int, int | None]:
+    """The offsets that a broken batch may have held: those between its sound neighbours. Its own header is
+    not believed. None for the last: whatever followed.
+    """
+    before = np.flatnonzero(sound[:index])
+    after = np.flatnonzero(sound[index + 1 :])
+    first = int(headers[before[-1], 1]) + 1 if len(before) else first_offset
+    last = int(headers[index + 1 + after[0], 0]) - 1 if len(after) else None
+    return first, last if last is None or last >= first else first
 
 
 def _first_offset_of(path: Path) -> int:

@@ -11,12 +11,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
-
 from logjudge.histories.evidence.cluster_metadata import read_cluster_metadata
 from logjudge.histories.evidence.dump_text import is_dump, parse_dump, read_dump
 from logjudge.histories.evidence.segments import read_segment
 from logjudge.histories.evidence.tables import BATCHES
+from polars.testing import assert_frame_equal
 
 SEGMENT = f"{0:020d}.log"
 LIBS = os.environ.get("KAFKA_LIBS", "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-
 from logjudge.histories.evidence.layout import find_parts, gathered, read_part, split_part
 
 SEGMENT = f"{0:020d}.log"

@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from logjudge.analysis.log_order import checkpoint_order, epoch_order, log_corruption
 from logjudge.analysis.replica_absent import acknowledged_absent
 from logjudge.analysis.replica_divergence import replica_divergence
