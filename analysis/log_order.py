@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import polars as pl
 
 from ..histories.tables import Evidence, Finding
@@ -182,7 +184,7 @@ def _going_back(kept: Kept, out: Judgement) -> None:
     for replica in marks.partition_by("broker", maintain_order=True):
         by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
         known = [by_snapshot[name] for name in kept.snapshots if name in by_snapshot]
-        for before, after in zip(known, known[1:], strict=False):
+        for before, after in itertools.pairwise(known):
             if after["offset"] >= before["offset"]:
                 continue
             sentence = (

@@ -7,6 +7,7 @@ one epoch, the term is marked as in conflict and proves nothing.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -225,7 +226,7 @@ def _clean_successions(builder: Builder) -> None:
     between, and the ISR before the election is that of the term before.
     """
     terms = [builder.terms[e] for e in sorted(builder.terms)]
-    for before, after in zip(terms, terms[1:], strict=False):
+    for before, after in itertools.pairwise(terms):
         first, second = before.partition_epochs, after.partition_epochs
         same = after.epoch == before.epoch + 1 and first and second and min(second) == max(first) + 1
         if same and after.before is None and before.isr:

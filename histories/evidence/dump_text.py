@@ -87,7 +87,7 @@ def parse_dump(text: str) -> list[Dump]:
         if line.startswith(("Log starting offset", "Starting offset")) or not line.strip():
             continue
         try:
-            _line(states[-1], line, number)
+            _line(states[-1], line)
         except (KeyError, ValueError, OverflowError) as error:
             reason = f"not a line of kafka-dump-log ({type(error).__name__}): {line[:80]!r}"
             states[-1].damage.append(damage_row("syntax", reason, line=number))
@@ -106,7 +106,7 @@ def _joined(text: str) -> list[tuple[int, str]]:
     return out
 
 
-def _line(state: _State, line: str, number: int) -> None:
+def _line(state: _State, line: str) -> None:
     body, has_payload, payload = line.partition(" payload: ")
     body, has_key, key = body.partition(" key: ")
     pairs = {name.lower(): value for name, value in PAIR.findall(body)}

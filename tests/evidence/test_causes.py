@@ -1,5 +1,8 @@
 """Causes that the recorded runs do not have, conflicts, and evidence that is not what it seems."""
 
+# A log line stands on one line, as brokers write it.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import random

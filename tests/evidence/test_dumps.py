@@ -55,7 +55,8 @@ def test_recorded_dumps_say_what_the_segments_say(unpacked, name):
 
 def test_a_payload_may_have_several_lines_and_look_like_anything():
     head = "baseOffset: 0 lastOffset: 1 count: 2 partitionLeaderEpoch: 3 isTransactional: false "
-    head += "isControl: false position: 0 CreateTime: 5 size: 90 magic: 2 compresscodec: none crc: 1 isvalid: true"
+    head += "isControl: false position: 0 CreateTime: 5 size: 90 magic: 2 "
+    head += "compresscodec: none crc: 1 isvalid: true"
     text = (
         f"{head}\n| offset: 0 CreateTime: 5 keySize: 1 valueSize: 9 headerKeys: [] key: k payload: one\ntwo\n"
     )

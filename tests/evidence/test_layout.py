@@ -47,7 +47,7 @@ def test_brokers_have_the_id_that_the_controller_knows(unpacked):
     assert brokers == {"101", "102", "103"}
 
 
-def test_a_dump_beside_its_segments_is_passed_over(unpacked, tmp_path):
+def test_a_dump_beside_its_segments_is_passed_over(unpacked):
     root = unpacked("unclean-election-a")
     assert not [part for part in find_parts(root) if part.kind == "dump"]
     alone = find_parts(root / "dump")
@@ -95,7 +95,7 @@ def test_an_empty_or_missing_folder_has_no_evidence(tmp_path):
     assert find_parts(tmp_path / "none") == []
 
 
-def test_a_file_that_goes_away_is_damage(unpacked, tmp_path):
+def test_a_file_that_goes_away_is_damage(tmp_path):
     folder = tmp_path / "orders-0"
     folder.mkdir()
     for name in (SEGMENT, "leader-epoch-checkpoint"):

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from logjudge.histories.evidence.batch_headers import walk_headers
 from logjudge.histories.evidence.cluster_metadata import read_cluster_metadata
 from logjudge.histories.evidence.dump_text import read_dump
 from logjudge.histories.evidence.layout import find_parts, read_part
-from logjudge.histories.evidence.segments import read_segment, walk_headers
+from logjudge.histories.evidence.segments import read_segment
 from polars.testing import assert_frame_equal
 
 KRAFT = Path(__file__).parent / "data" / "kraft"

@@ -28,7 +28,7 @@ def logs(text, snapshot=""):
             body, _, epoch = entry.partition("@")
             digits = len(body) - len(body.lstrip("0123456789"))
             offset, body = int(body[:digits]), body[digits:]
-            key, found, value = body.partition("=") if "=" in body else (None, "", body)
+            key, _found, value = body.partition("=") if "=" in body else (None, "", body)
             value = None if value in ("-", "!") else value
             control = "commit" if body == "!" else None
             where = {"snapshot": snapshot, "broker": broker.strip(), "file": FILE.format(broker.strip())}

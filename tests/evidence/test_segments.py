@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 
 import numpy as np
@@ -158,7 +159,7 @@ def test_ranges_of_a_segment_are_read_as_the_whole(tmp_path, target):
     ranges = split_segment(path, target)
     assert ranges[0][0] == 0
     assert ranges[-1][1] == path.stat().st_size
-    assert all(before[1] == after[0] for before, after in zip(ranges, ranges[1:], strict=False))
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(ranges))
     parts = [read_segment(path, *part) for part in ranges]
     assert_frame_equal(pl.concat([part.batches for part in parts]), whole.batches)
     assert_frame_equal(pl.concat([part.records for part in parts]), whole.records)
@@ -244,7 +245,7 @@ def test_noise_is_no_segment(noise):
     assert (segment.damage.height > 0) == (len(noise) > 0)
 
 
-def test_a_count_that_lies_is_damage(tmp_path):
+def test_a_count_that_lies_is_damage():
     data = bytearray(batch([b"a", b"b"]))
     data[57:61] = (2_000_000_000).to_bytes(4, "big")
     body = np.frombuffer(bytes(data[21:]), np.uint8)
