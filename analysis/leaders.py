@@ -32,9 +32,7 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
     return leader
 
 
-def assigned_replicas(
-    metadata: pl.DataFrame, configured: list[list[str]] | None, partition: int
-) -> tuple[str, ...]:
+def assigned_replicas(metadata: pl.DataFrame, configured: list[list[str]] | None, partition: int) -> tuple[str, ...]:
     """The brokers that the partition is assigned to: the metadata's last word, else run.json's
     `replica.assignment`; () where neither says.
     """

@@ -30,9 +30,7 @@ def epoch_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
         )
         for row in ordered.filter(pl.col("leader_epoch") < pl.col("before")).iter_rows(named=True):
             says = f"epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
-            sentence = (
-                f"{where(snapshot)} leader epochs decrease along broker {broker}'s log: {says} follows "
-            )
+            sentence = f"{where(snapshot)} leader epochs decrease along broker {broker}'s log: {says} follows "
             sentence += f"epoch {row['before']}"
             out.findings.append(_finding(kept, "epoch-order", sentence, snapshot, broker, row, says))
         entries = kept.epochs.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))
@@ -58,16 +56,12 @@ def _against_entries(
     for run in runs(wrong, "position", "leader_epoch", "expected"):
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
         says = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
-        sentence = (
-            f"{where(snapshot)} broker {broker}'s leader-epoch-checkpoint says epoch {row['expected']} "
-        )
+        sentence = f"{where(snapshot)} broker {broker}'s leader-epoch-checkpoint says epoch {row['expected']} "
         sentence += f"from offset {row['start_offset']}, and its log has {says}"
         finding = _finding(kept, "epoch-order", sentence, snapshot, broker, row, says)
         file, line = entries["file"][0], row["entry_line"]
         finding.evidence.append(
-            Evidence(
-                f"epoch {row['expected']} begins at offset {row['start_offset']}", source=file, line=line
-            )
+            Evidence(f"epoch {row['expected']} begins at offset {row['start_offset']}", source=file, line=line)
         )
         out.findings.append(finding)
 
@@ -100,25 +94,17 @@ def checkpoint_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG
     out = Judgement()
     # Where the end of a log is broken (not merely torn off) nobody knows how far it went.
     broken = kept.damage.filter(
-        pl.col("first_offset").is_not_null()
-        & pl.col("last_offset").is_null()
-        & ~pl.col("kind").is_in(list(HARMLESS))
+        pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null() & ~pl.col("kind").is_in(list(HARMLESS))
     )
     bounds = extents(kept).join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
     for row in bounds.iter_rows(named=True):
         for name, column in (("high watermark", "high_watermark"), ("recovery point", "recovery_point")):
             if row[column] is not None and row[column] > row["end"]:
-                sentence = (
-                    f"{where(row['snapshot'])} broker {row['broker']}'s log ends at {row['end']}, below "
-                )
-                sentence += (
-                    f"its checkpointed {name} {row[column]}: {span(row['end'], row[column] - 1)} it had"
-                )
+                sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log ends at {row['end']}, below "
+                sentence += f"its checkpointed {name} {row[column]}: {span(row['end'], row[column] - 1)} it had"
                 _ahead(kept, out, row, column, sentence)
         if row["log_start"] is not None and row["log_start"] > row["end"]:
-            sentence = (
-                f"{where(row['snapshot'])} broker {row['broker']}'s log ends at {row['end']}, below its "
-            )
+            sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log ends at {row['end']}, below its "
             _ahead(kept, out, row, "log_start", f"{sentence}checkpointed log start {row['log_start']}")
     _going_back(kept, out)
     return out
@@ -162,9 +148,7 @@ def _may_be_raced(kept: Kept, snapshot: str, broker: str, end: int, value: int) 
     later = kept.snapshots[kept.snapshots.index(snapshot) + 1 :]
     gap = (pl.col("base_offset") < value) & (pl.col("last_offset") >= end)
     after = kept.batches.filter(pl.col("snapshot").is_in(later) & (pl.col("broker") == broker) & gap)
-    return (
-        after.filter(pl.col("snapshot") == after["snapshot"][0])["count"].sum() > 0 if after.height else False
-    )
+    return after.filter(pl.col("snapshot") == after["snapshot"][0])["count"].sum() > 0 if after.height else False
 
 
 def _checkpoint(kept: Kept, snapshot: object, broker: object, name: str) -> list[Evidence]:
@@ -172,9 +156,7 @@ def _checkpoint(kept: Kept, snapshot: object, broker: object, name: str) -> list
         (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker) & (pl.col("name") == name)
     )
     return [
-        Evidence(
-            f"{name} of {kept.topic}-{kept.partition} is {row['offset']}", None, row["file"], row["line"]
-        )
+        Evidence(f"{name} of {kept.topic}-{kept.partition} is {row['offset']}", None, row["file"], row["line"])
         for row in rows.iter_rows(named=True)
     ]
 
@@ -187,9 +169,7 @@ def _going_back(kept: Kept, out: Judgement) -> None:
         for before, after in itertools.pairwise(known):
             if after["offset"] >= before["offset"]:
                 continue
-            sentence = (
-                f"broker {after['broker']}'s checkpointed high watermark went back from {before['offset']} "
-            )
+            sentence = f"broker {after['broker']}'s checkpointed high watermark went back from {before['offset']} "
             sentence += f"({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})"
             out.findings.append(
                 Finding(
@@ -249,16 +229,12 @@ def _offsets_in_order(kept: Kept, out: Judgement, replica: pl.DataFrame) -> None
         pl.col("last_offset").shift().alias("before"), pl.col("file").shift().alias("file_before")
     )
     for row in ordered.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
-        says = (
-            f"a batch of {span(row['base_offset'], row['last_offset'])} stands after offset {row['before']}"
-        )
+        says = f"a batch of {span(row['base_offset'], row['last_offset'])} stands after offset {row['before']}"
         sentence = f"{row['file']} at byte {row['byte']}: {says}"
         out.findings.append(_finding(kept, "log-corruption", sentence, snapshot, broker, row, says))
     if kept.compacted:
         return
-    gaps = ordered.filter(
-        (pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before"))
-    )
+    gaps = ordered.filter((pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before")))
     damaged = kept.damage.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)).height
     for row in gaps.iter_rows(named=True):
         if not damaged and kept.compacted is False:

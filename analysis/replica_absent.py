@@ -117,9 +117,7 @@ def _unsure(kept: Kept, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str |
     return pl.concat([absent.select("place").clear(), *hidden]).unique()
 
 
-def _say_unsure(
-    out: Judgement, kept: Kept, unsure: pl.DataFrame, leads: str | None, bounds: pl.DataFrame
-) -> None:
+def _say_unsure(out: Judgement, kept: Kept, unsure: pl.DataFrame, leads: str | None, bounds: pl.DataFrame) -> None:
     name = f"{kept.topic}-{kept.partition}"
     why = (
         f"broker {leads}'s log is damaged there"
@@ -127,8 +125,7 @@ def _say_unsure(
         else f"the last leader is not known, and the logs of {', '.join(sorted(bounds['broker']))} are all"
     )
     out.unknown.append(
-        f"acknowledged-absent: {unsure.height} acknowledged records of {name} are not in the logs at hand, "
-        f"but {why}"
+        f"acknowledged-absent: {unsure.height} acknowledged records of {name} are not in the logs at hand, but {why}"
     )
 
 

@@ -41,9 +41,7 @@ def _diverging(records: pl.DataFrame) -> pl.DataFrame:
     what += ["key", "value"] if records["digest"].null_count() else ["digest"]
     # An epoch that the reader does not believe (null in a v2 batch) contradicts nobody's.
     known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over("offset"))
-    identified = records.with_columns(known).select(
-        "offset", "broker", pl.struct(what).hash().alias("identity")
-    )
+    identified = records.with_columns(known).select("offset", "broker", pl.struct(what).hash().alias("identity"))
     differ = (
         identified.group_by("offset")
         .agg(pl.len().alias("held"), (pl.col("identity").n_unique() > 1).alias("differ"))
@@ -119,9 +117,7 @@ def _finding(
     )
 
 
-def winning_side(
-    kept: Kept, snapshot: str, records: pl.DataFrame, first: int, sides: list[list[str]]
-) -> int | None:
+def winning_side(kept: Kept, snapshot: str, records: pl.DataFrame, first: int, sides: list[list[str]]) -> int | None:
     """Which side was elected later: the greater leader epoch at the first diverging offset; before leader
     epochs, the side that the last leader's log agrees with. None where neither tells.
     """

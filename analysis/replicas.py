@@ -165,9 +165,7 @@ def with_aborted(records: pl.DataFrame) -> pl.DataFrame:
     return records.with_columns(
         pl.when(~pl.col("transactional"))
         .then(False)
-        .otherwise(
-            outcome.fill_null(strategy="backward").over("snapshot", "broker", "producer_id") == "abort"
-        )
+        .otherwise(outcome.fill_null(strategy="backward").over("snapshot", "broker", "producer_id") == "abort")
         .alias("aborted")
     )
 

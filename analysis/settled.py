@@ -33,9 +33,7 @@ def settle(kept: Kept, unsettled: pl.DataFrame) -> pl.DataFrame:
         .group_by("value", maintain_order=True)
         .agg(pl.col("offset").first(), pl.col("aborted").first())
     )
-    joined = unsettled.join(
-        found.with_columns(found=pl.lit(True)), on="value", how="left", maintain_order="left"
-    )
+    joined = unsettled.join(found.with_columns(found=pl.lit(True)), on="value", how="left", maintain_order="left")
     stands = (
         pl.when(pl.col("value").is_null())
         .then(None)
@@ -52,9 +50,7 @@ def legal_absences(kept: Kept) -> pl.DataFrame:
     if records is None:
         return pl.DataFrame(schema=ABSENCES)
     ordered = with_aborted(records.sort("offset"))
-    bounds = extents(kept).filter(
-        (pl.col("snapshot") == kept.last) & (pl.col("broker") == ordered["broker"][0])
-    )
+    bounds = extents(kept).filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == ordered["broker"][0]))
     rows: list[dict[str, object]] = []
     start = bounds["start"][0]
     if start:

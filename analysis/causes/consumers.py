@@ -26,9 +26,7 @@ GROUP_EVENTS = {
 }
 
 CONSUMER_RESET = "consumer-reset"
-CONSUMER_RESET_CITATION = (
-    "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"
-)
+CONSUMER_RESET_CITATION = "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"
 COMMIT_BEFORE_HANDLE = "commit-before-handle"
 COMMIT_BEFORE_HANDLE_CITATION = "Kafka's documentation of at-most-once delivery and enable.auto.commit"
 
@@ -49,9 +47,7 @@ class Missed:
         return f"{self.topic}-{self.partition}"
 
 
-def explain_missed(
-    events: pl.DataFrame, missed: Missed, processes: Mapping[str, Mapping[str, Any]]
-) -> Explanation:
+def explain_missed(events: pl.DataFrame, missed: Missed, processes: Mapping[str, Mapping[str, Any]]) -> Explanation:
     """The cause of records that a group missed; processes as in run.json, of the group's members."""
     proved, lacking = [], []
     for name, (cause, citation) in CONSUMER_CAUSES.items():
@@ -73,9 +69,7 @@ def _touching(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:
     return events.filter((pl.col("f") == f) & within)
 
 
-def consumer_reset(
-    events: pl.DataFrame, missed: Missed, processes: Mapping[str, Mapping[str, Any]]
-) -> Attempt:
+def consumer_reset(events: pl.DataFrame, missed: Missed, processes: Mapping[str, Mapping[str, Any]]) -> Attempt:
     """The group had no committed offset, and auto.offset.reset began after the records."""
     if _touching(events, "poll", missed).height:
         return NOT_THE_CASE
@@ -97,9 +91,7 @@ def consumer_reset(
     if not polls.height:
         return lacks(f"where the group began to read {missed.name}")
     began = polls.row(0, named=True)
-    says = (
-        f"{first['process']} was assigned {missed.name}, for which group {missed.group} had committed nothing"
-    )
+    says = f"{first['process']} was assigned {missed.name}, for which group {missed.group} had committed nothing"
     facts = [
         Fact(says, first["time"], place=first["place"]),
         Fact(f"auto.offset.reset of {first['process']} is {reset}", source="run.json"),

@@ -89,9 +89,7 @@ def _clean(timeline: Timeline, new: Term) -> list[Fact]:
     if new.before and new.leader in new.before:
         return [Fact(f"broker {new.leader} was in sync before: [{', '.join(sorted(new.before))}]", new.time)]
     said = [
-        fact
-        for _, isr, fact in timeline.isr
-        if new.leader in isr and new.time and fact.time and fact.time < new.time
+        fact for _, isr, fact in timeline.isr if new.leader in isr and new.time and fact.time and fact.time < new.time
     ]
     configured = clean_by_configuration(timeline)
     # ZooKeeper's ISR outlives the broker's absence, so configuration is the better proof where it is known.

@@ -37,10 +37,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     cut = [
         fact
         for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
-        if fault.kind == "truncate"
-        and fault.type == "fault"
-        and broker in fault.nodes
-        and _of(fault.details, lost)
+        if fault.kind == "truncate" and fault.type == "fault" and broker in fault.nodes and _of(fault.details, lost)
     ]
     facts = chain(
         found.old.facts[:1] if found.old else [],
@@ -68,9 +65,7 @@ def _ended_short(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     out = []
     for kind in ("corruption", "loaded", "snapshot"):
         for end in timeline.ends_of(broker, kind):
-            late = (
-                end.time is not None and lost.last_acked is not None and end.time > lost.last_acked - SECOND
-            )
+            late = end.time is not None and lost.last_acked is not None and end.time > lost.last_acked - SECOND
             if end.end <= lost.first and late:
                 out.append(end)
                 break

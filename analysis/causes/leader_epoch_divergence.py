@@ -42,17 +42,14 @@ def _survived(timeline: Timeline, lost: Lost) -> list[Fact]:
     for snapshot in reversed(kept.snapshots):
         records = kept.records.filter(pl.col("snapshot") == snapshot)
         at = records.filter(pl.col("offset") == lost.first).drop_nulls("leader_epoch").sort("broker")
-        losing, winning = (
-            at.filter(pl.col("value").is_in(list(lost.values)) == has) for has in (True, False)
-        )
+        losing, winning = (at.filter(pl.col("value").is_in(list(lost.values)) == has) for has in (True, False))
         if not losing.height or not winning.height:
             continue
         one, other = losing.row(0, named=True), winning.row(0, named=True)
         if one["leader_epoch"] == other["leader_epoch"]:
             continue
         later = [
-            records.filter((pl.col("broker") == row["broker"]) & (pl.col("offset") > lost.last))
-            for row in (one, other)
+            records.filter((pl.col("broker") == row["broker"]) & (pl.col("offset") > lost.last)) for row in (one, other)
         ]
         shared = later[0].join(later[1], on=["offset", "leader_epoch", "digest"], how="semi")
         if not shared.height:

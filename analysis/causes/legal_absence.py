@@ -43,9 +43,7 @@ def retention(timeline: Timeline, lost: Lost) -> Attempt:
             place=fault.place,
         )
         for fault in timeline.faults
-        if fault.kind == "delete-records"
-        and fault.type == "fault"
-        and _asked(fault.details, lost) is not None
+        if fault.kind == "delete-records" and fault.type == "fault" and _asked(fault.details, lost) is not None
     ]
     return Attempt(True, chain(acknowledgement(lost), deleted, timeline.log_starts, starts))
 
@@ -74,9 +72,7 @@ def compaction(timeline: Timeline, lost: Lost) -> Attempt:
     last = kept.records.filter(pl.col("snapshot") == kept.last)
     if kept.leader is not None and (last["broker"] == kept.leader).any():
         last = last.filter(pl.col("broker") == kept.leader)
-    if last.filter(
-        pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)
-    ).height:
+    if last.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
         return NOT_THE_CASE
     points = kept.checkpoints.filter((pl.col("snapshot") == kept.last) & (pl.col("name") == "cleaned"))
     cleaned = points.filter(pl.col("offset") > lost.last)

@@ -77,9 +77,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
         return
     term = builder.term(fields["leaderEpoch"])
     term.name_leader(str(fields["leader"]))
-    before = (
-        ids(fields.get("isr_before")) | ids(fields.get("elr_before")) | ids(fields.get("lastKnownElr_before"))
-    )
+    before = ids(fields.get("isr_before")) | ids(fields.get("elr_before")) | ids(fields.get("lastKnownElr_before"))
     if before:
         term.before = before
     how = "an unclean" if fields.get("unclean") else "an"
@@ -92,9 +90,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
 
 
 def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    says = (
-        f"the controller elected broker {fields['leader']} for {_name(row)} though no broker of the ISR lived"
-    )
+    says = f"the controller elected broker {fields['leader']} for {_name(row)} though no broker of the ISR lived"
     fact = _fact(builder, row, says)
     # The line has no epoch: it is that of the next term that names this leader (see _clean_successions).
     builder.outsiders.append((fact.time, str(fields["leader"]), fact))
@@ -103,26 +99,20 @@ def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     says = f"broker {row['broker']} said that the ISR of {_name(row)} is {fields['isr']}"
     if row["kind"] == "isr-shrink":
-        says = (
-            f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
-        )
+        says = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
     fact = _fact(builder, row, says)
     builder.isr.append((fact.time, ids(fields["isr"]), fact))
 
 
 def _loaded(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    fact = _fact(
-        builder, row, f"broker {row['broker']} loaded {_name(row)}, ending at {fields['end_offset']}"
-    )
+    fact = _fact(builder, row, f"broker {row['broker']} loaded {_name(row)}, ending at {fields['end_offset']}")
     builder.ends.append(LogEnd(row["broker"], fields["end_offset"], "loaded", fact, fact.time))
 
 
 def _corruption(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     if "offset" not in fields:
         return
-    says = (
-        f"broker {row['broker']} found its log of {_name(row)} broken and cut it at offset {fields['offset']}"
-    )
+    says = f"broker {row['broker']} found its log of {_name(row)} broken and cut it at offset {fields['offset']}"
     fact = _fact(builder, row, says)
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "corruption", fact, fact.time))
 

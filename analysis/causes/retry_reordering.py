@@ -33,9 +33,7 @@ class Repeated:
     place: int | None = None
 
 
-def explain_repeated(
-    timeline: Timeline, repeated: Repeated, producer: Mapping[str, Any] | None
-) -> Explanation:
+def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[str, Any] | None) -> Explanation:
     """The cause of a duplicate; `producer` is the process in run.json."""
     kept = timeline.kept
     copies = kept.records.filter(
@@ -78,8 +76,4 @@ def _between(timeline: Timeline, copies: pl.DataFrame) -> list[Fact]:
     epochs = copies["leader_epoch"].drop_nulls().to_list()
     if len(epochs) < 2 or epochs[0] == epochs[-1]:
         return []
-    return [
-        term.facts[0]
-        for term in timeline.terms.values()
-        if epochs[0] < term.epoch <= epochs[-1] and term.facts
-    ]
+    return [term.facts[0] for term in timeline.terms.values() if epochs[0] < term.epoch <= epochs[-1] and term.facts]

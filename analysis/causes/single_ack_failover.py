@@ -46,16 +46,12 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             "(__cluster_metadata, state-change.log, or the topic's configuration)"
         )
     if new.start is None:
-        return lacks(
-            f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)"
-        )
+        return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     batches = timeline.kept.batches
     if not batches.height or (batches["magic"] < 2).any():
         return lacks("leader epochs in the log, without which a follower may also have cut committed records")
     if _restarted_between(timeline, new, lost):
-        return lacks(
-            f"whether broker {new.leader}, which restarted before its election, had lost its own tail"
-        )
+        return lacks(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     old = found.old_leader
     facts = chain(
         found.old.facts[:1] if found.old else [],
@@ -79,9 +75,7 @@ def _clean(timeline: Timeline, new: Term) -> list[Fact]:
 
 
 def _source(term: Term) -> tuple[str | None, int | None, int | None]:
-    return (
-        (term.facts[0].source, term.facts[0].line, term.facts[0].byte) if term.facts else (None, None, None)
-    )
+    return (term.facts[0].source, term.facts[0].line, term.facts[0].byte) if term.facts else (None, None, None)
 
 
 def _restarted_between(timeline: Timeline, new: Term, lost: Lost) -> bool:

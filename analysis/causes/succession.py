@@ -87,9 +87,7 @@ def _led_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
     # A term before it without a time may be the one; then nobody knows.
     if not known:
         first = [t for t in led if t.epoch == 0]
-        return (
-            first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
-        )
+        return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
     return known[-1]
 
 
@@ -121,9 +119,7 @@ def truncations(timeline: Timeline, broker: str, lost: Lost, after: int | None) 
     return [
         end
         for end in timeline.ends_of(broker, "truncated")
-        if not end.noop
-        and end.end <= lost.last
-        and (after is None or end.time is None or end.time >= after - SECOND)
+        if not end.noop and end.end <= lost.last and (after is None or end.time is None or end.time >= after - SECOND)
     ]
 
 
@@ -133,11 +129,7 @@ def returned(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> 
     started = [
         e.fact
         for e in timeline.events
-        if e.broker == broker
-        and e.kind == "started"
-        and e.time is not None
-        and after is not None
-        and e.time >= after
+        if e.broker == broker and e.kind == "started" and e.time is not None and after is not None and e.time >= after
     ][:1]
     return started + cut
 
@@ -145,9 +137,7 @@ def returned(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> 
 def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     """The latest fact, not after a time, that the ISR was this broker alone."""
     before = [
-        (time, isr, fact)
-        for time, isr, fact in timeline.isr
-        if until is None or time is None or time <= until + SECOND
+        (time, isr, fact) for time, isr, fact in timeline.isr if until is None or time is None or time <= until + SECOND
     ]
     if before and before[-1][1] == {broker}:
         # The beginning of that state, which may have been said several times since.
@@ -163,9 +153,7 @@ def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fa
 def held_at_snapshot(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """Snapshots in which a broker's log still held the lost records."""
     held = timeline.kept.records.filter(
-        (pl.col("broker") == broker)
-        & (pl.col("offset") == lost.first)
-        & pl.col("value").is_in(list(lost.values[:1]))
+        (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
     )
     names = set(held["snapshot"])
     return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]
@@ -180,7 +168,5 @@ def clean_by_configuration(timeline: Timeline) -> list[Fact]:
     """That the topic's configuration permits no unclean election; empty where it does or nobody says."""
     value = str(timeline.config.get("unclean.leader.election.enable", "")).lower()
     return (
-        [Fact("unclean.leader.election.enable is false for the topic", source="run.json")]
-        if value == "false"
-        else []
+        [Fact("unclean.leader.election.enable is false for the topic", source="run.json")] if value == "false" else []
     )

@@ -105,9 +105,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
     if not metadata.height:
         return
     copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
-    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(
-        0, named=True
-    )
+    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
     own = metadata.filter((pl.col("snapshot") == best["snapshot"]) & (pl.col("broker") == best["broker"]))
     previous: dict[str, Any] | None = None
     for row in own.sort("offset", maintain_order=True).iter_rows(named=True):
@@ -118,17 +116,13 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             broker = str(row["broker_id"])
             what = "was fenced by the controller" if row["kind"] == "fence" else "registered"
             fact = Fact(f"broker {broker} {what}", time, row["file"], None, row["byte"])
-            builder.events.append(
-                BrokerEvent(broker, "died" if row["kind"] == "fence" else "started", time, fact)
-            )
+            builder.events.append(BrokerEvent(broker, "died" if row["kind"] == "fence" else "started", time, fact))
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.kept.partition:
             _partition_row(builder, row, previous, time)
             previous = row
 
 
-def _partition_row(
-    builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None
-) -> None:
+def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
     isr = ids(row["isr"])
     name = f"{builder.kept.topic}-{builder.kept.partition}"
     listed = ", ".join(str(v) for v in row["isr"])
@@ -144,9 +138,7 @@ def _partition_row(
     term = builder.term(row["leader_epoch"])
     term.name_leader(str(row["leader"]))
     term.isr, term.time = isr, time
-    says = (
-        f"broker {row['leader']} was elected leader of {name} in epoch {row['leader_epoch']}, ISR [{listed}]"
-    )
+    says = f"broker {row['leader']} was elected leader of {name} in epoch {row['leader_epoch']}, ISR [{listed}]"
     if previous is not None:
         term.before = ids(previous["isr"]) | ids(previous["elr"]) | ids(previous["last_known_elr"])
         known = ", ".join(sorted(term.before))
@@ -159,9 +151,7 @@ def _from_files(builder: Builder) -> None:
     """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
     kept = builder.kept
     last_first = {name: i for i, name in enumerate(kept.snapshots)}
-    rows = sorted(
-        kept.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"])
-    )
+    rows = sorted(kept.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
     for row in rows:
         term = builder.term(row["leader_epoch"])
         says = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
@@ -191,9 +181,7 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
         & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
-    says = (
-        f"{where(row['snapshot'])} broker {row['broker']}'s checkpointed high watermark was {point['offset']}"
-    )
+    says = f"{where(row['snapshot'])} broker {row['broker']}'s checkpointed high watermark was {point['offset']}"
     fact = Fact(says, time, point["file"], point["line"])
     builder.ends.append(LogEnd(row["broker"], point["offset"], "high-watermark", fact, time, row["snapshot"]))
 
@@ -205,9 +193,7 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
         says = f"{fault.kind} of broker {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
         details = fault.details or {}
         if fault.kind == "truncate":
-            says = (
-                f"the tail of {details.get('topic')}-{details.get('partition')} was cut off on broker {nodes}"
-            )
+            says = f"the tail of {details.get('topic')}-{details.get('partition')} was cut off on broker {nodes}"
         fact = Fact(says, fault.completed, place=fault.place)
         builder.fault_facts.append(fact)
         for node in fault.nodes:
@@ -232,11 +218,7 @@ def _clean_successions(builder: Builder) -> None:
         if same and after.before is None and before.isr:
             after.before = before.isr
     for time, leader, fact in builder.outsiders:
-        named = [
-            t
-            for t in terms
-            if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)
-        ]
+        named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
         if named:
             named[0].facts.append(fact)
             named[0].outsider = True

@@ -40,9 +40,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             "(__cluster_metadata, or the controller's log)"
         )
     if new.start is None:
-        return lacks(
-            f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)"
-        )
+        return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # Whoever was in sync before is not the new leader, so the acknowledging leader is another broker.
     old = found.old_leader or (next(iter(new.before)) if new.before and len(new.before) == 1 else None)
     led = found.old.facts[:1] if found.old else []

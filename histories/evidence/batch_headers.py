@@ -56,9 +56,7 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
         if pos >= end:
             break
         if status == kernels.ZEROS and kernels.all_zeros(data, pos, end):
-            damage.append(
-                damage_row("zeros", f"{end - pos} bytes of zeros end the file", at + pos, None, least)
-            )
+            damage.append(damage_row("zeros", f"{end - pos} bytes of zeros end the file", at + pos, None, least))
             break
         found = int(kernels.resync(data, pos + 1, end, least, kernels.CRC32, kernels.CRC32C))
         damage.append(_broken(data, pos, found, end, int(status), at, least))
@@ -91,9 +89,7 @@ def distrust(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]
         before, after = int(rows[placed[position - 1], 1]), int(rows[placed[position], 0])
         reason = f"base offset {int(rows[index, 0])} does not fit between offsets {before} and {after}"
         damage.append(
-            damage_row(
-                "order", reason, at + int(rows[index, 11]), None, before + 1, max(after - 1, before + 1)
-            )
+            damage_row("order", reason, at + int(rows[index, 11]), None, before + 1, max(after - 1, before + 1))
         )
     new = np.flatnonzero(~misplaced & (rows[:, 3] == 2))
     epochs = rows[new, 2]
@@ -101,18 +97,14 @@ def distrust(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]
     odd = out_of_place(2 * epochs, 2 * epochs - 1)
     for index in np.flatnonzero(odd):
         reason = f"leader epoch {int(epochs[index])} does not fit between {int(epochs[index - 1])} and "
-        damage.append(
-            damage_row("order", reason + str(int(epochs[index + 1])), at + int(rows[new[index], 11]))
-        )
+        damage.append(damage_row("order", reason + str(int(epochs[index + 1])), at + int(rows[new[index], 11])))
     headers[sound[new[odd]], 2] = -1
     trusted = crc_ok.copy()
     trusted[sound[misplaced]] = False
     return trusted
 
 
-def _broken(
-    data: Bytes, pos: int, found: int, end: int, status: int, at: int, least: int
-) -> dict[str, object]:
+def _broken(data: Bytes, pos: int, found: int, end: int, status: int, at: int, least: int) -> dict[str, object]:
     """Damage where no batch can stand at pos, and the next whole one stands at `found`."""
     if found >= end and status == kernels.TORN:
         reason = f"the last {end - pos} bytes are the beginning of a batch that was not written to its end"

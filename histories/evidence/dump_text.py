@@ -162,9 +162,7 @@ def _batch(pairs: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _record(
-    pairs: dict[str, str], batch: dict[str, Any], key: str | None, payload: str | None
-) -> dict[str, Any]:
+def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, payload: str | None) -> dict[str, Any]:
     # keySize and valueSize tell null (-1) from empty; a dump that prints no payload has no value to show.
     key = key if int(pairs.get("keysize", "0" if key else "-1")) >= 0 else None
     size = int(pairs.get("valuesize", pairs.get("payloadsize", "-1")))

@@ -31,9 +31,7 @@ from .tables import FINAL, Block, located
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"\d{20}\.log")
-BROKER_LOG = re.compile(
-    r"(server|controller|state-change|log-cleaner|kafkaServer|kafka)(\.log|\.out)(\.[\d.\-]+)?"
-)
+BROKER_LOG = re.compile(r"(server|controller|state-change|log-cleaner|kafkaServer|kafka)(\.log|\.out)(\.[\d.\-]+)?")
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN_BROKER = "?"
 DEEPEST = 12  # folders below the one given
@@ -185,9 +183,7 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
     """A dump of a log whose segments are here says nothing more, and would count every record twice."""
     segments = {(p.snapshot, p.broker, p.topic, p.partition) for p in parts if p.kind == "segment"}
-    return [
-        p for p in parts if p.kind != "dump" or (p.snapshot, p.broker, p.topic, p.partition) not in segments
-    ]
+    return [p for p in parts if p.kind != "dump" or (p.snapshot, p.broker, p.topic, p.partition) not in segments]
 
 
 def _folder_name(root: Path, path: Path) -> str:
@@ -222,10 +218,7 @@ def gathered(blocks: Iterable[Block]) -> dict[tuple[str | None, int | None], dic
     frames: dict[tuple[str | None, int | None], dict[str, list[pl.DataFrame]]] = {}
     for block in blocks:
         frames.setdefault((block.topic, block.partition), {}).setdefault(block.table, []).append(block.frame)
-    return {
-        where: {table: pl.concat(parts) for table, parts in tables.items()}
-        for where, tables in frames.items()
-    }
+    return {where: {table: pl.concat(parts) for table, parts in tables.items()} for where, tables in frames.items()}
 
 
 def _block(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
@@ -241,9 +234,9 @@ def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
     if "file" in frame.columns:
         frame = frame.with_columns(pl.concat_str(pl.lit(part.name + "/"), "file").alias("file"))
         order = ["snapshot", "broker", "file", *(c for c in frame.columns if c != "file")]
-        frame = frame.with_columns(
-            pl.lit(part.snapshot).alias("snapshot"), pl.lit(part.broker).alias("broker")
-        ).select(order)
+        frame = frame.with_columns(pl.lit(part.snapshot).alias("snapshot"), pl.lit(part.broker).alias("broker")).select(
+            order
+        )
     else:
         frame = located(frame, part.snapshot, part.broker, part.name)
     for group in frame.partition_by("topic", "partition", maintain_order=True):

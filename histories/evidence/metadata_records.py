@@ -60,9 +60,7 @@ SCHEMAS: dict[int, RecordSchema] = {
             Field("logDirs", "[uuid]", since=3, tag=0),
         ),
     ),
-    1: RecordSchema(
-        "UNREGISTER_BROKER_RECORD", 0, (Field("brokerId", "int32"), Field("brokerEpoch", "int64"))
-    ),
+    1: RecordSchema("UNREGISTER_BROKER_RECORD", 0, (Field("brokerId", "int32"), Field("brokerEpoch", "int64"))),
     2: RecordSchema("TOPIC_RECORD", 0, (Field("name", "string"), Field("topicId", "uuid"))),
     3: RecordSchema(
         "PARTITION_RECORD",

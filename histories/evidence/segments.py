@@ -125,9 +125,7 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
     out = []
     for row in headers:
         if not row[8] & 1:
-            damage.append(
-                damage_row("crc", "CRC of the batch is wrong", int(row[11]), None, *map(int, row[:2]))
-            )
+            damage.append(damage_row("crc", "CRC of the batch is wrong", int(row[11]), None, *map(int, row[:2])))
             continue
         if row[3] != 2 or row[7] & CONTROL_BIT:
             continue
@@ -139,9 +137,7 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
         counts = np.minimum(row[10:11], (end - begin) // 6 + 1)
         spans = np.empty((int(max(counts[0], 0)) + 1, 8), dtype=np.int64)
         row_of = np.empty(len(spans), dtype=np.int64)
-        n, _ = kernels.decode_v2(
-            buf, np.array([begin]), np.array([end]), np.maximum(counts, 0), spans, row_of
-        )
+        n, _ = kernels.decode_v2(buf, np.array([begin]), np.array([end]), np.maximum(counts, 0), spans, row_of)
         for span in spans[:n]:
             value = buf[span[4] : span[4] + span[5]].tobytes() if span[5] >= 0 else None
             out.append(RawRecord(int(row[0] + span[0]), int(row[13] + span[1]), value, int(row[11])))
@@ -290,9 +286,7 @@ def _decode(
 
 
 def _record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) -> pl.DataFrame:
-    column = {
-        name: np.ascontiguousarray(headers[:, i])[row_of] for i, name in enumerate(HEADERS) if name in _KEPT
-    }
+    column = {name: np.ascontiguousarray(headers[:, i])[row_of] for i, name in enumerate(HEADERS) if name in _KEPT}
     attributes, magic = column["attributes"], column["magic"]
     append_time = (attributes & APPEND_TIME_BIT) != 0
     control = (magic == 2) & ((attributes & CONTROL_BIT) != 0)
@@ -315,10 +309,7 @@ def _record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int)
         }
     )
     return frame.with_columns(
-        *(
-            pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n)
-            for n in ("leader_epoch", "producer_id", "timestamp")
-        ),
+        *(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in ("leader_epoch", "producer_id", "timestamp")),
         # The key and value of a marker are Kafka's own binary, and no message's.
         *(pl.when(pl.col("control").is_null()).then(pl.col(n)).alias(n) for n in ("key", "value")),
     ).select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())
@@ -377,6 +368,6 @@ def _decode_wrapper(data: Bytes, header: Ints, at: int, damage: list[dict[str, o
     frame = _decode(inner, found, positions, positions + found[:, 12], at, damage, False)
     if frame.height != len(found):
         return _empty(RECORDS)
-    return frame.with_columns(
-        pl.Series("offset", offsets), pl.lit(at + position, pl.Int64).alias("byte")
-    ).select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())
+    return frame.with_columns(pl.Series("offset", offsets), pl.lit(at + position, pl.Int64).alias("byte")).select(
+        pl.col(name).cast(dtype) for name, dtype in RECORDS.items()
+    )

@@ -81,9 +81,7 @@ def parse_log(text: str, first_line: int = 1, time_before: int | None = None) ->
     return pl.DataFrame(rows, schema=dict(LOG_EVENTS))
 
 
-def _event(
-    pattern: Pattern, found: re.Match[str], line: str, number: int, time: int | None
-) -> dict[str, Any]:
+def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time: int | None) -> dict[str, Any]:
     groups = {name: value for name, value in found.groupdict().items() if value is not None}
     tp = groups.pop("tp", None) or groups.pop("tp_old", None)
     groups.pop("tp_old", None)
@@ -125,9 +123,7 @@ def _changes(text: str) -> dict[str, Any]:
     for name, before, after in CHANGE.findall(text):
         for suffix, value in (("_before", before), ("", after)):
             if value.startswith("["):
-                out[name + suffix] = [
-                    int(part) for part in value.strip("[]").replace(" ", "").split(",") if part
-                ]
+                out[name + suffix] = [int(part) for part in value.strip("[]").replace(" ", "").split(",") if part]
             else:
                 out[name + suffix] = _typed("", value)
     return out

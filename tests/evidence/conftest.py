@@ -47,9 +47,7 @@ class Run:
 
     def table(self, name: str, *places: Where) -> pl.DataFrame:
         found = [self.tables[at][name] for at in places if name in self.tables.get(at, {})]
-        return (
-            pl.concat(found) if found else empty({"metadata": METADATA, "log_events": LOG_EVENTS}[name], True)
-        )
+        return pl.concat(found) if found else empty({"metadata": METADATA, "log_events": LOG_EVENTS}[name], True)
 
     def partitions(self) -> list[tuple[str, int]]:
         return sorted((t, p) for t, p in self.tables if t is not None and p is not None)

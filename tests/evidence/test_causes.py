@@ -29,9 +29,7 @@ START = 1_800_000_000_000
 
 
 def lost(acks="all", first=1, last=1, values=("b",), at=5):
-    return Lost(
-        "orders", 0, first, last, last - first + 1, frozenset({acks}), values, at * SECOND, at * SECOND, 1, 1
-    )
+    return Lost("orders", 0, first, last, last - first + 1, frozenset({acks}), values, at * SECOND, at * SECOND, 1, 1)
 
 
 def epochs(*rows):
@@ -53,9 +51,7 @@ def metadata(*changes):
     """Changes of a partition whose leader is 1 and ISR [1, 2]: pairs of seconds and fields."""
     topic = MetadataRecord(0, START, TYPES["TOPIC_RECORD"], {"name": "orders", "topicId": "x"})
     new = {"partitionId": 0, "topicId": "x", "replicas": [1, 2], "isr": [1, 2], "leader": 1}
-    first = MetadataRecord(
-        1, START, TYPES["PARTITION_RECORD"], {**new, "leaderEpoch": 0, "partitionEpoch": 0}
-    )
+    first = MetadataRecord(1, START, TYPES["PARTITION_RECORD"], {**new, "leaderEpoch": 0, "partitionEpoch": 0})
     rest = [
         MetadataRecord(
             i,
@@ -233,8 +229,7 @@ def test_flipped_bits_elsewhere_never_make_a_divergence_or_another_cause(unpacke
     whole = judge_replicas(run.kept("orders", 0), sends)
     for rule in ("replica-divergence", "log-corruption"):
         ranges = [
-            [(f.snapshot, f.first_offset, f.last_offset) for f in j.findings if f.rule == rule]
-            for j in (judged, whole)
+            [(f.snapshot, f.first_offset, f.last_offset) for f in j.findings if f.rule == rule] for j in (judged, whole)
         ]
         assert ranges[0] == ranges[1]
     for finding in whole.findings:

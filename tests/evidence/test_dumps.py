@@ -30,9 +30,7 @@ needs_kafka = [
 
 def agree(dump, segment, without=()):
     # A dump prints no bytes of markers, so they have no digest in it.
-    records = segment.records.with_columns(
-        pl.when(pl.col("control").is_null()).then(pl.col("digest")).alias("digest")
-    )
+    records = segment.records.with_columns(pl.when(pl.col("control").is_null()).then(pl.col("digest")).alias("digest"))
     assert dump.damage.height == 0
     assert_frame_equal(dump.records.drop(without), records.drop(without))
     columns = [name for name in BATCHES if name not in ("max_timestamp", "base_sequence", "size", *without)]
@@ -57,9 +55,7 @@ def test_a_payload_may_have_several_lines_and_look_like_anything():
     head = "baseOffset: 0 lastOffset: 1 count: 2 partitionLeaderEpoch: 3 isTransactional: false "
     head += "isControl: false position: 0 CreateTime: 5 size: 90 magic: 2 "
     head += "compresscodec: none crc: 1 isvalid: true"
-    text = (
-        f"{head}\n| offset: 0 CreateTime: 5 keySize: 1 valueSize: 9 headerKeys: [] key: k payload: one\ntwo\n"
-    )
+    text = f"{head}\n| offset: 0 CreateTime: 5 keySize: 1 valueSize: 9 headerKeys: [] key: k payload: one\ntwo\n"
     text += "| offset: 1 CreateTime: 6 keySize: -1 valueSize: -1 headerKeys: [] payload: null\n"
     [dump] = parse_dump(text)
     assert dump.records.select("key", "value", "leader_epoch").rows() == [
@@ -111,9 +107,7 @@ class TestKafka:
         agree(dump, read_segment(folder / SEGMENT))
 
 
-@pytest.mark.parametrize(
-    "where", ["transactions-a/brokers/1/data/orders-0", "retention-a/brokers/2/data/state-0"]
-)
+@pytest.mark.parametrize("where", ["transactions-a/brokers/1/data/orders-0", "retention-a/brokers/2/data/state-0"])
 class TestKafkaOnRealLogs:
     pytestmark = needs_kafka
 
@@ -124,9 +118,7 @@ class TestKafkaOnRealLogs:
             agree(dump, read_segment(path))
 
 
-@pytest.mark.parametrize(
-    "name", ["unclean-election-m", "disk-truncate-m", "acks1-failover-m", "leader-kill-m"]
-)
+@pytest.mark.parametrize("name", ["unclean-election-m", "disk-truncate-m", "acks1-failover-m", "leader-kill-m"])
 class TestKafkaOnMetadata:
     pytestmark = needs_kafka
 

@@ -202,16 +202,12 @@ ABSENT = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "sent", "about", "expected"), ABSENT, ids=[case[0] for case in ABSENT]
-)
+@pytest.mark.parametrize(("name", "text", "sent", "about", "expected"), ABSENT, ids=[case[0] for case in ABSENT])
 def test_absent_is_what_was_acknowledged_and_stands_nowhere_it_should(name, text, sent, about, expected):
     about = dict(about)
     points = [("log-start", "1", about.pop("log_start"))] if "log_start" in about else []
     points += [("cleaned", "1", about.pop("cleaned"))] if "cleaned" in about else []
-    judged = acknowledged_absent(
-        of({**logs(text), "checkpoints": checkpoints(*points)}, **about), sends(*sent)
-    )
+    judged = acknowledged_absent(of({**logs(text), "checkpoints": checkpoints(*points)}, **about), sends(*sent))
     found = [(f.first_offset, f.last_offset, f.count) for f in judged.findings]
     assert found == expected, name
     assert judged.unknown == []
@@ -238,9 +234,7 @@ def test_what_a_damaged_range_may_hold_is_unknown():
 
 def test_an_early_snapshot_says_nothing_of_later_sends():
     tables = logs("1: 0a", "early")
-    judged = acknowledged_absent(
-        of(tables, snapshots=("early",), times={"early": 2}, leader="1"), sends("a@0", "b@1")
-    )
+    judged = acknowledged_absent(of(tables, snapshots=("early",), times={"early": 2}, leader="1"), sends("a@0", "b@1"))
     assert judged.findings == []
 
 

@@ -20,9 +20,7 @@ from polars.testing import assert_frame_equal
 BASE_TIME = 1_700_000_000_000
 
 
-def batch(
-    values, offset=0, epoch=0, codec=0, keys=None, headers=(), transactional=False, producer=(-1, -1, -1)
-):
+def batch(values, offset=0, epoch=0, codec=0, keys=None, headers=(), transactional=False, producer=(-1, -1, -1)):
     """A v2 batch as a broker keeps it: with its offset and its leader epoch."""
     builder = DefaultRecordBatchBuilder(2, codec, int(transactional), *producer, 1 << 20)
     for i, value in enumerate(values):
@@ -146,8 +144,7 @@ def test_digests_tell_keys_from_values_and_null_from_empty():
 
 def log_of(batches, per_batch=3):
     return b"".join(
-        batch([f"v{i}-{j}".encode() for j in range(per_batch)], i * per_batch, codec=i % 2)
-        for i in range(batches)
+        batch([f"v{i}-{j}".encode() for j in range(per_batch)], i * per_batch, codec=i % 2) for i in range(batches)
     )
 
 

@@ -20,9 +20,7 @@ def write(folder, name, text):
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_offset_checkpoints_have_an_entry_a_line(tmp_path, version):
-    path = write(
-        tmp_path, "replication-offset-checkpoint", f"{version}\n2\norders 0 12\n__consumer_offsets 49 0\n"
-    )
+    path = write(tmp_path, "replication-offset-checkpoint", f"{version}\n2\norders 0 12\n__consumer_offsets 49 0\n")
     frame, damage = read_offset_checkpoint(path)
     assert damage.height == 0
     assert frame.rows() == [
