@@ -12,6 +12,7 @@ import polars as pl
 from .replicas import Kept, extents, with_aborted
 
 SETTLED = {"place": pl.Int64, "offset": pl.Int64, "stands": pl.Boolean}
+BELOW_START, COMPACTED = "below the log start", "compacted"
 ABSENCES = {"first_offset": pl.Int64, "last_offset": pl.Int64, "reason": pl.String}
 
 
@@ -54,7 +55,7 @@ def legal_absences(kept: Kept) -> pl.DataFrame:
     rows: list[dict[str, object]] = []
     start = bounds["start"][0]
     if start:
-        rows.append({"first_offset": 0, "last_offset": start - 1, "reason": "below the log start"})
+        rows.append({"first_offset": 0, "last_offset": start - 1, "reason": BELOW_START})
     marks = ordered.filter(pl.col("control").is_not_null())["offset"]
     rows += [{"first_offset": o, "last_offset": o, "reason": "a control record"} for o in marks]
     aborted = ordered.filter(pl.col("aborted") & pl.col("control").is_null())["offset"]
@@ -65,7 +66,7 @@ def legal_absences(kept: Kept) -> pl.DataFrame:
             (pl.col("offset").shift().fill_null((start or 0) - 1) + 1).alias("first_offset"),
             (pl.col("offset") - 1).alias("last_offset"),
         ).filter((pl.col("first_offset") <= pl.col("last_offset")) & (pl.col("last_offset") < cleaned))
-        rows += [{**gap, "reason": "compacted"} for gap in gaps.iter_rows(named=True)]
+        rows += [{**gap, "reason": COMPACTED} for gap in gaps.iter_rows(named=True)]
     return pl.DataFrame(rows, schema=ABSENCES).sort("first_offset", "last_offset")
 
 

@@ -23,12 +23,13 @@ import pyarrow as pa
 
 from ..histories.bundle import Run, Settings
 from ..histories.errors import MissingComponentError
+from ..histories.evidence.layout import Part
 from ..histories.files import Split
 from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
-from .kernel import Tables, judge_unit, to_frame
+from .kernel import Common, Tables, judge_unit, to_frame
 from .results import Results
-from .stages import Parts, close_waiting, read_split
+from .stages import Parts, close_waiting, read_evidence, read_split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,8 +136,8 @@ def write_code_archive(archive: Path) -> None:
 def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
     """Judges one run with one action. Nothing the size of a history reaches the driver."""
     results = Results(run)
-    if run.splits:
-        with _Watch(session, len(run.splits), progress):
+    if run.splits or run.evidence:
+        with _Watch(session, len(run.splits) + len(run.evidence), progress):
             for row in _plan(session, run).toLocalIterator(prefetchPartitions=True):
                 _take(results, row["kind"], row["name"], bytes(row["payload"]))
     results.context = results.context.sort("completed", "at")
@@ -193,15 +194,17 @@ def _plan(session: SparkSession, run: Run) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     settings = run.settings.to_json()
-    rows = [(split.number, json.dumps(asdict(split))) for split in run.splits]
-    splits = session.createDataFrame(rows, "number long, split string").repartition(len(rows), "number")
+    rows = [("split", json.dumps(asdict(split))) for split in run.splits]
+    rows += [("part", json.dumps(asdict(part), default=str)) for part in run.evidence]
+    numbered = [(number, *row) for number, row in enumerate(rows)]
+    splits = session.createDataFrame(numbered, "number long, kind string, task string").repartition(len(rows), "number")
     read = splits.mapInArrow(_reading(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
     waiting = read.filter(F.col("kind") == "waiting")
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     observed = blocks.filter(F.col("kind") == "observations")
     units = observed.select("topic", "partition").distinct()
-    everywhere = blocks.filter(F.col("kind").isin("context", "unplaced"))
+    everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
     shared = everywhere.select("kind", "name", "payload").crossJoin(F.broadcast(units))
     units_blocks = observed.unionByName(shared.select("kind", "topic", "partition", "name", "payload"))
     judged = units_blocks.groupBy("topic", "partition").applyInArrow(_judging(settings), BLOCK)
@@ -213,8 +216,13 @@ def _reading(settings_json: str) -> Callable[[Iterator[pa.RecordBatch]], Iterato
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         for batch in batches:
-            for text in batch.column("split").to_pylist():
-                split = Split(**json.loads(text))
+            for kind, text in zip(batch.column("kind").to_pylist(), batch.column("task").to_pylist(), strict=True):
+                told = json.loads(text)
+                if kind == "part":
+                    part = Part(**{**told, "path": Path(told["path"])})
+                    yield from _to_batches(_rows(read_evidence(part), ""))
+                    continue
+                split = Split(**told)
                 for parts in read_split(split, settings):
                     yield from _to_batches(_rows(parts, str(split.number)))
 
@@ -235,14 +243,16 @@ def _judging(settings_json: str) -> Callable[[tuple[Any, ...], pa.Table], pa.Tab
     def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         settings = Settings.from_json(settings_json)
         tables: Tables = {}
-        shared: dict[str, list[pl.DataFrame]] = {"context": [], "unplaced": []}
+        common: Tables = {}
         kinds, names, payloads = (table.column(name).to_pylist() for name in ("kind", "name", "payload"))
         for kind, name, payload in zip(kinds, names, payloads, strict=True):
-            (tables.setdefault(name, []) if kind == "observations" else shared[kind]).append(unpack(payload))
-        context = pl.concat([pl.DataFrame(schema=CONTEXT), *shared["context"]]).sort("completed", "at")
-        unplaced = pl.concat([pl.DataFrame(schema=SENDS), *shared["unplaced"]])
+            home = tables if kind == "observations" else common
+            home.setdefault(name or kind, []).append(unpack(payload))
+        context = pl.concat([pl.DataFrame(schema=CONTEXT), *common.pop("context", [])]).sort("completed", "at")
+        unplaced = pl.concat([pl.DataFrame(schema=SENDS), *common.pop("unplaced", [])])
+        shared = {table: pl.concat(frames) for table, frames in common.items()}
         topic, partition = (value.as_py() for value in key)
-        findings, summaries = judge_unit(topic, partition, tables, context, unplaced, settings)
+        findings, summaries = judge_unit(topic, partition, tables, Common(context, unplaced, shared), settings)
         rows: list[Row] = [("summaries", topic, partition, "", json.dumps(summaries).encode())]
         if findings:
             rows.append(("findings", topic, partition, "", pack(to_frame(findings))))
@@ -257,6 +267,7 @@ def _rows(parts: Parts, split: str) -> list[Row]:
     ]
     for kind in ("context", "unplaced", "quarantine"):
         rows += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
+    rows += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]
     for frame in parts.waiting:
         buckets = {name: zlib.crc32(name.encode()) % _BUCKETS for name in frame["process"].unique().to_list()}
         bucket = pl.col("process").replace_strict(buckets, return_dtype=pl.Int32).alias("bucket")
