@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from ..histories.tables import Finding
+from .figures import figures_of
 from .partition import Partition
 
 
@@ -23,12 +24,14 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "records": len(p.reads) + int(p.sends["acknowledged"].sum()),
             "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
             "end_offsets": len(p.end_offsets),
+            "synthetic": int(p.sends["synthetic"].sum()),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },
         "span": _span(p),
         "final": None if final is None else final._asdict(),
         "repeated_values": p.repeated_values,
         "findings": _counts(findings),
+        "figures": figures_of(p, findings),
     }
 
 

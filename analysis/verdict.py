@@ -161,6 +161,16 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             BY_TIME,
         ),
     ]
+    made_up = sum(summary["counts"]["synthetic"] for summary in results.summaries)
+    if made_up:
+        items.append(
+            _assumption(
+                "invocations recorded",
+                False,
+                f"{made_up} sends have no invocation in the source, so what was sent before what is not known",
+                ("realtime-order", "nonmonotonic-send"),
+            )
+        )
     return [*items, _final_reads(results)]
 
 

@@ -14,6 +14,8 @@ from ..histories.errors import LogjudgeError
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
+    "report": ("report", "Write the report of a judged run again."),
+    "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),
     "convert": ("convert", "Write a history in another format."),
     "doctor": ("doctor", "Say what is installed, what is missing, and the remedy."),
@@ -28,7 +30,7 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f".{COMMANDS[cmd_name][0]}", __package__)

@@ -41,7 +41,7 @@ def _claimed(
             p,
             group,
             run,
-            f"group {group} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but no member ever"
+            f"{_called(group)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but no member ever"
             f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}",
             "violation",
             (f"{row['process']} commits {row['offset']}", row["at"]),
@@ -63,12 +63,16 @@ def _skipped(
             p,
             group,
             run,
-            f"group {group} began {p.name} behind {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
+            f"{_called(group)} began {p.name} behind {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
             " and never handled "
             + ("it" if len(run) == 1 else "them")
             + (" (they are older than the group)" if older else ""),
             "permitted" if older else "violation",
         )
+
+
+def _called(group: str) -> str:
+    return f"group {group}" if group else "a group (its name is not known)"
 
 
 def _finding(
@@ -87,14 +91,14 @@ def _finding(
         last_offset=last,
         count=len(run),
         values=held["value"].to_list(),
-        processes=[group],
+        processes=[group] if group else [],
         evidence=proof(*((f"{value} acknowledged at offset {first}", at) for value, at in sent), *evidence),
     )
 
 
 def commit_regressions(p: Partition) -> Iterator[Finding]:
     """A group's committed offset goes back, and no member sought back before."""
-    for group, members in _groups(p).items():
+    for group, members in _groups_or_clients(p):
         commits = _commits(p, members).with_columns(
             *(pl.col(name).shift(1).alias(f"previous_{name}") for name in ("offset", "completed", "at", "process"))
         )
@@ -125,16 +129,27 @@ def commit_regressions(p: Partition) -> Iterator[Finding]:
 
 
 def _groups(p: Partition) -> dict[str, list[str]]:
-    """Groups that committed here or were assigned this partition, each with its members."""
+    """Groups that committed here or were assigned this partition, each with its members.
+
+    Consumers of which nothing is known (name "") may share a group, so they are one: what any of them handled is
+    handled.
+    """
     active = p.marks.filter((pl.col("kind") == "commit") | ((pl.col("kind") == "assign") & pl.col("group")))
     groups: dict[str, list[str]] = {}
     for process in sorted(active["process"].unique()):
-        groups.setdefault(p.settings.group_of(process) or process, []).append(process)
+        groups.setdefault(p.settings.group_of(process), []).append(process)
     for process in sorted(p.settings.processes):
         group = p.settings.group_of(process)
         if group in groups and process not in groups[group]:
             groups[group].append(process)
     return groups
+
+
+def _groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
+    """For the order of commits, consumers of unknown groups stand each for itself."""
+    known = _groups(p)
+    alone = [(process, [process]) for process in known.pop("", [])]
+    return [*known.items(), *alone]
 
 
 def _commits(p: Partition, members: list[str]) -> pl.DataFrame:

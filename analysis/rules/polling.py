@@ -120,7 +120,7 @@ def jumps(p: Partition) -> pl.DataFrame:
 
 def _jumps(p: Partition) -> pl.DataFrame:
     reads = p.reads.with_row_index("row").filter(pl.col("offset").is_not_null())
-    moves = _moves(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))
+    moves = moves_of(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))
     sequence = pl.concat(
         [
             reads.select(
@@ -153,7 +153,7 @@ def _mismatches(mine: pl.DataFrame) -> pl.DataFrame:
     ).filter(pl.col("row").is_not_null() & (pl.col("expected") != pl.col("offset")))
 
 
-def _moves(p: Partition) -> pl.DataFrame:
+def moves_of(p: Partition) -> pl.DataFrame:
     """What sets or clears a consumer's position: named assignments and seeks, and those that leave this one out."""
     named = p.marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")).select(
         "process",

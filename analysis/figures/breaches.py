@@ -1,0 +1,159 @@
+"""Findings in time, and what they cost: when they happened, and whose records they concern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Partition
+from ..rules import RULES
+from .bins import Bins
+from .series import lost_values
+
+MOST_DATED = 30  # findings of a partition whose times are kept
+MOST_PROCESSES = 40  # producers or consumers of a partition that are counted apart
+
+_SEVERITY = {"violation": 0, "permitted": 1, "note": 2}
+_RANK = {name: number for number, name in enumerate(RULES)}
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Breaches before what is permitted, causes before their consequences, then by rule, size and id."""
+    return sorted(
+        findings,
+        key=lambda f: (
+            _SEVERITY.get(f.severity, 3),
+            follows(f),
+            _RANK.get(f.rule, len(_RANK)),
+            -f.count,
+            f.first_offset if f.first_offset is not None else -1,
+            f.id,
+        ),
+    )
+
+
+def follows(finding: Finding) -> bool:
+    """Whether it is a consequence of a loss, which tells its story."""
+    return bool(finding.related) and finding.rule != "lost-write"
+
+
+def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]]:
+    """By the finding's id: the first and the last time (ns) that its evidence tells. Without known times: left out."""
+    wanted = {item.place for finding in findings for item in finding.evidence if item.place is not None}
+    if not wanted:
+        return {}
+    places = pl.Series("place", sorted(wanted), dtype=pl.Int64)
+    found: dict[int, int] = {}
+    # A place is a line: of an invocation (sends of which the finding quotes the start) or of a completion.
+    for place, time in (("invoked_at", "invoked"), ("at", pl.coalesce("completed", "invoked"))):
+        for frame in (p.sends, p.reads, p.marks):
+            hits = frame.filter(pl.col(place).is_in(places.implode())).select(place, pl.lit(0).alias("_"), when=time)
+            found.update(zip(hits[place].to_list(), hits["when"].to_list(), strict=True))
+    dated = {}
+    for finding in findings:
+        times = [found[item.place] for item in finding.evidence if item.place in found]
+        if times:
+            dated[finding.id] = (min(times), max(times))
+    return dated
+
+
+def heat(
+    fate: pl.DataFrame, findings: list[Finding], times: dict[str, tuple[int, int]], bins: Bins
+) -> list[dict[str, Any]]:
+    """By rule and severity: the bins in which something was found, with the number of records.
+
+    Losses count when the lost records were acknowledged, everything else when its last evidence was seen.
+    """
+    cells: dict[tuple[str, str], dict[int, int]] = {}
+    lost = [finding for finding in findings if finding.rule == "lost-write"]
+    acked = fate.filter("lost").select("value", "acked")
+    for finding in lost:
+        mine = acked.filter(pl.col("value").is_in(finding.values))["acked"] if len(lost) > 1 else acked["acked"]
+        _add(cells, finding, bins.of(mine.to_numpy()).tolist())
+    others = [finding for finding in findings if finding.rule != "lost-write" and finding.id in times]
+    when = bins.of(np.array([times[finding.id][1] for finding in others], np.int64)).tolist()
+    for finding, number in zip(others, when, strict=True):
+        _add(cells, finding, [number], finding.count)
+    rows = sorted(cells.items(), key=lambda item: (_SEVERITY.get(item[0][1], 3), _RANK.get(item[0][0], 99), item[0]))
+    return [
+        {
+            "rule": rule,
+            "severity": severity,
+            "bins": sorted(mine),
+            "records": [mine[number] for number in sorted(mine)],
+        }
+        for (rule, severity), mine in rows
+    ]
+
+
+def _add(cells: dict[tuple[str, str], dict[int, int]], finding: Finding, numbers: list[int], each: int = 1) -> None:
+    mine = cells.setdefault((finding.rule, finding.severity), {})
+    for number in numbers:
+        mine[number] = mine.get(number, 0) + each
+
+
+def dated(
+    findings: list[Finding], times: dict[str, tuple[int, int]], acked: dict[str, tuple[int, int]]
+) -> list[dict[str, Any]]:
+    """The worst findings with their times; of losses also when the lost records were acknowledged."""
+    rows = []
+    for finding in worst_first(findings)[:MOST_DATED]:
+        start, end = times.get(finding.id, (None, None))
+        first, last = acked.get(finding.id, (None, None))
+        rows.append({"id": finding.id, "from": start, "to": end, "acked_from": first, "acked_to": last})
+    return rows
+
+
+def acknowledged_between(fate: pl.DataFrame, findings: list[Finding]) -> dict[str, tuple[int, int]]:
+    """When the records of each of the worst losses were acknowledged: first and last, in ns, by the finding's id."""
+    spans = {}
+    lost = fate.filter("lost").select("value", "acked")
+    losses = [finding for finding in worst_first(findings)[:MOST_DATED] if finding.rule == "lost-write"]
+    for finding in losses:
+        mine = lost.filter(pl.col("value").is_in(finding.values))["acked"]
+        low, high = mine.min(), mine.max()
+        if isinstance(low, int) and isinstance(high, int):
+            spans[finding.id] = (low, high)
+    return spans
+
+
+def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[str, Any]:
+    """Records lost, lost after being read, duplicated and never read; by producer and, of lost ones, by reader."""
+    lost = lost_values(findings)
+    twice = pl.Series("value", [v for f in findings if f.rule == "duplicate" for v in f.values], dtype=pl.String)
+    gone = fate.filter("lost")
+    senders = p.sends.filter(pl.col("value").is_not_null()).select("value", "process")
+    by_producer: dict[str, dict[str, int]] = {}
+    read = gone.filter(pl.col("first_read").is_not_null())["value"]
+    for kind, values in (("lost", gone["value"]), ("lost_read", read), ("duplicated", twice)):
+        if len(values):
+            mine = senders.filter(pl.col("value").is_in(values.implode())).unique(
+                "value", keep="first", maintain_order=True
+            )
+            for name, count in mine["process"].value_counts().iter_rows():
+                by_producer.setdefault(name, {})[kind] = count
+    readers: dict[str, int] = {}
+    if len(lost):
+        saw = p.reads.filter(pl.col("value").is_in(lost.implode())).select("process", "value").unique()
+        readers = dict(saw["process"].value_counts().iter_rows())
+    counted = _most(by_producer, lambda kinds: sum(kinds.values()))
+    return {
+        "acknowledged": len(fate),
+        "lost": len(gone),
+        "lost_read": len(read),
+        "duplicated": len(twice),
+        "by_producer": [[name, *(by_producer[name].get(kind, 0) for kind in KINDS)] for name in counted],
+        "by_reader": [[name, readers[name]] for name in _most(readers, int)],
+        "processes_left_out": len(by_producer) - len(counted) + max(len(readers) - MOST_PROCESSES, 0),
+    }
+
+
+KINDS = ("lost", "lost_read", "duplicated")
+
+
+def _most(counts: dict[str, Any], size: Any) -> list[str]:
+    return sorted(counts, key=lambda name: (-size(counts[name]), name))[:MOST_PROCESSES]

@@ -1,0 +1,225 @@
+"""One record of a run out of the figure data of its partitions, in whatever order they come.
+
+The record is figures.json:
+
+    format, name, started_at, span (ns), bins {shift, first, count}, faults, faults_left_out
+    series     sums over all partitions by bin (series.py: over_time)
+    latency    [bin, bucket, count] lists, added up
+    impact     lost, lost_read, duplicated, acknowledged; by_topic, by_producer, by_reader
+    heat       rows of findings by partition: {partition, cells: [{rule, severity, bins, records}]}
+    partitions [{name, topic, partition, findings, lost, series, lags, offsets}], the worst first
+    windows    operations around the worst findings
+    times      {finding id: {from, to, acked_from, acked_to}}
+    ..._left_out  what the bounds below cut off
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...histories.bundle import Settings
+from .bins import Bins, bins_of, bins_over, moved, summed
+from .breaches import KINDS
+from .faults import fault_bands
+
+FORMAT = 1
+MOST_PARTITIONS = 48  # partitions with figures of their own
+MOST_ROWS = 60  # rows of the heat map
+MOST_WINDOWS = 16
+MOST_TIMES = 400
+MOST_NAMES = 40  # topics, producers and readers counted apart
+
+Record = dict[str, Any]
+
+
+def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: Settings) -> Record:
+    """The run's record. Partitions that have no observations add nothing."""
+    known = [summary for summary in summaries if summary.get("figures")]
+    ordered = sorted(known, key=lambda summary: (summary["topic"], summary["partition"]))
+    dated = [summary for summary in ordered if summary["figures"]["bins"]]
+    unplaced = _unplaced(ordered)
+    faults, faults_left_out = fault_bands(context)
+    bins, span = _common_bins(dated, unplaced, faults)
+    worst = sorted(dated, key=_badness)
+    windows = [{"partition": _name(s), **w} for s in worst for w in s["figures"]["windows"]]
+    windows.sort(key=lambda window: (window["severity"] != "violation", _turn(window["id"])))
+    heat, heat_left_out = _heat(worst, bins)
+    return {
+        "format": FORMAT,
+        "name": settings.name,
+        "started_at": str(settings.config.get("started_at") or "")[:64],
+        "span": list(span),
+        "bins": bins.to_json(),
+        "faults": faults,
+        "faults_left_out": faults_left_out,
+        "series": _series(dated, unplaced, bins),
+        "latency": _latency(dated, bins),
+        "impact": _impact(dated),
+        "heat": heat,
+        "heat_left_out": heat_left_out,
+        "partitions": [_partition(summary, bins) for summary in worst[:MOST_PARTITIONS]],
+        "partitions_left_out": max(len(worst) - MOST_PARTITIONS, 0),
+        "windows": windows[:MOST_WINDOWS],
+        "windows_left_out": max(len(windows) - MOST_WINDOWS, 0),
+        "times": _times(worst),
+    }
+
+
+def _name(summary: Record) -> str:
+    return f"{summary['topic']}-{summary['partition']}"
+
+
+def _badness(summary: Record) -> tuple[Any, ...]:
+    """Most lost records first, then most records in breaches, in what is permitted, in all."""
+    counts = summary["findings"].values()
+    breaches = sum(rule.get("violation records", 0) for rule in counts)
+    permitted = sum(rule.get("permitted records", 0) for rule in counts)
+    lost = summary["figures"]["impact"]["lost"]
+    size = summary["counts"]["records"]
+    return (-lost, -breaches, -permitted, -size, summary["topic"], summary["partition"])
+
+
+def _turn(finding: str) -> int:
+    """A partition's first finding of a rule comes before any partition's second."""
+    number = finding.rsplit("/", 1)[-1]
+    return int(number) if number.isdigit() else 0
+
+
+def _unplaced(ordered: list[Record]) -> list[Record]:
+    """Sends without a partition, once a topic: every partition of the topic reports the same ones."""
+    once: dict[str, Record] = {}
+    for summary in ordered:
+        if summary["figures"]["unplaced"]:
+            once.setdefault(summary["topic"], summary["figures"]["unplaced"])
+    return list(once.values())
+
+
+def _common_bins(dated: list[Record], unplaced: list[Record], faults: list[Record]) -> tuple[Bins, tuple[int, int]]:
+    spans = [tuple(summary["figures"]["span"]) for summary in dated]
+    own = [bins_of(record["bins"]) for record in [*(s["figures"] for s in dated), *unplaced]]
+    for record in unplaced:
+        bins = bins_of(record["bins"])
+        spans.append((bins.first << bins.shift, ((bins.first + bins.number) << bins.shift) - 1))
+    for band in faults:
+        spans += [(time, time) for time in (band["from"], band["to"]) if time is not None]
+    if not spans:
+        return Bins(0, 0, 1), (0, 0)
+    start, end = min(low for low, _ in spans), max(high for _, high in spans)
+    shift = max((bins.shift for bins in own), default=0)
+    return bins_over(start, end, shift), (start, end)
+
+
+def _series(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str, list[int]]:
+    names = ("ok", "fail", "info", "read", "acked", "lost", "seen", "never")
+    totals = {name: np.zeros(bins.number, np.int64) for name in names}
+    for record in [*(summary["figures"] for summary in dated), *unplaced]:
+        own = bins_of(record["bins"])
+        for name, values in record["series"].items():
+            totals[name] += summed(values, own, bins)
+    return {name: values.tolist() for name, values in totals.items()}
+
+
+def _latency(dated: list[Record], bins: Bins) -> list[list[int]]:
+    cells: dict[tuple[int, int], int] = {}
+    for summary in dated:
+        where = moved(bins_of(summary["figures"]["bins"]), bins).tolist()
+        for number, bucket, count in zip(*summary["figures"]["latency"], strict=True):
+            key = (where[number], bucket)
+            cells[key] = cells.get(key, 0) + count
+    ordered = sorted(cells)
+    return [[key[0] for key in ordered], [key[1] for key in ordered], [cells[key] for key in ordered]]
+
+
+def _impact(dated: list[Record]) -> Record:
+    topics: dict[str, list[int]] = {}
+    producers: dict[str, list[int]] = {}
+    readers: dict[str, list[int]] = {}
+    total = dict.fromkeys(("acknowledged", *KINDS), 0)
+    left_out = 0
+    for summary in dated:
+        mine = summary["figures"]["impact"]
+        for name in total:
+            total[name] += mine[name]
+        _add(topics, summary["topic"], [mine["acknowledged"], *(mine[kind] for kind in KINDS)])
+        for name, *counts in mine["by_producer"]:
+            _add(producers, name, counts)
+        for name, count in mine["by_reader"]:
+            _add(readers, name, [count])
+        left_out += mine["processes_left_out"]
+    return {
+        **total,
+        "by_topic": _most({name: counts for name, counts in topics.items() if any(counts[1:])}),
+        "by_producer": _most(producers),
+        "by_reader": _most(readers),
+        "complete": left_out == 0 and max(len(producers), len(readers)) <= MOST_NAMES,
+    }
+
+
+def _add(totals: dict[str, list[int]], name: str, counts: list[int]) -> None:
+    before = totals.get(name, [0] * len(counts))
+    totals[name] = [one + other for one, other in zip(before, counts, strict=True)]
+
+
+def _most(totals: dict[str, list[int]]) -> list[list[Any]]:
+    # Sorted by the counts of harm, which stand last.
+    ordered = sorted(totals.items(), key=lambda item: (-sum(item[1][-3:]), item[0]))
+    return [[name, *counts] for name, counts in ordered[:MOST_NAMES]]
+
+
+def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
+    found = [summary for summary in worst if summary["figures"]["heat"]]
+    rows = []
+    for summary in found[:MOST_ROWS]:
+        where = moved(bins_of(summary["figures"]["bins"]), bins).tolist()
+        cells = []
+        for cell in summary["figures"]["heat"]:
+            mine: dict[int, int] = {}
+            for number, count in zip(cell["bins"], cell["records"], strict=True):
+                mine[where[number]] = mine.get(where[number], 0) + count
+            numbers = sorted(mine)
+            cells.append({**cell, "bins": numbers, "records": [mine[number] for number in numbers]})
+        rows.append({"partition": _name(summary), "cells": cells})
+    return rows, max(len(found) - MOST_ROWS, 0)
+
+
+def _partition(summary: Record, bins: Bins) -> Record:
+    figures = summary["figures"]
+    own = bins_of(figures["bins"])
+    counts = summary["findings"].values()
+    return {
+        "name": _name(summary),
+        "topic": summary["topic"],
+        "partition": summary["partition"],
+        "violations": sum(rule.get("violation", 0) for rule in counts),
+        "acknowledged": figures["impact"]["acknowledged"],
+        "lost": figures["impact"]["lost"],
+        "lost_read": figures["impact"]["lost_read"],
+        "series": {
+            name: summed(figures["series"][name], own, bins).tolist() for name in ("acked", "seen", "never", "lost")
+        },
+        "lags": [{"process": line["process"], "behind": _lag(line, own, bins)} for line in figures["lags"]],
+        "offsets": figures["offsets"],
+    }
+
+
+def _lag(line: Record, own: Bins, bins: Bins) -> list[int | None]:
+    """The worst lag of each bin; a lag that the consumer never makes up grows to the end of the run."""
+    merged: list[int | None] = [None] * bins.number
+    where = moved(own, bins).tolist()
+    for number, behind in zip(where, line["behind"], strict=True):
+        if behind is not None:
+            merged[number] = max(merged[number] or 0, behind)
+    if line["since"] is not None:
+        for number, end in enumerate(bins.ends().tolist()):
+            if number > where[-1]:
+                merged[number] = end - line["since"]
+    return merged
+
+
+def _times(worst: list[Record]) -> dict[str, Record]:
+    rows = [row for summary in worst for row in summary["figures"]["times"]]
+    return {row["id"]: {name: row[name] for name in row if name != "id"} for row in rows[:MOST_TIMES]}

@@ -1,0 +1,207 @@
+"""The map of a partition by offset: what became of the record at each offset, and who read which offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from ..entries import Mask
+from ..partition import Partition
+from .bins import Ints
+from .series import lost_values
+
+# What became of the first record at an offset, worst first: of two records at one offset the worse is shown.
+CLASSES = (
+    "lost-read",  # acknowledged, read, and gone
+    "lost",  # acknowledged, never read, and gone
+    "duplicate",  # its value stands at another offset too
+    "unread",  # acknowledged, not gone, and never read
+    "read",  # acknowledged and read
+    "read-only",  # read, though nobody was told that it was written
+    "undecided",  # written as far as anybody knows, never read
+    "aborted",  # its send failed or its transaction aborted
+    "absent",  # legally gone: deleted, compacted or past retention
+    "hole",  # nothing is known to have stood there (markers of transactions look like this)
+)
+_CODE = {name: code for code, name in enumerate(CLASSES)}
+SEVERE = 4  # classes before this one are drawn however small they are
+MOST_BLOCKS = 240
+MOST_READERS = 12
+MOST_SEGMENTS = 60  # of one reader, and of the lane of second values
+MOST_RANGES = 40
+
+
+def offset_map(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[str, Any] | None:
+    """Blocks of offsets with the count of each class, later holders, readers and findings; None without offsets.
+
+    A block is [first, last, {class: offsets}]; it has one class unless the map was too long to keep apart.
+    """
+    offsets, codes = _classes(p, fate, findings)
+    if not len(offsets):
+        return None
+    readers, readers_left_out = _readers(p, offsets[codes < _CODE["aborted"]], lost_values(findings))
+    ranges = [
+        [finding.first_offset, finding.last_offset, finding.rule, finding.severity, finding.id]
+        for finding in findings
+        if finding.first_offset is not None and finding.last_offset is not None
+    ]
+    return {
+        "first": int(offsets[0]),
+        "last": int(offsets[-1]),
+        "blocks": _blocks(offsets, codes),
+        "later": _later(p, offsets, codes),
+        "readers": readers,
+        "readers_left_out": readers_left_out,
+        "findings": ranges[:MOST_RANGES],
+        "findings_left_out": max(len(ranges) - MOST_RANGES, 0),
+    }
+
+
+def _classes(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> tuple[Ints, Ints]:
+    """Each known offset once, sorted, with the code of its class."""
+    placed = fate.filter(pl.col("offset").is_not_null())
+    never = placed["first_read"].is_null().to_numpy()
+    codes = np.where(never, _CODE["unread"], _CODE["read"])
+    codes[placed["legal"].to_numpy()] = _CODE["absent"]
+    lost = placed["lost"].to_numpy()
+    codes[lost] = np.where(never[lost], _CODE["lost"], _CODE["lost-read"])
+    twice = [value for finding in findings if finding.rule == "duplicate" for value in finding.values]
+    if twice:
+        codes[placed["value"].is_in(twice).to_numpy() & ~lost] = _CODE["duplicate"]
+    offsets = placed["offset"].to_numpy()
+    others, other_codes = _others(p, placed, twice)
+    offsets, codes = np.concatenate([offsets, others]), np.concatenate([codes, other_codes])
+    order = np.argsort(offsets, kind="stable")
+    offsets, codes = offsets[order], codes[order]
+    if not len(offsets):
+        return offsets, codes
+    starts = np.flatnonzero(np.append(True, np.diff(offsets) > 0))
+    return offsets[starts], np.minimum.reduceat(codes, starts)
+
+
+def _others(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints, Ints]:
+    """Entries of the log that no acknowledgement tells of."""
+    entries = p.entries
+    if len(placed) == len(entries) and bool(entries["sent_ok"].all()):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    rest = entries.join(placed.select("offset", "value"), on=["offset", "value"], how="anti")
+    gone = (pl.col("offset") < p.log_start) | pl.col("value").is_in(p.superseded.implode())
+    code = (
+        pl.when(pl.col("value").is_in(twice))
+        .then(_CODE["duplicate"])
+        .when("aborted")
+        .then(_CODE["aborted"])
+        .when(gone)
+        .then(_CODE["absent"])
+        .when(pl.col("times") > 0)
+        .then(_CODE["read-only"])
+        .otherwise(_CODE["undecided"])
+    )
+    found = rest.select("offset", code.cast(pl.Int64).alias("code"))
+    return found["offset"].to_numpy(), found["code"].to_numpy()
+
+
+def _blocks(offsets: Ints, codes: Ints) -> list[list[Any]]:
+    """Run-length encodes the classes, holes between known offsets included, and shortens the result."""
+    gap = np.diff(offsets) > 1
+    before = np.flatnonzero(gap)
+    firsts = np.concatenate([offsets, offsets[before] + 1])
+    lasts = np.concatenate([offsets, offsets[before + 1] - 1])
+    kinds = np.concatenate([codes, np.full(len(before), _CODE["hole"])])
+    order = np.argsort(firsts, kind="stable")
+    firsts, lasts, kinds = firsts[order], lasts[order], kinds[order]
+    starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))
+    ends = np.append(starts[1:], len(kinds)) - 1
+    firsts, lasts, kinds = firsts[starts], lasts[ends], kinds[starts]
+    group = _shorten(kinds)
+    counts = np.zeros((int(group[-1]) + 1, len(CLASSES)), np.int64)
+    np.add.at(counts, (group, kinds), lasts - firsts + 1)
+    begin = np.flatnonzero(np.append(True, np.diff(group) > 0))
+    end = np.append(begin[1:], len(group)) - 1
+    rows = zip(firsts[begin].tolist(), lasts[end].tolist(), counts.tolist(), strict=True)
+    return [[first, last, {CLASSES[c]: n for c, n in enumerate(row) if n}] for first, last, row in rows]
+
+
+def _shorten(kinds: Ints) -> Ints:
+    """The group of each run: itself while there are few; else harmless neighbours together; else equal numbers."""
+    count = len(kinds)
+    if count <= MOST_BLOCKS:
+        return np.arange(count)
+    severe = kinds < SEVERE
+    begins = severe | np.append(True, severe[:-1])
+    spare = MOST_BLOCKS - int(begins.sum())
+    if spare <= 0:
+        return np.arange(count) * MOST_BLOCKS // count
+    # Harmless stretches share the blocks that are left.
+    harmless = int((~severe).sum())
+    starts = np.flatnonzero(begins)
+    turn = np.arange(count) - starts[np.cumsum(begins) - 1]
+    return np.cumsum(begins | (turn % -(-harmless // spare) == 0)) - 1
+
+
+def _later(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:
+    """What became of offsets that lost their record or held several: [first, last, replaced|inconsistent|gone]."""
+    crowded = p.entries.filter(pl.col("offset").is_duplicated())["offset"].unique().to_numpy()
+    lost = (codes == _CODE["lost"]) | (codes == _CODE["lost-read"])
+    if not len(crowded) and not lost.any():
+        return []
+    many = np.isin(offsets, crowded)
+    kind = np.where(lost & many, 1, np.where(many, 2, np.where(lost, 3, 0)))
+    segments = _segments(offsets, kind, np.append(np.diff(offsets) > 1, False))
+    names = {1: "replaced", 2: "inconsistent", 3: "gone"}
+    return [[first, last, names.get(code, "several")] for first, last, code in segments if code]
+
+
+def _readers(p: Partition, visible: Ints, lost: pl.Series) -> tuple[list[dict[str, Any]], int]:
+    """Ranges of offsets that each consumer read, told apart by whether it saw records that were lost later."""
+    polled = p.reads.filter(pl.col("offset").is_not_null()).select("process", "offset", "value")
+    counts = polled["process"].value_counts().sort(["count", "process"], descending=[True, False])
+    lanes = []
+    for name in counts["process"].head(MOST_READERS).to_list():
+        mine = polled.filter(pl.col("process") == name)
+        offsets = mine["offset"].to_numpy()
+        saw_lost = mine["value"].is_in(lost.implode()).fill_null(False).to_numpy() if len(lost) else None
+        lanes.append({"process": name, **_lane(offsets, saw_lost, visible)})
+    return sorted(lanes, key=lambda lane: str(lane["process"])), max(len(counts) - MOST_READERS, 0)
+
+
+def _lane(offsets: Ints, saw_lost: Mask | None, visible: Ints) -> dict[str, Any]:
+    """One consumer: kinds are read, lost (only the lost record), both (the lost one and its successor), several."""
+    if saw_lost is None or not saw_lost.any():
+        held = offsets if len(offsets) < 2 or bool((np.diff(offsets) > 0).all()) else np.unique(offsets)
+        kind = np.ones(len(held), np.int64)
+    else:
+        held, inverse = np.unique(offsets, return_inverse=True)
+        kind = np.zeros(len(held), np.int64)
+        np.bitwise_or.at(kind, inverse, np.where(saw_lost, 2, 1))
+    # Offsets that no consumer can see (markers, aborted records) do not interrupt a range.
+    rank = np.searchsorted(visible, held, "right")
+    gap = np.append(np.diff(rank) > 1, False)
+    names = {1: "read", 2: "lost", 3: "both"}
+    return {
+        "records": len(offsets),
+        "segments": [[first, last, names.get(code, "several")] for first, last, code in _segments(held, kind, gap)],
+    }
+
+
+def _segments(offsets: Ints, kind: Ints, gap_after: Mask) -> list[tuple[int, int, int]]:
+    """Runs of one kind without a gap; when there are too many, equal numbers of them become one of kind -1."""
+    if not len(offsets):
+        return []
+    breaks = np.flatnonzero((kind[1:] != kind[:-1]) | gap_after[:-1]) + 1
+    starts = np.append(0, breaks)
+    ends = np.append(breaks, len(offsets)) - 1
+    codes = kind[starts]
+    if (codes == 0).any():
+        starts, ends, codes = starts[codes != 0], ends[codes != 0], codes[codes != 0]
+    if len(starts) > MOST_SEGMENTS:
+        group = np.arange(len(starts)) * MOST_SEGMENTS // len(starts)
+        begin = np.flatnonzero(np.append(True, np.diff(group) > 0))
+        end = np.append(begin[1:], len(group)) - 1
+        same = np.array([len(set(codes[a : b + 1].tolist())) == 1 and a == b for a, b in zip(begin, end, strict=True)])
+        codes = np.where(same, codes[begin], -1)
+        starts, ends = starts[begin], ends[end]
+    return list(zip(offsets[starts].tolist(), offsets[ends].tolist(), codes.tolist(), strict=True))

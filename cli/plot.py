@@ -1,0 +1,84 @@
+"""`logjudge plot DIR|RUN NAME`: one figure, from saved results, or of a run that is judged for it."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..histories.errors import UsageError
+from ..plots import PLOTS, draw
+
+
+@click.command()
+@click.argument("source", metavar="DIR|RUN", type=click.Path(path_type=Path))
+@click.argument("name", metavar="NAME", type=click.Choice(list(PLOTS)))
+@click.option("--partition", metavar="TOPIC-N", help="Of which partition (offsets, unread, lag).")
+@click.option("--finding", metavar="ID", help="Around which finding (around).")
+@click.option("--out", "file", type=click.Path(path_type=Path), help="A .png or .svg file. [default: NAME.png]")
+def command(source: Path, name: str, partition: str | None, finding: str | None, file: Path | None) -> None:
+    """Draw the figure NAME: glance, offsets, around, unread, lag or heatmap.
+
+    DIR is what `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition or
+    --finding the worst one is drawn.
+    """
+    from ..plots import style
+    from ..plots.escaping import file_name
+
+    if file is not None and file.suffix not in (".png", ".svg"):
+        raise UsageError(f"--out {file}: expected a file that ends in .png or .svg")
+    figures = _figures(source)
+    subject = _subject(name, figures, {"partition": partition, "finding": finding})
+    target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"--out {target}: there is no folder {target.absolute().parent}")
+    style.save(draw(name, figures, subject), target)
+    click.echo(str(target))
+    click.echo(PLOTS[name].CAPTION, err=True)
+
+
+def _figures(source: Path) -> dict[str, Any]:
+    from .saved import is_saved, load_figures
+
+    if is_saved(source):
+        return load_figures(source)
+    from ..analysis.figures import merge_figures
+    from ..analysis.local import judge_run
+    from ..histories.bundle import open_run
+
+    results = judge_run(open_run(source))
+    return merge_figures(results.summaries, results.context, results.run.settings)
+
+
+def _subject(name: str, figures: dict[str, Any], asked: dict[str, str | None]) -> dict[str, Any]:
+    """The arguments of the plot: what was asked for, or the worst that there is."""
+    parameters = inspect.signature(PLOTS[name].draw).parameters
+    known = {
+        "partition": [part["name"] for part in figures["partitions"]],
+        "finding": [window["id"] for window in figures["windows"]],
+    }
+    subject = {}
+    for kind, value in asked.items():
+        if value is None:
+            continue
+        if kind not in parameters:
+            raise UsageError(f"--{kind}: the plot {name} has no {kind} to choose")
+        if value not in known[kind]:
+            raise UsageError(f"--{kind} {value}: expected one of {_some(known[kind])}")
+        subject[kind] = value
+    if subject:
+        return subject
+    default = PLOTS[name].subjects(figures)
+    if default:
+        return default[0]
+    if any(parameter.default is inspect.Parameter.empty for parameter in list(parameters.values())[1:]):
+        raise UsageError(
+            f"there is nothing to draw: the run has no {'finding' if name == 'around' else 'offsets'} for {name}"
+        )
+    return {}
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "") if names else "none"

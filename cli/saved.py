@@ -1,0 +1,78 @@
+"""What `check` left in its output folder, read back: verdict.json, findings.parquet and figures.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..histories.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_EXPECTED = "a folder that `logjudge check` wrote"
+_AGAIN = "judge the run again with `logjudge check RUN --out DIR`"
+_VERDICT = ("format", "verdict", "rules", "assumptions", "counts", "input")
+_FIGURES = (
+    "format", "name", "started_at", "span", "bins", "faults", "faults_left_out", "series", "latency", "impact",
+    "heat", "heat_left_out", "partitions", "partitions_left_out", "windows", "times",
+)  # fmt: skip
+
+
+class Saved(NamedTuple):
+    """The saved results of one run."""
+
+    verdict: dict[str, Any]
+    findings: pl.DataFrame
+    figures: dict[str, Any]
+
+
+def is_saved(folder: Path) -> bool:
+    return (folder / "verdict.json").is_file()
+
+
+def load(folder: Path) -> Saved:
+    """Raises InputError where something is missing, damaged, or of another version."""
+    if not is_saved(folder):
+        raise InputError(str(folder), "no verdict.json", _EXPECTED, _AGAIN)
+    verdict = _object(folder / "verdict.json", _VERDICT)
+    return Saved(verdict, _findings(folder / "findings.parquet"), load_figures(folder))
+
+
+def load_figures(folder: Path) -> dict[str, Any]:
+    return _object(folder / "figures.json", _FIGURES)
+
+
+def save_figures(folder: Path, figures: dict[str, Any]) -> None:
+    (folder / "figures.json").write_text(json.dumps(figures, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def _object(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
+    if not file.is_file():
+        raise InputError(str(file), "nothing", _EXPECTED, _AGAIN)
+    try:
+        told = json.loads(file.read_bytes())
+    except (ValueError, RecursionError, OSError) as error:
+        raise InputError(str(file), str(error), "the JSON that `logjudge check` wrote", _AGAIN) from error
+    if not isinstance(told, dict) or told.get("format") != 1:
+        found = f"format {told.get('format')!r}" if isinstance(told, dict) else "no object"
+        raise InputError(str(file), found, "format 1", _AGAIN)
+    missing = [name for name in needed if name not in told]
+    if missing:
+        raise InputError(str(file), f"no {missing[0]!r}", "what this version of logjudge writes", _AGAIN)
+    return told
+
+
+def _findings(file: Path) -> pl.DataFrame:
+    import polars as pl
+
+    from ..histories.tables import FINDINGS
+
+    if not file.is_file():
+        raise InputError(str(file), "nothing", _EXPECTED, _AGAIN)
+    try:
+        return pl.read_parquet(file).select(list(FINDINGS)).cast(pl.Schema(FINDINGS))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(str(file), first, "the findings that `logjudge check` wrote", _AGAIN) from error

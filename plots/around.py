@@ -1,0 +1,166 @@
+"""The operations around one finding: who sent what when, and what each consumer saw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CAPTION = (
+    "One lane a process, time from left to right; every bar reaches from the call to the answer. Red ones wrote or"
+    " read a record that is lost. Bold ones prove the finding, the others show what stands beside it. Time is cut"
+    " where none of them does anything, so look at the times below, not at the distances."
+)
+# Kind -> colour.
+KINDS = {"send": style.BLUE, "poll": style.GREEN, "end_offsets": style.PURPLE, "commit": style.ORANGE}
+MOST_OPERATIONS = 24
+
+
+def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """The worst breaches, or else the worst of what is permitted; at most one of a partition and rule.
+
+    What followed from a loss shows the same operations as the loss itself, so it is left to `logjudge plot`.
+    """
+    breaches = [window for window in figures["windows"] if window["severity"] == "violation" and not window["follows"]]
+    chosen: dict[tuple[str, str], str] = {}
+    for window in breaches or figures["windows"][:1]:
+        chosen.setdefault((window["partition"], window["rule"]), window["id"])
+    return [{"finding": name} for name in list(chosen.values())[:4]]
+
+
+def draw(figures: dict[str, Any], finding: str) -> Figure:
+    window = next(window for window in figures["windows"] if window["id"] == finding)
+    shown, left = chosen(window)
+    title = style.printable(_headline(window), 108)
+    with style.look():
+        rows = _rows(shown)
+        places = _places(shown, figures)
+        faults = bands_of(figures, places.moments[0], places.moments[-1], places.of)
+        strip_height, height = LANE * lanes(faults), 0.3 * max(len(rows), 1)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, height], 1.3 + height + strip_height)
+        draw_bands(strip, (axis,), faults)
+        for row, operation in rows:
+            _bar(axis, -row, operation, places)
+        _lanes(axis, rows)
+        _ticks(axis, places, shown)
+        if left:
+            axis.set_title(
+                f"{style.plural(left, 'further operation')} left out",
+                fontsize=9,
+                fontweight="normal",
+                color=style.FAINT,
+            )
+    return figure
+
+
+def chosen(window: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    """The operations that are drawn, what proves the finding first, in order of time; and how many are not."""
+    operations = window["operations"]
+    ranked = sorted(range(len(operations)), key=lambda number: (not operations[number]["proof"], number))
+    kept = [operations[number] for number in sorted(ranked[:MOST_OPERATIONS])]
+    return kept, window["left_out"] + len(operations) - len(kept)
+
+
+def _headline(window: dict[str, Any]) -> str:
+    first, last = window["first_offset"], window["last_offset"]
+    where = "" if first is None else f" @{first}" + ("" if last in (None, first) else f"-{last}")
+    return f"{window['rule']} in {window['partition']}{where}: what happened at its edges"
+
+
+def _rows(shown: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """A row for each operation, grouped by process in the order of their first operation."""
+    processes = list(dict.fromkeys(operation["process"] for operation in shown))
+    grouped = [operation for name in processes for operation in shown if operation["process"] == name]
+    return list(enumerate(grouped))
+
+
+class Places:
+    """Times (ns) to places on the paper (0..1): moments keep their order, dull stretches are cut."""
+
+    def __init__(self, moments: list[int]) -> None:
+        self.moments = sorted(set(moments)) or [0]
+        gaps = [after - before for before, after in zip(self.moments, self.moments[1:], strict=False)]
+        short = sorted(gaps)[len(gaps) // 2] if gaps else 1
+        widths = [1.0 + min(gap / max(short, 1), 6.0) ** 0.5 for gap in gaps]
+        total = sum(widths) or 1.0
+        self.at = [0.0]
+        for width in widths:
+            self.at.append(self.at[-1] + width / total)
+
+    def of(self, time: int) -> float:
+        """By straight lines between the known moments; what lies outside stands at the edge."""
+        from bisect import bisect_right
+
+        index = bisect_right(self.moments, time) - 1
+        if index < 0:
+            return -0.02
+        if index >= len(self.moments) - 1:
+            return self.at[-1] + (0.02 if time > self.moments[-1] else 0.0)
+        low, high = self.moments[index], self.moments[index + 1]
+        return self.at[index] + (time - low) / (high - low) * (self.at[index + 1] - self.at[index])
+
+
+def _places(shown: list[dict[str, Any]], figures: dict[str, Any]) -> Places:
+    moments = [operation["invoked"] for operation in shown]
+    moments += [operation["completed"] for operation in shown if operation["completed"] is not None]
+    low, high = min(moments, default=0), max(moments, default=0)
+    within = [time for band in figures["faults"] for time in (band["from"], band["to"]) if time and low <= time <= high]
+    return Places(moments + within[:12])
+
+
+def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> None:
+    colour = style.RED if operation["lost"] else KINDS.get(operation["kind"], style.FAINT)
+    left = places.of(operation["invoked"])
+    never = operation["completed"] is None
+    right = 1.02 if never else places.of(operation["completed"])
+    strong = operation["proof"]
+    solid = operation["outcome"] == "ok"
+    axis.barh(
+        y, max(right - left, 0.006), left=left, height=0.62 if strong else 0.36, color=colour if solid else style.PAPER,
+        edgecolor=colour, linewidth=1.2, hatch=None if solid else "////", alpha=1.0 if strong else 0.65,
+    )  # fmt: skip
+    ending = "" if operation["outcome"] == "ok" else " (never answered)" if never else f" ({operation['outcome']})"
+    verb = {"send": "sends ", "poll": "reads "}.get(operation["kind"], "")
+    text = style.printable(verb + operation["text"] + ending, 64)
+    # Beside the bar where there is room, else on it.
+    width = len(text) * (0.0092 if strong else 0.0082)
+    after, before = right + width < 1.02, left - width > -0.02
+    where, shift, side = (right, 5, "left") if after else (left, -5, "right") if before else (left, 8, "left")
+    axis.annotate(
+        text, (where, y), (shift, 0), textcoords="offset points", va="center", ha=side, fontsize=8.5,
+        fontweight="bold" if strong else "normal", color=style.INK if strong else style.FAINT,
+    ).set_in_layout(False)  # fmt: skip
+
+
+def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:
+    """Names each process once and separates the lanes."""
+    firsts: dict[str, int] = {}
+    lasts: dict[str, int] = {}
+    for row, operation in rows:
+        firsts.setdefault(operation["process"], row)
+        lasts[operation["process"]] = row
+    axis.set_yticks(
+        [-(firsts[name] + lasts[name]) / 2 for name in firsts], [style.printable(name, 18) for name in firsts]
+    )
+    axis.tick_params(axis="y", length=0)
+    for name in list(firsts)[1:]:
+        axis.axhline(-firsts[name] + 0.5, color=style.RULE, linewidth=1)
+    axis.set_ylim(-len(rows) + 0.4, 0.6)
+    axis.set_xlim(-0.03, 1.03)
+
+
+def _ticks(axis: Axes, places: Places, shown: list[dict[str, Any]]) -> None:
+    """Times where the proof stands, as far as they fit."""
+    wanted = [operation["invoked"] for operation in shown if operation["proof"]] + places.moments
+    chosen_at: list[int] = []
+    for time in wanted:
+        if all(abs(places.of(time) - places.of(other)) > 0.075 for other in chosen_at):
+            chosen_at.append(time)
+    chosen_at.sort()
+    axis.set_xticks([places.of(time) for time in chosen_at], [f"{time / 1e9:.3f}" for time in chosen_at])
+    axis.set_xlabel("seconds since the start of the run (not to scale)")

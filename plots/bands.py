@@ -1,0 +1,82 @@
+"""Bands of faults: a strip that names each, and a shade through the panels below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_LANES = 6
+LANE = 0.22  # inches
+_CHARACTER = 0.0085  # of the width of the axis
+
+
+class Place(Protocol):
+    """Where a time (ns) stands on the axis."""
+
+    def __call__(self, time: int) -> float: ...
+
+
+class Band(NamedTuple):
+    """A fault on the axis: its row in the strip, and where it begins and ends there."""
+
+    row: int
+    left: float
+    right: float
+    name: str
+
+
+def seconds(time: int) -> float:
+    return time / 1e9
+
+
+def bands_of(figures: dict[str, Any], low: int, high: int, place: Place = seconds) -> list[Band]:
+    """The faults between the times low and high, each in the first row that is free, the space of its name included."""
+    width = max(place(high) - place(low), 1e-9)
+    free: list[float] = []
+    bands = []
+    for fault in figures["faults"]:
+        until = high if fault["to"] is None else fault["to"]
+        if until < low or fault["from"] > high:
+            continue
+        left, right = place(max(fault["from"], low)), place(min(until, high))
+        name = style.fault_name(fault) + (" (never healed)" if fault["to"] is None else "")
+        row = next((number for number, since in enumerate(free) if since <= left), len(free))
+        if row == len(free):
+            free.append(0)
+        free[row] = max(right, left + width * _CHARACTER * (len(name) + 2))
+        bands.append(Band(row, left, right, name))
+    return bands
+
+
+def lanes(bands: list[Band]) -> int:
+    """How many rows the strip needs."""
+    return min(max((band.row for band in bands), default=-1) + 1, MOST_LANES)
+
+
+def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
+    strip.set_axis_off()
+    strip.set_ylim(-max(lanes(bands), 1) + 0.4, 0.6)
+    for row, left, right, name in bands:
+        moment = right <= left
+        for panel in panels:
+            if moment:
+                panel.axvline(left, color=style.QUIET, linewidth=1, linestyle=(0, (2, 2)), zorder=0)
+            else:
+                panel.axvspan(left, right, color=style.QUIET, alpha=0.16, linewidth=0, zorder=0)
+        if row >= MOST_LANES:
+            continue
+        if not moment:
+            strip.barh(-row, right - left, left=left, height=0.78, color=style.QUIET, alpha=0.55, linewidth=0)
+        strip.plot([left, left], [-row - 0.39, -row + 0.39], color=style.FAINT, linewidth=1.5)
+        strip.annotate(name, (left, -row), (4, 0), textcoords="offset points", va="center", fontsize=8.5).set_in_layout(
+            False
+        )
+    hidden = sum(band.row >= MOST_LANES for band in bands)
+    if hidden:
+        says = f"{style.plural(hidden, 'more fault')} shaded without a name"
+        strip.text(0, 1.0, says, transform=strip.transAxes, fontsize=8.5, color=style.FAINT, va="bottom")

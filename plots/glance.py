@@ -1,0 +1,115 @@
+"""The run at a glance: what producers were told over time, latency, and the faults meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CAPTION = (
+    "Sends that ended in each bin of time, by what the producer was told. Red were acknowledged and are lost: look"
+    " where they stand relative to the faults (grey). Below, how long acknowledged sends took."
+)
+PER_OCTAVE = 4  # of the latency's buckets, as in the figure data
+
+
+def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """One figure a run."""
+    return [{}] if sum(map(sum, figures["series"].values())) else []
+
+
+def draw(figures: dict[str, Any]) -> Figure:
+    impact = figures["impact"]
+    title = f"{style.plural(impact['acknowledged'], 'acknowledged write')}, no loss found"
+    if impact["lost"]:
+        read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
+        read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
+        title = (
+            f"{style.number(impact['lost'])} of {style.plural(impact['acknowledged'], 'acknowledged write')} lost{read}"
+        )
+    with style.look():
+        faults = bands_of(figures, *figures["span"])
+        strip_height = LANE * lanes(faults)
+        figure, (strip, rate, took) = style.sheet(title, [strip_height + 0.02, 2.1, 1.5], 5.0 + strip_height)
+        draw_bands(strip, (rate, took), faults)
+        _outcomes(rate, figures)
+        _latency(took, figures)
+        style.time_axis(took, figures)
+    return figure
+
+
+def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
+    """What is stacked, from below: label, colour, and sends per second in each bin."""
+    series, seconds = figures["series"], style.bin_seconds(figures)
+    kept = [ok - lost for ok, lost in zip(series["ok"], series["lost"], strict=True)]
+    stack = [
+        ("acknowledged, later lost", style.RED, series["lost"]),
+        ("ok", style.BLUE, kept),
+        ("info (outcome unknown)", style.ORANGE, series["info"]),
+        ("fail", style.PURPLE, series["fail"]),
+    ]
+    return [
+        (f"{label}: {style.number(sum(counts))}", colour, [count / seconds for count in counts])
+        for label, colour, counts in stack
+        if sum(counts)
+    ]
+
+
+def _outcomes(axis: Axes, figures: dict[str, Any]) -> None:
+    edges = style.edges(figures)
+    base = [0.0] * (len(edges) - 1)
+    for label, colour, rates in layers(figures):
+        top = [low + rate for low, rate in zip(base, rates, strict=True)]
+        axis.stairs(top, edges, baseline=base, fill=True, color=colour, linewidth=0, label=label)
+        base = top
+    read = [count / style.bin_seconds(figures) for count in figures["series"]["read"]]
+    axis.set_title("sends per second")
+    axis.set_ylim(0, max(max(base, default=0), 1) * 1.05)
+    axis.grid(axis="y")
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=4, borderaxespad=0.1, handlelength=1.2)
+    elif sum(read):
+        axis.text(0.5, 0.5, "the history holds no sends", transform=axis.transAxes, ha="center", color=style.FAINT)
+
+
+def quantiles(figures: dict[str, Any]) -> dict[str, list[float | None]]:
+    """Median, 99th percentile and maximum of the latency in ms, by bin; a value is its bucket's middle."""
+    count = figures["bins"]["count"]
+    cells: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    for number, bucket, many in zip(*figures["latency"], strict=True):
+        cells[number].append((bucket, many))
+    shares = {"median": 0.5, "99 %": 0.99, "longest": 1.0}
+    return {name: [_quantile(cell, share) for cell in cells] for name, share in shares.items()}
+
+
+def _quantile(cell: list[tuple[int, int]], share: float) -> float | None:
+    needed, seen = share * sum(many for _, many in cell), 0
+    for bucket, many in sorted(cell):
+        seen += many
+        if seen >= needed:
+            return float(2.0 ** ((bucket + 0.5) / PER_OCTAVE)) / 1e6
+    return None
+
+
+def _latency(axis: Axes, figures: dict[str, Any]) -> None:
+    edges = style.edges(figures)
+    axis.set_title("latency of acknowledged sends, ms")
+    found = quantiles(figures)
+    looks = {"longest": (style.QUIET, 1.0), "99 %": (style.SKY, 1.6), "median": (style.BLUE, 2.0)}
+    if not any(value for values in found.values() for value in values):
+        axis.text(0.5, 0.5, "not known", transform=axis.transAxes, ha="center", color=style.FAINT)
+        axis.set_yticks([])
+        return
+    for name, (colour, width) in looks.items():
+        values = [float("nan") if value is None else value for value in found[name]]
+        axis.stairs(values, edges, baseline=None, color=colour, linewidth=width, label=name)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.minorticks_off()
+    axis.grid(axis="y")
+    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=3, borderaxespad=0.1, handlelength=1.4)

@@ -1,0 +1,88 @@
+"""The heat map: in which partition and when something was found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAPTION = (
+    "Each row is a partition, worst first; the darker, the more records are concerned. Losses stand at the time when"
+    " the lost records were acknowledged, everything else at the time when it showed. One dark column through many"
+    " rows is one event; a lone row is a problem of that partition."
+)
+MOST_ROWS = 30
+
+
+def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """One figure, if there is anything that it can show beside another partition or another time."""
+    return [{}] if figures["heat"] else []
+
+
+def grid(figures: dict[str, Any]) -> tuple[str, list[str], list[list[int]]]:
+    """Severity, names of the partitions, and records by partition and bin: breaches, or else what is permitted."""
+    for severity in ("violation", "permitted", "note"):
+        rows = []
+        for row in figures["heat"]:
+            cells = [cell for cell in row["cells"] if cell["severity"] == severity]
+            if cells:
+                counts = [0] * figures["bins"]["count"]
+                for cell in cells:
+                    for number, many in zip(cell["bins"], cell["records"], strict=True):
+                        counts[number] += many
+                rows.append((row["partition"], counts))
+        if rows:
+            return severity, [name for name, _ in rows], [counts for _, counts in rows]
+    return "violation", [], []
+
+
+def draw(figures: dict[str, Any]) -> Figure:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
+    from matplotlib.patches import Rectangle
+
+    severity, names, counts = grid(figures)
+    what = {"violation": "breaches", "permitted": "what the configuration permits", "note": "notes"}[severity]
+    with style.look():
+        if not names:
+            return style.empty_sheet("Findings by partition and time", "Nothing was found.")
+        left = len(names) - MOST_ROWS + figures["heat_left_out"]
+        names, counts = names[:MOST_ROWS], counts[:MOST_ROWS]
+        faults = bands_of(figures, *figures["span"])
+        strip_height = LANE * lanes(faults)
+        title = f"{what[0].upper()}{what[1:]} in {style.plural(len(names) + max(left, 0), 'partition')}"
+        rows = 0.24 * len(names)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, max(rows, 0.6)], 1.7 + rows + strip_height)
+        draw_bands(strip, (axis,), faults)
+        colours = LinearSegmentedColormap.from_list("heat", ["#fbd9bd", style.RED, "#5a1f00"])
+        edges = style.edges(figures)
+        cells = [(number, row, many) for row, line in enumerate(counts) for number, many in enumerate(line) if many]
+        mesh = PatchCollection(
+            [Rectangle((edges[number], row), edges[number + 1] - edges[number], 1) for number, row, _ in cells],
+            cmap=colours,
+            norm=LogNorm(1, max(*(many for *_, many in cells), 2)),
+            linewidth=0,
+        )
+        mesh.set_array([many for *_, many in cells])
+        axis.add_collection(mesh)
+        axis.set_yticks([row + 0.5 for row in range(len(names))], [style.printable(name, 28) for name in names])
+        axis.set_ylim(len(names), 0)
+        axis.tick_params(axis="y", length=0)
+        axis.hlines(range(len(names) + 1), 0, 1, transform=axis.get_yaxis_transform(), color=style.RULE, linewidth=0.6)
+        bar = figure.colorbar(mesh, ax=[strip, axis], pad=0.01, fraction=0.03, aspect=12)
+        bar.set_label("records in a bin")
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        bar.ax.minorticks_off()
+        if left > 0:
+            axis.set_title(
+                f"and {style.plural(left, 'more partition')}",
+                fontsize=9,
+                fontweight="normal",
+                color=style.FAINT,
+            )
+        style.time_axis(axis, figures)
+    return figure

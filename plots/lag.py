@@ -1,0 +1,67 @@
+"""Realtime lag: how long the oldest acknowledged record had been waiting for each consumer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAPTION = (
+    "For each consumer, the age of the oldest acknowledged record that it had not passed yet, at the end of each bin of"
+    " time; of several partitions the worst. At 0 it is up to date. A line that climbs steadily is a consumer that gets"
+    " nothing; one that climbs to the right edge never caught up. A break in the line: no partition was assigned."
+    " Lost records are left out, as nobody can wait for them."
+)
+MOST_LINES = 6
+_LINES = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.RED)
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), "-.", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
+
+
+def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """One figure for all partitions."""
+    return [{}] if lines(figures) else []
+
+
+def lines(figures: dict[str, Any], partition: str | None = None) -> dict[str, list[int | None]]:
+    """By consumer and bin: the worst lag over its partitions in ns, None without a position."""
+    found: dict[str, list[int | None]] = {}
+    for part in figures["partitions"]:
+        if partition in (None, part["name"]):
+            for line in part["lags"]:
+                before = found.get(line["process"], [None] * len(line["behind"]))
+                found[line["process"]] = [
+                    max(one or 0, other or 0) if (one, other) != (None, None) else None
+                    for one, other in zip(before, line["behind"], strict=True)
+                ]
+    return found
+
+
+def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
+    found = lines(figures, partition)
+    worst = sorted(found, key=lambda name: (-max((lag or 0 for lag in found[name]), default=0), name))
+    where = f"{style.printable(partition)}: " if partition else ""
+    with style.look():
+        if not found:
+            return style.empty_sheet(f"{where}realtime lag", "No consumer's position is known.")
+        peak = max(lag or 0 for lag in found[worst[0]])
+        title = f"{where}{style.printable(worst[0], 24)} was up to {style.duration(peak)} behind"
+        faults = bands_of(figures, *figures["span"])
+        strip_height = LANE * lanes(faults)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, 2.0], 3.2 + strip_height)
+        draw_bands(strip, (axis,), faults)
+        ends = style.edges(figures)[1:]
+        for number, name in enumerate(worst[:MOST_LINES]):
+            values = [float("nan") if lag is None else lag / 1e9 for lag in found[name]]
+            label = style.printable(name, 24)
+            axis.plot(ends, values, color=_LINES[number], linestyle=_DASHES[number], label=label)
+        left = len(worst) - MOST_LINES
+        axis.set_title("seconds behind" + (f" (the {MOST_LINES} worst of {len(worst)} consumers)" if left > 0 else ""))
+        axis.set_ylim(0, max(peak / 1e9 * 1.05, 1e-3))
+        axis.grid(axis="y")
+        axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=6, borderaxespad=0.1, handlelength=1.8)
+        style.time_axis(axis, figures)
+    return figure

@@ -1,0 +1,231 @@
+"""The offset map of a partition: what became of the record at each offset, and what each consumer saw of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import style
+from .scale import Scale, scale_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CAPTION = (
+    "Each column is an offset of the partition. The upper lane shows what became of the record that was first known to"
+    " stand there, the lane below what holds a lost record's place now. Under them, what each consumer read: a red"
+    " range without hatching was read only as it was before the loss, so that consumer still has what the log no"
+    " longer holds and never saw what replaced it. Stretches in which nothing happened are cut (≈)."
+)
+
+# Class -> colour, label, hatch; the order of the legend.
+LOOKS = {
+    "lost-read": (style.RED, "lost after being read", ""),
+    "lost": (style.ORANGE, "lost, never read", ""),
+    "duplicate": (style.PURPLE, "stands twice", ""),
+    "unread": (style.YELLOW, "acknowledged, never read", ""),
+    "read": (style.BLUE, "acknowledged and read", ""),
+    "read-only": (style.SKY, "read, never acknowledged", ""),
+    "undecided": ("#c9e2f2", "outcome unknown, never read", ""),
+    "aborted": ("#c3c6ca", "aborted or failed", "////"),
+    "absent": ("#dfe1e3", "legally gone", "\\\\\\\\"),
+    "hole": (style.PAPER, "nothing known", ""),
+}
+LATER = {
+    "replaced": (style.GREEN, "replaced by another record", "xxxx"),
+    "inconsistent": (style.PURPLE, "held two values", "xxxx"),
+    "gone": (style.PAPER, "nothing stands there", "----"),
+    "several": (style.GREEN, "in parts", "//"),
+}
+SEEN = {
+    "read": (style.BLUE, ""),
+    "lost": (style.RED, ""),
+    "both": (style.RED, "xxxx"),
+    "several": (style.SKY, "//"),
+}
+SEVERE = ("lost-read", "lost", "duplicate", "unread")
+MOST_READERS = 8
+
+
+def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """Partitions in trouble, worst first; of a clean run its biggest partition."""
+    known = [part for part in figures["partitions"] if part["offsets"]]
+    troubled = [part for part in known if part["violations"] or part["lost"]]
+    return [{"partition": part["name"]} for part in (troubled[:4] or known[:1])]
+
+
+def draw(figures: dict[str, Any], partition: str) -> Figure:
+    part = next(part for part in figures["partitions"] if part["name"] == partition)
+    told = part["offsets"]
+    with style.look():
+        if not told:
+            return style.empty_sheet(style.printable(partition), "No offset of this partition is known.")
+        readers = _worst_readers(told)
+        later = bool(told["later"])
+        found = [] if part["lost"] else breaches(told)
+        lanes = [1.0, *([0.6] if later else []), *([0.3] if found else []), *([0.5] * len(readers))]
+        figure, (axis,) = style.sheet(title_of(part), [1], 2.0 + 0.5 * sum(lanes))
+        severe = [(first, last) for first, last, kinds in told["blocks"] if any(kind in SEVERE for kind in kinds)]
+        scale = scale_of(told["first"], told["last"], [*severe, *((first, last) for first, last, _ in found)])
+        names, y = [], 0.0
+        for number, height in enumerate(lanes):
+            y -= height + 0.16
+            if number == 0:
+                _log(axis, told, scale, y, height)
+                name = "the log"
+            elif later and number == 1:
+                _ranges(axis, told["later"], LATER, scale, y, height)
+                name = "holds now"
+            elif found and number == 1 + later:
+                for first, last, _ in found:
+                    _box(axis, scale.place(first), scale.place(last + 1), y, height, style.INK, "")
+                rules = {rule for *_, rule in found}
+                name = rules.pop() if len(rules) == 1 else "breaches"
+            else:
+                reader = readers[number - 1 - later - bool(found)]
+                _ranges(axis, reader["segments"], SEEN, scale, y, height)
+                name = f"{style.printable(reader['process'], 18)} read"
+            names.append((y + height / 2, name))
+        _dress(axis, scale, names, y)
+        _legend(axis, told, readers)
+        left = told["readers_left_out"] + len(told["readers"]) - len(readers)
+        if left:
+            axis.text(
+                0,
+                y - 0.1,
+                f"and {style.plural(left, 'more reader')}",
+                fontsize=8.5,
+                color=style.FAINT,
+                va="top",
+            )
+    return figure
+
+
+def title_of(part: dict[str, Any]) -> str:
+    """What the map shows, in one sentence."""
+    name, told = style.printable(part["name"]), part["offsets"]
+    spans = [(first, last) for first, last, kinds in told["blocks"] if kinds.keys() & {"lost", "lost-read"}]
+    found = breaches(told)
+    if not part["lost"] and found:
+        first, last, rule = found[0]
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return f"{name}: {rule} at offsets {first} to {last}{more}; no loss found"
+    if not part["lost"]:
+        return f"{name}: no loss found among offsets {told['first']} to {told['last']}"
+    where = f"offsets {spans[0][0]} to {spans[-1][1]}" if spans else "offsets unknown"
+    read = {0: "none of them ever read", part["lost"]: "all of them after being read"}.get(
+        part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
+    )
+    return f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
+
+
+def breaches(told: dict[str, Any]) -> list[tuple[int, int, str]]:
+    """Ranges of offsets in which a rule is broken that the lanes do not show by themselves."""
+    shown = ("lost-write", "inconsistent-offsets", "unseen", "duplicate")
+    low, high = told["first"], told["last"]
+    return [
+        (max(first, low), min(last, high), rule)
+        for first, last, rule, severity, _ in told["findings"]
+        if severity == "violation" and rule not in shown and first <= high and last >= low and first <= last
+    ]
+
+
+def _worst_readers(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those who saw lost records first, then those who read most; drawn in the order of their names."""
+
+    def rank(reader: dict[str, Any]) -> tuple[bool, int, str]:
+        return (
+            not any(kind in ("lost", "both") for *_, kind in reader["segments"]),
+            -reader["records"],
+            reader["process"],
+        )
+
+    return sorted(sorted(told["readers"], key=rank)[:MOST_READERS], key=lambda reader: str(reader["process"]))
+
+
+def _log(axis: Axes, told: dict[str, Any], scale: Scale, y: float, height: float) -> None:
+    """Blocks of one class fill the lane; mixed ones are stacked by share, the severe ones never too thin to see."""
+    for first, last, kinds in told["blocks"]:
+        left, right = scale.place(first), scale.place(last + 1)
+        total = sum(kinds.values())
+        shares = {kind: max(count / total, 0.12 if kind in SEVERE else 0.0) for kind, count in kinds.items()}
+        scaling = height / sum(shares.values())
+        base = y
+        for kind in [kind for kind in LOOKS if kind in shares][::-1]:
+            colour, _, hatch = LOOKS[kind]
+            _box(axis, left, right, base, shares[kind] * scaling, colour, hatch)
+            base += shares[kind] * scaling
+
+
+def _ranges(axis: Axes, ranges: list[list[Any]], looks: dict[str, Any], scale: Scale, y: float, height: float) -> None:
+    for first, last, kind in ranges:
+        look = looks[kind]
+        _box(axis, scale.place(first), scale.place(last + 1), y, height, look[0], look[-1])
+
+
+def _box(axis: Axes, left: float, right: float, y: float, height: float, colour: str, hatch: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    width = max(right - left, 0.002)  # one offset among a million must still be seen
+    edge = style.FAINT if hatch or colour == style.PAPER else colour
+    if hatch and colour in (style.RED, style.GREEN, style.PURPLE):
+        edge = style.PAPER
+    axis.add_patch(Rectangle((left, y), width, height, facecolor=colour, edgecolor=edge, hatch=hatch, linewidth=0.4))
+
+
+def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: float) -> None:
+    axis.set_xlim(-0.005, 1.005)
+    axis.set_ylim(bottom - 0.12, 0.05)
+    axis.set_yticks([y for y, _ in names], [name for _, name in names])
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    ticks = scale.ticks()
+    axis.set_xticks([scale.place(tick) for tick in ticks], [str(tick) for tick in ticks])
+    axis.set_xlabel("offset" + (" (cut at ≈)" if scale.cuts else ""))
+    for cut in scale.cuts:
+        axis.axvline(cut, color=style.PAPER, linewidth=5)
+        axis.text(cut, bottom - 0.12, "≈", ha="center", va="center", fontsize=12, clip_on=False)
+
+
+def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]]) -> None:
+    from matplotlib.patches import Patch
+
+    counts: dict[str, int] = {}
+    for _, _, kinds in told["blocks"]:
+        for kind, count in kinds.items():
+            counts[kind] = counts.get(kind, 0) + count
+    handles = [
+        Patch(
+            facecolor=colour,
+            hatch=hatch,
+            edgecolor=style.FAINT,
+            linewidth=0.4,
+            label=f"{label}: {style.number(counts[kind])}",
+        )
+        for kind, (colour, label, hatch) in LOOKS.items()
+        if kind in counts
+    ]
+    for kind in sorted({kind for *_, kind in told["later"]}):
+        colour, label, hatch = LATER[kind]
+        many = sum(last - first + 1 for first, last, other in told["later"] if other == kind)
+        label = label if kind == "several" else f"{label}: {style.number(many)}"
+        handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=style.FAINT, linewidth=0.4, label=label))
+    seen = {kind for reader in readers for *_, kind in reader["segments"]}
+    if "both" in seen:
+        handles.append(
+            Patch(
+                facecolor=style.RED,
+                hatch="xxxx",
+                edgecolor=style.PAPER,
+                linewidth=0.4,
+                label="saw the lost record, then its successor",
+            )
+        )
+    axis.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=3,
+        borderaxespad=0.2,
+        handlelength=1.6,
+    )

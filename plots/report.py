@@ -1,0 +1,173 @@
+"""report.html, report.md and plots/ out of a verdict, its findings and the figure data; nothing else is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from . import PLOTS, draw, style
+from .escaping import file_name, markdown
+from .stories import Story, clock, faults_before, first_sign, place_of, stories_of, timeline
+
+VERDICTS = {
+    "valid": "No breach: every guarantee that this run can show held.",
+    "invalid": "A guarantee was broken.",
+    "unknown": "Nothing can be said for sure: no breach was found, but what the verdict rests on is incomplete.",
+    "not-judged": "There was nothing to judge.",
+}
+_INK = {
+    style.INK: "currentColor",
+    style.PAPER: "var(--paper)",
+    style.RULE: "var(--rule)",
+    style.FAINT: "var(--faint)",
+}
+
+
+def write_report(
+    folder: Path, verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], plots: bool = True
+) -> None:
+    """Writes report.html, report.md and, if wanted, plots/*.png, *.svg into an existing folder."""
+    pictures = _draw_all(folder / "plots", figures) if plots else []
+    told = _told(verdict, findings, figures, pictures)
+    for name in ("report.html", "report.md"):
+        text = _environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(told)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
+    """Every figure that has something to show: its names, caption and SVG for the page."""
+    folder.mkdir(exist_ok=True)
+    pictures = []
+    for name, plot in PLOTS.items():
+        for number, subject in enumerate(plot.subjects(figures)):
+            stem = file_name(name, *map(str, subject.values()))
+            figure = draw(name, figures, subject)
+            for ending in ("png", "svg"):
+                style.save(figure, folder / f"{stem}.{ending}")
+            svg = (folder / f"{stem}.svg").read_text(encoding="utf-8")
+            title = " ".join(map(str, subject.values()))
+            caption = plot.CAPTION if number == 0 else ""  # said once
+            pictures.append(
+                {"plot": name, "stem": stem, "title": title, "caption": caption, "svg": inline_svg(svg, stem)}
+            )
+    return pictures
+
+
+def inline_svg(svg: str, stem: str) -> str:
+    """The svg element alone, in the page's colours, with ids that no other figure of the page has."""
+    element = svg[svg.index("<svg") :]
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(r' id="([^"]*)"', rf' id="{stem}.\1"', element)
+    element = re.sub(r"url\(#([^)]*)\)", rf"url(#{stem}.\1)", element)
+    element = re.sub(r'xlink:href="#([^"]*)"', rf'xlink:href="#{stem}.\1"', element)
+    for colour, variable in _INK.items():
+        element = element.replace(colour, variable)
+    return re.sub(r' (width|height)="[\d.]+pt"', "", element, count=2)
+
+
+def _told(
+    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, str]]
+) -> dict[str, Any]:
+    """Everything that the templates show."""
+    rules = verdict["rules"]
+    stories, untold = stories_of(findings, list(rules))
+    moments, moments_left_out = timeline(stories, figures)
+    sign = first_sign(stories, figures)
+    return {
+        "verdict": verdict["verdict"],
+        "meaning": VERDICTS.get(verdict["verdict"], ""),
+        "name": figures["name"] or verdict["input"].get("name") or "run",
+        "input": verdict["input"],
+        "source": verdict["input"].get("path") or _some(verdict["input"].get("files") or ["an empty run"], 3),
+        "counts": verdict["counts"],
+        "rules": rules,
+        "assumptions": verdict["assumptions"],
+        "stories": stories,
+        "untold": untold,
+        "breaches": [story for story in stories if story.finding["severity"] == "violation"],
+        "totals": _totals(rules),
+        "impact": figures["impact"],
+        "headline": headline(verdict, figures["impact"]),
+        "moments": moments,
+        "moments_left_out": moments_left_out,
+        "faults": faults_before(stories, figures),
+        "faults_left_out": figures["faults_left_out"],
+        "causes": _causes(findings),
+        "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
+        "figures": figures,
+        "pictures": pictures,
+        "partitions_left_out": figures["partitions_left_out"],
+    }
+
+
+def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
+    """What happened, in one or two sentences."""
+    if impact["lost"]:
+        read = {
+            0: "Nobody had read them",
+            impact["lost"]: "All of them had been read before they vanished",
+        }.get(
+            impact["lost_read"],
+            f"{style.number(impact['lost_read'])} of them had been read before they vanished",
+        )
+        were = "was" if impact["lost"] == 1 else "were"
+        lost = style.plural(impact["lost"], "acknowledged write")
+        return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
+    # Without final reads, or when the rule was left out, nobody can say that nothing was lost.
+    sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
+    broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
+    if broken:
+        counted = ", ".join(f"{name} ({style.plural(verdict['rules'][name]['count'], 'record')})" for name in broken)
+        return f"{'No acknowledged write was lost, but guarantees' if sound else 'Guarantees'} were broken: {counted}."
+    if verdict["verdict"] == "valid" and sound:
+        acknowledged = style.plural(impact["acknowledged"], "acknowledged write")
+        return f"None of {acknowledged} was lost, and no guarantee was broken."
+    return VERDICTS.get(verdict["verdict"], "")
+
+
+def _totals(rules: dict[str, Any]) -> dict[str, int]:
+    return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
+
+
+def _causes(findings: pl.DataFrame) -> list[dict[str, Any]]:
+    """Known causes with the findings and records that they explain, most records first."""
+    known = findings.filter(pl.col("cause").is_not_null() & (pl.col("severity") == "violation"))
+    counted = known.group_by("cause").agg(pl.len().alias("findings"), pl.col("count").sum().alias("records"))
+    return counted.sort(["records", "cause"], descending=[True, False]).head(20).to_dicts()
+
+
+def _environment(html: bool) -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        shown=style.printable,
+        md=markdown,
+        number=style.number,
+        duration=style.duration,
+        seconds=lambda ns: f"{ns / 1e9:.3f}",
+        place=place_of,
+        some=_some,
+        svg=Markup,  # our own drawing, whose texts matplotlib escaped
+    )
+    environment.globals["fault_name"] = style.fault_name
+    return environment
+
+
+def _some(values: list[str], most: int = 6) -> str:
+    """The first values, and how many more."""
+    shown = ", ".join(style.printable(value, 40) for value in values[:most])
+    return shown if len(values) <= most else f"{shown} and {style.number(len(values) - most)} more"
+
+
+__all__ = ["Story", "headline", "inline_svg", "write_report"]

@@ -1,0 +1,85 @@
+"""A scale of offsets that keeps what matters wide: linear while it can be, else cut in the dull stretches."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+ENOUGH = 0.12  # of the width for what is severe, before anything is cut
+PLAIN_SHARE = 0.3  # of the width for dull stretches once they are cut
+
+
+class Scale(NamedTuple):
+    """Offsets at `stops` stand at `places` (0..1), straight lines between; `cuts` are places where it is cut."""
+
+    stops: tuple[int, ...]
+    places: tuple[float, ...]
+    cuts: tuple[float, ...]
+
+    def place(self, offset: int) -> float:
+        index = min(max(bisect_right(self.stops, offset) - 1, 0), len(self.stops) - 2)
+        low, high = self.stops[index], self.stops[index + 1]
+        share = (offset - low) / (high - low)
+        return self.places[index] + share * (self.places[index + 1] - self.places[index])
+
+    def ticks(self, most: int = 14) -> list[int]:
+        """Offsets to name: where stretches begin and end, or round ones; none too near to another."""
+        if len(self.stops) == 2:
+            first, last = self.stops[0], self.stops[1]
+            step = max(_round_step((last - first) / 8), 1)
+            inner = range(-(-first // step) * step, last + 1, step)
+            wanted = [first, *inner]
+        else:
+            wanted = list(self.stops)
+        chosen: list[int] = []
+        for offset in wanted:
+            near = 0.012 + 0.008 * len(str(offset))
+            if all(abs(self.place(offset) - self.place(other)) > near for other in chosen):
+                chosen.append(offset)
+        return chosen[:most]
+
+
+def _round_step(size: float) -> int:
+    step = 1
+    while step * 10 <= size:
+        step *= 10
+    return next(step * times for times in (1, 2, 5, 10) if step * times >= size or times == 10)
+
+
+def scale_of(low: int, high: int, ranges: list[tuple[int, int]]) -> Scale:
+    """For offsets low..high (inclusive), of which the ranges (first, last) matter."""
+    end = high + 1
+    stretches = _stretches(low, end, ranges)
+    wide = sum(until - since for since, until, bad in stretches if bad)
+    if not wide or wide / (end - low) >= ENOUGH:
+        return Scale((low, end), (0.0, 1.0), ())
+    dull = [until - since for since, until, bad in stretches if not bad]
+    each = PLAIN_SHARE / max(len(dull), 1)
+    stops, places, cuts = [low], [0.0], []
+    for since, until, bad in stretches:
+        width = (1 - PLAIN_SHARE) * (until - since) / wide if bad else each
+        if not bad and each < (until - since) / (end - low):
+            cuts.append(places[-1] + width / 2)
+        stops.append(until)
+        places.append(places[-1] + width)
+    total = places[-1]
+    return Scale(tuple(stops), tuple(place / total for place in places), tuple(cut / total for cut in cuts))
+
+
+def _stretches(low: int, end: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int, bool]]:
+    """The offsets low..end (exclusive) as stretches (since, until, whether they matter), with overlaps joined."""
+    joined: list[list[int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], last + 1)
+        else:
+            joined.append([first, last + 1])
+    stretches, at = [], low
+    for since, until in joined:
+        if since > at:
+            stretches.append((at, since, False))
+        stretches.append((since, until, True))
+        at = until
+    if at < end:
+        stretches.append((at, end, False))
+    return stretches

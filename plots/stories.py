@@ -1,0 +1,154 @@
+"""Findings told as stories: a loss with its consequences beneath it; bounded lists, with counts of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+MOST_STORIES = 25
+MOST_CONSEQUENCES = 8
+MOST_MOMENTS = 60
+
+_RANK = {"violation": 0, "permitted": 1, "note": 2}
+Row = dict[str, Any]
+
+
+@dataclass
+class Story:
+    """One event: the finding that leads, and what followed from it."""
+
+    finding: Row
+    consequences: list[Row] = field(default_factory=list)
+    left_out: int = 0  # consequences that are not listed
+
+
+@dataclass
+class Moment:
+    """A line of the timeline."""
+
+    time: int  # ns since the start
+    clock: str  # UTC, or empty where the run does not say when it started
+    kind: str  # fault, heal, finding
+    says: str
+
+
+def stories_of(findings: pl.DataFrame, rules: list[str]) -> tuple[list[Story], int]:
+    """The worst stories, and how many findings lead one that is not told. `rules` gives their order."""
+    order = {name: number for number, name in enumerate(rules)}
+    ranked = findings.with_columns(
+        pl.col("severity").replace_strict(_RANK, default=3, return_dtype=pl.Int64).alias("_severity"),
+        pl.col("rule").replace_strict(order, default=len(order), return_dtype=pl.Int64).alias("_rule"),
+    )
+    follows = ranked.filter(_follows()).select("id", loss=pl.col("related").list.get(0, null_on_oob=True))
+    # A consequence whose loss is not among the findings (filtered, damaged) leads its own story.
+    orphans = follows.join(ranked.select(loss="id"), on="loss", how="anti")["id"]
+    leading = ranked.filter(~_follows() | pl.col("id").is_in(orphans.implode())).sort(
+        "_severity", "_rule", pl.col("count"), "topic", "partition", "first_offset", "id",
+        descending=[False, False, True, False, False, False, False], nulls_last=True,
+    )  # fmt: skip
+    told = leading.head(MOST_STORIES)
+    beneath = follows.filter(pl.col("loss").is_in(told["id"].implode()))
+    rows = ranked.join(beneath, on="id", how="inner").sort("_severity", "_rule", "first_offset", "id", nulls_last=True)
+    stories = []
+    for row in told.drop("_severity", "_rule").iter_rows(named=True):
+        mine = rows.filter(pl.col("loss") == row["id"])
+        shown = mine.head(MOST_CONSEQUENCES).drop("_severity", "_rule", "loss").to_dicts()
+        stories.append(Story(row, shown, len(mine) - len(shown)))
+    return stories, len(leading) - len(told)
+
+
+def _follows() -> pl.Expr:
+    """Whether a finding belongs to a loss: it names one and is none itself."""
+    return (pl.col("rule") != "lost-write") & pl.col("related").list.get(0, null_on_oob=True).is_not_null()
+
+
+def timeline(stories: list[Story], figures: dict[str, Any]) -> tuple[list[Moment], int]:
+    """Faults and findings in order of time, and how many are left out (the latest of the least severe first)."""
+    moments = []
+    for band in figures["faults"]:
+        nodes = ", ".join(band["nodes"])
+        named = band["kind"] + (f" of {nodes}" if nodes else "")
+        moments.append((0, band["from"], "fault", f"fault: {named}"))
+        if band["to"] not in (None, band["from"]):
+            moments.append((0, band["to"], "heal", f"over: {named}"))
+    for rank, story in enumerate(stories):
+        for finding in [story.finding, *story.consequences]:
+            moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
+    kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MOST_MOMENTS]
+    kept.sort(key=lambda moment: (moment[1], moment[0]))
+    started = figures["started_at"]
+    told = [Moment(time, clock(started, time), kind, says) for _, time, kind, says in kept]
+    return told, len(moments) - len(kept)
+
+
+def _moments_of(finding: Row, times: Row | None) -> list[tuple[int, str, str]]:
+    if times is None or times["to"] is None:
+        return []
+    if finding["rule"] == "lost-write" and times["acked_from"] is not None:
+        where = place_of(finding)
+        first, last = times["acked_from"], times["acked_to"]
+        if finding["count"] == 1:
+            return [(first, "finding", f"acknowledged, later lost: {where}")]
+        return [
+            (
+                first,
+                "finding",
+                f"first acknowledgement of {finding['count']} records that are later lost: {where}",
+            ),
+            (last, "finding", f"last acknowledgement of them: {where}"),
+        ]
+    return [(times["to"], "finding", f"{finding['rule']}: {finding['sentence']}")]
+
+
+def place_of(finding: Row) -> str:
+    """orders-0@255-630, as far as it is known."""
+    if finding["topic"] is None:
+        return ""
+    name = f"{finding['topic']}-{finding['partition']}"
+    first, last = finding["first_offset"], finding["last_offset"]
+    if first is None:
+        return name
+    return f"{name}@{first}" if last in (None, first) else f"{name}@{first}-{last}"
+
+
+def clock(started_at: str, ns: int) -> str:
+    """The time of day in UTC, to the millisecond; empty where the start of the run is not known."""
+    try:
+        start = datetime.fromisoformat(started_at)
+        moment = start.replace(tzinfo=start.tzinfo or UTC).astimezone(UTC) + timedelta(microseconds=ns / 1000)
+    except (ValueError, OverflowError):
+        return ""
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def first_sign(stories: list[Story], figures: dict[str, Any]) -> tuple[int, Row] | None:
+    """The earliest time (ns) at which a client saw something of a breach that is no mere acknowledgement."""
+    seen = []
+    for story in stories:
+        for finding in [story.finding, *story.consequences]:
+            times = figures["times"].get(finding["id"])
+            if (
+                finding["severity"] == "violation"
+                and finding["rule"] != "lost-write"
+                and times
+                and times["to"] is not None
+            ):
+                seen.append((times["to"], finding["id"], finding))
+    if not seen:
+        return None
+    time, _, finding = min(seen, key=lambda item: item[:2])
+    return time, finding
+
+
+def faults_before(stories: list[Story], figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """Faults that lasted at some time between the first lost acknowledgement and the last evidence of a breach."""
+    times = [figures["times"].get(story.finding["id"]) for story in stories if story.finding["severity"] == "violation"]
+    known = [row for row in times if row and row["to"] is not None]
+    if not known:
+        return []
+    first = min(row["acked_from"] if row["acked_from"] is not None else row["from"] for row in known)
+    last = max(row["to"] for row in known)
+    return [band for band in figures["faults"] if band["from"] <= last and (band["to"] is None or band["to"] >= first)]

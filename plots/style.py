@@ -1,0 +1,157 @@
+"""The look that all figures share: colours, text that cannot do harm, the axis of time, bands of faults, saving."""
+
+from __future__ import annotations
+
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, told apart by people with any kind of colour vision; greys carry what is harmless.
+BLUE, SKY, GREEN, YELLOW, ORANGE, RED, PURPLE = (
+    "#0072b2", "#56b4e9", "#009e73", "#f0e442", "#e69f00", "#d55e00", "#cc79a7",
+)  # fmt: skip
+# The report replaces these four by its own colours, so that figures follow light and dark.
+INK, FAINT, RULE, PAPER = "#1b1b1a", "#6b6b69", "#dededb", "#fffffe"
+QUIET = "#a9adb2"
+
+OUTCOMES = {"ok": BLUE, "fail": PURPLE, "info": ORANGE}
+WIDTH = 10.0  # inches
+DPI = 110
+
+_SETTINGS: Any = {  # matplotlib's own names and types
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.size": 10.0,
+    "text.parse_math": False,  # a topic may be called $x$
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.facecolor": "none",
+    "axes.unicode_minus": False,
+    "figure.facecolor": PAPER,
+    "grid.color": RULE,
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9.0,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 1.8,
+    "hatch.linewidth": 0.7,
+    "svg.hashsalt": "logjudge",
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Draws in this look, without touching the settings of whoever called, and without pyplot."""
+    import matplotlib
+
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        # A name in a script that the font lacks shows as boxes; that is no news for the terminal.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, list[Axes]]:
+    """A figure with a heading and one axis a row, of the given relative heights; all share x."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, inches), dpi=DPI, layout="constrained")
+    grid = figure.add_gridspec(len(rows), 1, height_ratios=rows)
+    axes: list[Axes] = []
+    for number in range(len(rows)):
+        axes.append(figure.add_subplot(grid[number], sharex=axes[0] if axes else None))
+    for axis in axes[:-1]:
+        axis.tick_params(labelbottom=False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK)
+    return figure, axes
+
+
+def empty_sheet(title: str, says: str) -> Figure:
+    """A figure that says why there is nothing to draw."""
+    figure, (axis,) = sheet(title, [1], 1.4)
+    axis.set_axis_off()
+    axis.text(0, 0.5, says, transform=axis.transAxes, color=FAINT)
+    return figure
+
+
+def printable(text: object, most: int = 48) -> str:
+    """Text for a person: shortened, and what cannot or should not be shown replaced by a visible sign.
+
+    Control characters break SVG, and those that change the direction of writing make text lie.
+    """
+    shown = str(text)
+    shown = shown if len(shown) <= most else shown[: most - 1] + "…"
+    return "".join(
+        c if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else "\ufffd" for c in shown
+    )
+
+
+def number(value: float) -> str:
+    """12 345 with thin spaces is hard to paste; 12,345 is not."""
+    return f"{value:,.0f}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
+
+
+def duration(ns: float) -> str:
+    """A length of time with a fitting unit: 3 ms, 1.5 s, 4 min."""
+    for size, unit in ((3.6e12, "h"), (6e10, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def edges(figures: dict[str, Any]) -> list[float]:
+    """The edges of the run's bins in seconds: one more than there are bins."""
+    bins = figures["bins"]
+    return [((bins["first"] + number) << bins["shift"]) / 1e9 for number in range(bins["count"] + 1)]
+
+
+def bin_seconds(figures: dict[str, Any]) -> float:
+    return float(1 << figures["bins"]["shift"]) / 1e9
+
+
+def time_axis(axis: Axes, figures: dict[str, Any]) -> None:
+    """The run's span in seconds since its start."""
+    start, end = (time / 1e9 for time in figures["span"])
+    margin = max(end - start, 1e-9) * 0.01
+    axis.set_xlim(start - margin, end + margin)
+    axis.set_xlabel("seconds since the start of the run")
+    axis.xaxis.set_major_locator(_locator())
+
+
+def _locator() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(12, steps=[1, 2, 2.5, 5, 10])
+
+
+def fault_name(band: dict[str, Any]) -> str:
+    nodes = band["nodes"]
+    which = " " + ",".join(nodes[:4]) + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
+    return printable(band["kind"] + which, 28)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """PNG or SVG by the ending; the same bytes for the same figure."""
+    metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
+    with look():
+        figure.savefig(path, metadata=metadata)

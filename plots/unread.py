@@ -1,0 +1,58 @@
+"""Acknowledged but unread: how many acknowledged records nobody had read yet, over time."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from . import style
+from .bands import LANE, bands_of, draw_bands, lanes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAPTION = (
+    "How many acknowledged records no consumer had read yet, at the end of each bin of time. Blue ones were read in the"
+    " end. Orange ones nobody ever read: they appear when they are acknowledged and never go away. A hill that comes"
+    " down is a consumer that caught up."
+)
+
+
+def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """One figure for all partitions."""
+    return [{}] if sum(figures["series"]["acked"]) else []
+
+
+def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
+    part = next((part for part in figures["partitions"] if part["name"] == partition), None)
+    waiting, never = levels((part or figures)["series"])
+    where = f"{style.printable(partition)}: " if partition else ""
+    if never and never[-1]:
+        title = f"{where}{style.plural(never[-1], 'acknowledged record')} never read by anyone"
+    else:
+        peak = max(waiting, default=0)
+        title = f"{where}every acknowledged record was read; at most {style.number(peak)} were waiting"
+    with style.look():
+        faults = bands_of(figures, *figures["span"])
+        strip_height = LANE * lanes(faults)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, 2.0], 3.2 + strip_height)
+        draw_bands(strip, (axis,), faults)
+        edges = style.edges(figures)
+        both = [one + other for one, other in zip(waiting, never, strict=True)]
+        axis.stairs(never, edges, fill=True, color=style.ORANGE, linewidth=0, label="never read by anyone")
+        axis.stairs(both, edges, baseline=never, fill=True, color=style.BLUE, linewidth=0, label="read later")
+        axis.set_ylim(0, max(*both, 1) * 1.05)
+        axis.set_title("acknowledged, not yet read (records)")
+        axis.grid(axis="y")
+        axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=2, borderaxespad=0.1, handlelength=1.2)
+        style.time_axis(axis, figures)
+    return figure
+
+
+def levels(series: dict[str, list[int]]) -> tuple[list[int], list[int]]:
+    """At the end of each bin: acknowledged records that will be read, and those that nobody ever reads."""
+    never = list(accumulate(series["never"]))
+    acked, seen = accumulate(series["acked"]), accumulate(series["seen"])
+    # What is legally gone unread counts neither way.
+    waiting = [max(one - other - gone, 0) for one, other, gone in zip(acked, seen, never, strict=True)]
+    return waiting, never
