@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.tables import CONTEXT, MARKS, READS, SENDS
+from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Schema
 from .entries import Ints, index_entries
 
 Offsets = npt.NDArray[np.int64]
@@ -46,12 +46,12 @@ class Partition:
     ) -> None:
         self.topic, self.partition, self.settings = topic, partition, settings
         # Operations stand in the order of their lines, whatever the order in which tasks delivered them.
-        self.sends = _in_order(sends, pl.DataFrame(schema=SENDS))
-        self.reads = _in_order(reads, pl.DataFrame(schema=READS))
-        self.marks = _in_order(marks, pl.DataFrame(schema=MARKS))
+        self.sends = _in_order(sends, SENDS)
+        self.reads = _in_order(reads, READS)
+        self.marks = _in_order(marks, MARKS)
         self.context = context if context is not None else pl.DataFrame(schema=CONTEXT)
         # Sends to the topic whose partition nobody learned: any of its partitions may hold their records.
-        self.unplaced = unplaced if unplaced is not None else pl.DataFrame(schema=SENDS)
+        self.unplaced = _in_order(unplaced, SENDS)
         # Undecided operations that must have happened, since another operation saw what they wrote (Jepsen).
         self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
         self.memo: dict[str, pl.DataFrame] = {}  # what one rule computed and another needs
@@ -224,8 +224,9 @@ class Partition:
         return judged.filter(gone.fill_null(True) & pl.col("value").is_not_null())["value"].unique()
 
 
-def _in_order(frame: pl.DataFrame | None, empty: pl.DataFrame) -> pl.DataFrame:
+def _in_order(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
+    """Without the columns that say which partition it is: all rows agree in them."""
     if frame is None or not len(frame):
-        return empty
+        return pl.DataFrame(schema={name: kind for name, kind in schema.items() if name not in ("topic", "partition")})
     at = frame["at"]
     return frame if at.is_sorted() else frame.sort("at", "index", maintain_order=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from logjudge.analysis.rules import RULES
 
-from .notation import judge
-from .rules_corpus import Case, load, shown
+from notation import judge
+from rules_corpus import Case, load, shown
 
 CORPUS = load()
 

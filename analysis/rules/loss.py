@@ -145,7 +145,8 @@ def _read_by(p: Partition) -> pl.DataFrame:
     if p.repeated_values:
         rows &= p.sends["value"].is_first_distinct().to_numpy()
     entry = pl.Series(p.entry_of_send[rows])
-    seen = p.entries.select(_SEEN)[entry.set(entry < 0, None)] if len(p.entries) else _nothing_seen(len(entry))
+    known = entry.set(entry < 0, None)
+    seen = p.entries.select(pl.col(_SEEN).gather(known)) if len(p.entries) else _nothing_seen(len(entry))
     fate = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
     if not len(p.elsewhere):
         return fate
