@@ -53,7 +53,8 @@ def index_entries(
 ) -> tuple[pl.DataFrame, Ints, Ints]:
     """The entries, and the entry of each send and of each read (-1: offset or value unknown).
 
-    Columns of an entry: offset, value; of its first send: send (its row, null: none), sent_ok, undecided, aborted;
+    Columns of an entry: offset, value; of its sends: send (row of the first, null: none), sent_ok (acknowledged), undecided (acks=0
+    too), aborted;
     of its reads: times, first (row of the earliest), first_read, last_read, read (by a consumer that sees only
     committed records), in_final. `dirty` are the processes that read uncommitted records.
     """
@@ -98,10 +99,12 @@ def _of_sends(sends: pl.DataFrame, rows: Ints, entry: Ints, count: int) -> dict[
     first = np.full(count, -1, np.int64)
     first[entry[::-1]] = rows[::-1]
     outcome = sends["outcome"].gather(rows)
+    sent_ok = sends["acknowledged"].gather(rows)
+    groups = {"sent_ok": sent_ok, "undecided": ~sent_ok & (outcome != "fail"), "aborted": outcome == "fail"}
     flags = {}
-    for name, kind in (("sent_ok", "ok"), ("undecided", "info"), ("aborted", "fail")):
+    for name, mine in groups.items():
         flags[name] = np.zeros(count, bool)
-        flags[name][entry[(outcome == kind).to_numpy()]] = True
+        flags[name][entry[mine.to_numpy()]] = True
     # A value may have been sent again after an abort: one good send is enough.
     flags["aborted"] &= ~flags["sent_ok"] & ~flags["undecided"]
     return {"send": _nullable(first), **flags}

@@ -119,6 +119,18 @@ class Partition:
         ).sort("invoked", "at")
 
     @cached_property
+    def log_ends(self) -> pl.DataFrame:
+        """Those of end_offsets that tell where the log ends.
+
+        A read_committed client is told the last stable offset, which an open transaction holds back.
+        """
+        if not self.sends["txn"].any():
+            return self.end_offsets
+        about = self.settings.processes
+        committed = [name for name in about if about[name].get("isolation.level") == "read_committed"]
+        return self.end_offsets.filter(~pl.col("process").is_in(committed))
+
+    @cached_property
     def log_start(self) -> int:
         """The last log start offset that the history tells: everything below is legally gone."""
         deleted = self.marks.filter(pl.col("kind") == "delete-records")["offset"].max()

@@ -212,7 +212,7 @@ def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
 
 def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     """The least end offset asked after the acknowledgement, and after every read, that is at or below the offset."""
-    ends = p.end_offsets
+    ends = p.log_ends
     known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
         return fate.with_columns(
