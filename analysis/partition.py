@@ -26,6 +26,7 @@ class FinalReads(NamedTuple):
     start: int
     end: int  # exclusive
     since: int  # ns: the passes began
+    until: int  # ns: their last poll
     complete: bool  # they came to the end that was asked for
 
 
@@ -70,7 +71,7 @@ class Partition:
     def _index(self) -> tuple[pl.DataFrame, Ints, Ints]:
         dirty = [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
         final = list(self.final.processes) if self.final else []
-        return index_entries(self.sends, self.reads, final, dirty)
+        return index_entries(self.sends, self.reads, final, dirty, self.last_heal)
 
     @cached_property
     def entries(self) -> pl.DataFrame:
@@ -139,8 +140,11 @@ class Partition:
         if known or not self.settings.final:
             return max(known, default=0)
         # The final reads begin at the log start, by the format's promise.
-        assigned = self._assigned_by(self.settings.final_processes())["offset"].min()
-        return int(assigned) if isinstance(assigned, int) else 0
+        processes = self.settings.final_processes()
+        begun = self._assigned_by(processes)["offset"].min()
+        if begun is None and self.settings.retained(self.topic):
+            begun = self.reads.filter(pl.col("process").is_in(processes))["offset"].min()
+        return int(begun) if isinstance(begun, int) else 0
 
     def _assigned_by(self, processes: list[str]) -> pl.DataFrame:
         return self.marks.filter(
@@ -173,29 +177,38 @@ class Partition:
         assigned = self._assigned_by(list(processes))
         if not len(mine) and not len(assigned):
             return None
-        starts = [value for value in (assigned["offset"].min(), mine["offset"].min()) if isinstance(value, int)]
+        # Only an assignment says that the reads began behind the log start: the first record may be the lost one.
+        begin = assigned["offset"].min()
+        start = max(self.log_start, begin if isinstance(begin, int) else self.log_start)
         top = mine["offset"].max()
-        start = max(self.log_start, min(starts, default=self.log_start))
         end = int(top) + 1 if isinstance(top, int) else start
         begun = assigned["completed"].max() if len(assigned) else mine["completed"].min()
         asked = self.asked_end if self.asked_end is not None else end
         # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
         missed = self.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end) & (pl.col("offset") < asked))
-        return FinalReads(
-            processes, start, max(end, asked) if not len(missed) else end, int(begun or 0), not len(missed)
-        )
+        until = mine["completed"].max() if len(mine) else begun
+        complete = not len(missed)
+        return FinalReads(processes, start, max(end, asked) if complete else end, _ns(begun), _ns(until), complete)
 
     def _is_uninterrupted(self, done: FinalReads) -> bool:
         """From the log start to an end offset asked after the last heal, without seek, assignment or jump."""
-        mine = self.reads.filter(pl.col("process").is_in(done.processes))
-        moves = self.marks.filter(
-            pl.col("process").is_in(done.processes)
-            & pl.col("kind").is_in(["seek", "assign", "revoke"])
-            & (pl.col("completed") > self.last_heal)
+        whose = pl.col("process").is_in(done.processes)
+        mine = self.reads.filter(whose & (pl.col("completed") >= self.last_heal))
+        if not len(mine) or self.asked_end is None:
+            return False
+        moves = pl.concat(
+            [
+                self.marks.filter(whose & pl.col("kind").is_in(["seek", "assign", "revoke"])).select("completed"),
+                self.context.filter(whose & (pl.col("kind") == "crash")).select("completed"),
+            ]
         )
+        begun = _ns(mine["completed"].min())
         forward = bool((mine["offset"].diff().drop_nulls() > 0).all())
-        asked = self.asked_end is not None and done.complete and done.end >= self.asked_end
-        return asked and forward and len(moves) <= 1 and done.start <= self.log_start
+        first = _ns(mine["offset"][0])
+        assigned = self._assigned_by(list(done.processes)).filter(pl.col("completed") <= begun)
+        start = _ns(assigned["offset"][-1]) if len(assigned) else first
+        still = not len(moves.filter(pl.col("completed") > begun))
+        return done.complete and done.end >= self.asked_end and forward and still and start <= self.log_start
 
     @cached_property
     def existing(self) -> Offsets:
@@ -234,6 +247,10 @@ class Partition:
         judged = placed.join(newest, on="key")
         gone = (pl.col("offset") < pl.col("newest")) | (pl.col("unplaced") > pl.col("offset").is_null().cast(pl.UInt32))
         return judged.filter(gone.fill_null(True) & pl.col("value").is_not_null())["value"].unique()
+
+
+def _ns(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _in_order(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:

@@ -25,6 +25,7 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
             "end_offsets": len(p.end_offsets),
             "synthetic": int(p.sends["synthetic"].sum()),
+            "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },
         "span": _span(p),
