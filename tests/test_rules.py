@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from logjudge.analysis.rules import RULES
-
 from notation import judge
 from rules_corpus import Case, load, shown
 

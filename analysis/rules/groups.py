@@ -82,8 +82,8 @@ def _skipped(
             p,
             group,
             run,
-            f"{_called(group)} began {p.name} behind {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
-            " and never handled "
+            f"{_called(group)} began {p.name} behind {plural(len(run), 'record')} at"
+            f" {where(p, int(run[0]), int(run[-1]))} and never handled "
             + ("it" if len(run) == 1 else "them")
             + (" (they are older than the group)" if older else ""),
             "permitted" if older else "violation",
