@@ -27,6 +27,7 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "synthetic": int(p.sends["synthetic"].sum()),
             "batches": 0 if p.kept is None else len(p.kept.batches),
             "settled": p.settled,
+            "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },
         "span": _span(p),

@@ -67,6 +67,11 @@ class Settings:
     def compacted(self, topic: str) -> bool:
         return "compact" in str(self.topic(topic).get("cleanup.policy", ""))
 
+    def retained(self, topic: str) -> bool:
+        """Whether retention may move the topic's log start in the course of the run, as far as run.json says."""
+        about = self.topic(topic)
+        return any(str(about.get(name, "-1")) != "-1" for name in ("retention.ms", "retention.bytes"))
+
     def to_json(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})
 

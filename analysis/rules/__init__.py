@@ -194,7 +194,7 @@ RULES: dict[str, Rule] = {
             " skipped by auto.offset.reset. Records that are older than the group itself are permitted to be"
             " skipped.",
             "p:a@0 p:b@1 c:<a@0 c:commit=2",
-            ("commits",),
+            ("groups",),
             groups.consumer_losses,
             None,
         ),
