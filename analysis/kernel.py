@@ -78,7 +78,16 @@ def _native(
     if logs is not None:
         observed["sends"], settled = settled_sends(observed["sends"], logs)
     unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
-    p = Partition(topic, partition, settings, **observed, context=common.context, unplaced=unplaced)
+    p = Partition(
+        topic,
+        partition,
+        settings,
+        observed["sends"],
+        observed["reads"],
+        observed["marks"],
+        context=common.context,
+        unplaced=unplaced,
+    )
     p.kept, p.settled = logs, settled
     if logs is not None:
         p.timeline = timeline_of(logs, whole, common.shared, common.context, settings)
