@@ -49,13 +49,15 @@ def _places(offsets: Ints) -> Ints:
 
 
 def index_entries(
-    sends: pl.DataFrame, reads: pl.DataFrame, final: list[str], dirty: list[str]
+    sends: pl.DataFrame, reads: pl.DataFrame, final: list[str], dirty: list[str], healed: int = 0
 ) -> tuple[pl.DataFrame, Ints, Ints]:
     """The entries, and the entry of each send and of each read (-1: offset or value unknown).
 
-    Columns of an entry: offset, value; of its first send: send (its row, null: none), sent_ok, undecided, aborted;
+    Columns of an entry: offset, value; of its sends: send (row of the first, null: none), sent_ok
+    (acknowledged), undecided (acks=0 too), aborted;
     of its reads: times, first (row of the earliest), first_read, last_read, read (by a consumer that sees only
-    committed records), in_final. `dirty` are the processes that read uncommitted records.
+    committed records), in_final (by the `final` processes once all was `healed`, in ns). `dirty` are the processes
+    that read uncommitted records.
     """
     sent = _known(sends)
     seen = _known(reads)
@@ -72,7 +74,7 @@ def index_entries(
             "offset": pl.Series(offsets[some], dtype=pl.Int64),
             "value": values.gather(some),
             **_of_sends(sends, sent, of_send[sent], count),
-            **_of_reads(reads, seen, of_read[seen], count, final, dirty),
+            **_of_reads(reads, seen, of_read[seen], count, final, dirty, healed),
         }
     )
     return entries, of_send, of_read
@@ -98,17 +100,19 @@ def _of_sends(sends: pl.DataFrame, rows: Ints, entry: Ints, count: int) -> dict[
     first = np.full(count, -1, np.int64)
     first[entry[::-1]] = rows[::-1]
     outcome = sends["outcome"].gather(rows)
+    sent_ok = sends["acknowledged"].gather(rows)
+    groups = {"sent_ok": sent_ok, "undecided": ~sent_ok & (outcome != "fail"), "aborted": outcome == "fail"}
     flags = {}
-    for name, kind in (("sent_ok", "ok"), ("undecided", "info"), ("aborted", "fail")):
+    for name, mine in groups.items():
         flags[name] = np.zeros(count, bool)
-        flags[name][entry[(outcome == kind).to_numpy()]] = True
+        flags[name][entry[mine.to_numpy()]] = True
     # A value may have been sent again after an abort: one good send is enough.
     flags["aborted"] &= ~flags["sent_ok"] & ~flags["undecided"]
     return {"send": _nullable(first), **flags}
 
 
 def _of_reads(
-    reads: pl.DataFrame, rows: Ints, entry: Ints, count: int, final: list[str], dirty: list[str]
+    reads: pl.DataFrame, rows: Ints, entry: Ints, count: int, final: list[str], dirty: list[str], healed: int
 ) -> dict[str, Any]:
     done = reads["completed"].fill_null(NEVER).to_numpy()[rows]
     if len(done) > 1 and (np.diff(done) < 0).any():  # mostly, lines are in order of time
@@ -124,7 +128,7 @@ def _of_reads(
         "first_read": times.gather(_nullable(first)),
         "last_read": times.gather(_nullable(last)),
         "read": _any(~_by(reads, dirty)[rows], entry, count),
-        "in_final": _any(_by(reads, final)[rows], entry, count),
+        "in_final": _any(_by(reads, final)[rows] & (done >= healed), entry, count),
     }
 
 

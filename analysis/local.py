@@ -9,9 +9,9 @@ import polars as pl
 from ..histories.bundle import Run
 from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
-from .kernel import Tables, judge_unit, to_frame
+from .kernel import Common, Tables, judge_unit, to_frame
 from .results import Results
-from .stages import Parts, Unit, close_waiting, read_split
+from .stages import Parts, Unit, close_waiting, read_evidence, read_split
 
 Progress = Callable[..., None]  # what, done, of how many, unit
 
@@ -21,12 +21,15 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     results = Results(run)
     units: dict[Unit, Tables] = {}
     context, unplaced, waiting = [], [], []
+    shared: Tables = {}
 
     def take(parts: Parts) -> None:
         for unit, table, rows in parts.observations:
             units.setdefault(unit, {}).setdefault(table, []).append(rows)
         context.extend(parts.context)
         unplaced.extend(parts.unplaced)
+        for table, rows in parts.shared:
+            shared.setdefault(table, []).append(rows)
         waiting.extend(parts.waiting)
         results.add_counts(parts.counts)
         for rows in parts.quarantine:
@@ -39,12 +42,16 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
             take(parts)
             lines += parts.counts.get("lines", 0)
         results.add_lines(split.number, lines)
+    for done, part in enumerate(run.evidence):
+        progress("reading brokers' files", done, len(run.evidence))
+        take(read_evidence(part))
     take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
     everywhere, nowhere = _all(context, CONTEXT).sort("completed", "at"), _all(unplaced, SENDS)
+    common = Common(everywhere, nowhere, {table: pl.concat(frames) for table, frames in shared.items()})
     order = sorted(units)
     for done, unit in enumerate(order):
         progress("judging", done, len(order), "partitions")
-        findings, summaries = judge_unit(*unit, units.pop(unit), everywhere, nowhere, run.settings)
+        findings, summaries = judge_unit(*unit, units.pop(unit), common, run.settings)
         results.add_judged(to_frame(findings), summaries)
     results.context = everywhere
     return results

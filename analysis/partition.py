@@ -13,8 +13,11 @@ import numpy.typing as npt
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.tables import CONTEXT, MARKS, READS, SENDS
+from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Schema
+from .causes.timeline import Timeline
 from .entries import Ints, index_entries
+from .replicas import Kept
+from .settled import ABSENCES, BELOW_START, legal_absences
 
 Offsets = npt.NDArray[np.int64]
 
@@ -26,6 +29,7 @@ class FinalReads(NamedTuple):
     start: int
     end: int  # exclusive
     since: int  # ns: the passes began
+    until: int  # ns: their last poll
     complete: bool  # they came to the end that was asked for
 
 
@@ -46,14 +50,18 @@ class Partition:
     ) -> None:
         self.topic, self.partition, self.settings = topic, partition, settings
         # Operations stand in the order of their lines, whatever the order in which tasks delivered them.
-        self.sends = _in_order(sends, pl.DataFrame(schema=SENDS))
-        self.reads = _in_order(reads, pl.DataFrame(schema=READS))
-        self.marks = _in_order(marks, pl.DataFrame(schema=MARKS))
+        self.sends = _in_order(sends, SENDS)
+        self.reads = _in_order(reads, READS)
+        self.marks = _in_order(marks, MARKS)
         self.context = context if context is not None else pl.DataFrame(schema=CONTEXT)
         # Sends to the topic whose partition nobody learned: any of its partitions may hold their records.
-        self.unplaced = unplaced if unplaced is not None else pl.DataFrame(schema=SENDS)
+        self.unplaced = _in_order(unplaced, SENDS)
         # Undecided operations that must have happened, since another operation saw what they wrote (Jepsen).
         self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
+        self.kept: Kept | None = None  # what brokers kept of it
+        self.timeline: Timeline | None = None  # dated facts about it, for causes
+        self.settled = 0  # sends whose truth the brokers' logs told
+        self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
         self.memo: dict[str, pl.DataFrame] = {}  # what one rule computed and another needs
 
     @property
@@ -70,7 +78,7 @@ class Partition:
     def _index(self) -> tuple[pl.DataFrame, Ints, Ints]:
         dirty = [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
         final = list(self.final.processes) if self.final else []
-        return index_entries(self.sends, self.reads, final, dirty)
+        return index_entries(self.sends, self.reads, final, dirty, self.last_heal)
 
     @cached_property
     def entries(self) -> pl.DataFrame:
@@ -106,6 +114,11 @@ class Partition:
         return len(values) - values.n_unique()
 
     @cached_property
+    def legally_absent(self) -> pl.DataFrame:
+        """Ranges of offsets that the leader's log lacks for a legal reason (settled.py); none without evidence."""
+        return legal_absences(self.kept) if self.kept is not None else pl.DataFrame(schema=ABSENCES)
+
+    @cached_property
     def last_heal(self) -> int:
         """ns of the last fault or heal; 0 without one."""
         faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
@@ -119,16 +132,33 @@ class Partition:
         ).sort("invoked", "at")
 
     @cached_property
+    def log_ends(self) -> pl.DataFrame:
+        """Those of end_offsets that tell where the log ends.
+
+        A read_committed client is told the last stable offset, which an open transaction holds back.
+        """
+        if not self.sends["txn"].any():
+            return self.end_offsets
+        about = self.settings.processes
+        committed = [name for name in about if about[name].get("isolation.level") == "read_committed"]
+        return self.end_offsets.filter(~pl.col("process").is_in(committed))
+
+    @cached_property
     def log_start(self) -> int:
         """The last log start offset that the history tells: everything below is legally gone."""
         deleted = self.marks.filter(pl.col("kind") == "delete-records")["offset"].max()
         told = self.end_offsets["start"].max()
-        known = [int(value) for value in (deleted, told) if isinstance(value, int)]
+        below = self.legally_absent.filter(pl.col("reason") == BELOW_START)["last_offset"].max()
+        kept = below + 1 if isinstance(below, int) else None
+        known = [int(value) for value in (deleted, told, kept) if isinstance(value, int)]
         if known or not self.settings.final:
             return max(known, default=0)
         # The final reads begin at the log start, by the format's promise.
-        assigned = self._assigned_by(self.settings.final_processes())["offset"].min()
-        return int(assigned) if isinstance(assigned, int) else 0
+        processes = self.settings.final_processes()
+        begun = self._assigned_by(processes)["offset"].min()
+        if begun is None and self.settings.retained(self.topic):
+            begun = self.reads.filter(pl.col("process").is_in(processes))["offset"].min()
+        return int(begun) if isinstance(begun, int) else 0
 
     def _assigned_by(self, processes: list[str]) -> pl.DataFrame:
         return self.marks.filter(
@@ -161,29 +191,38 @@ class Partition:
         assigned = self._assigned_by(list(processes))
         if not len(mine) and not len(assigned):
             return None
-        starts = [value for value in (assigned["offset"].min(), mine["offset"].min()) if isinstance(value, int)]
+        # Only an assignment says that the reads began behind the log start: the first record may be the lost one.
+        begin = assigned["offset"].min()
+        start = max(self.log_start, begin if isinstance(begin, int) else self.log_start)
         top = mine["offset"].max()
-        start = max(self.log_start, min(starts, default=self.log_start))
         end = int(top) + 1 if isinstance(top, int) else start
         begun = assigned["completed"].max() if len(assigned) else mine["completed"].min()
         asked = self.asked_end if self.asked_end is not None else end
         # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
         missed = self.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end) & (pl.col("offset") < asked))
-        return FinalReads(
-            processes, start, max(end, asked) if not len(missed) else end, int(begun or 0), not len(missed)
-        )
+        until = mine["completed"].max() if len(mine) else begun
+        complete = not len(missed)
+        return FinalReads(processes, start, max(end, asked) if complete else end, _ns(begun), _ns(until), complete)
 
     def _is_uninterrupted(self, done: FinalReads) -> bool:
         """From the log start to an end offset asked after the last heal, without seek, assignment or jump."""
-        mine = self.reads.filter(pl.col("process").is_in(done.processes))
-        moves = self.marks.filter(
-            pl.col("process").is_in(done.processes)
-            & pl.col("kind").is_in(["seek", "assign", "revoke"])
-            & (pl.col("completed") > self.last_heal)
+        whose = pl.col("process").is_in(done.processes)
+        mine = self.reads.filter(whose & (pl.col("completed") >= self.last_heal))
+        if not len(mine) or self.asked_end is None:
+            return False
+        moves = pl.concat(
+            [
+                self.marks.filter(whose & pl.col("kind").is_in(["seek", "assign", "revoke"])).select("completed"),
+                self.context.filter(whose & (pl.col("kind") == "crash")).select("completed"),
+            ]
         )
+        begun = _ns(mine["completed"].min())
         forward = bool((mine["offset"].diff().drop_nulls() > 0).all())
-        asked = self.asked_end is not None and done.complete and done.end >= self.asked_end
-        return asked and forward and len(moves) <= 1 and done.start <= self.log_start
+        first = _ns(mine["offset"][0])
+        assigned = self._assigned_by(list(done.processes)).filter(pl.col("completed") <= begun)
+        start = _ns(assigned["offset"][-1]) if len(assigned) else first
+        still = not len(moves.filter(pl.col("completed") > begun))
+        return done.complete and done.end >= self.asked_end and forward and still and start <= self.log_start
 
     @cached_property
     def existing(self) -> Offsets:
@@ -224,8 +263,13 @@ class Partition:
         return judged.filter(gone.fill_null(True) & pl.col("value").is_not_null())["value"].unique()
 
 
-def _in_order(frame: pl.DataFrame | None, empty: pl.DataFrame) -> pl.DataFrame:
+def _ns(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _in_order(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
+    """Without the columns that say which partition it is: all rows agree in them."""
     if frame is None or not len(frame):
-        return empty
+        return pl.DataFrame(schema={name: kind for name, kind in schema.items() if name not in ("topic", "partition")})
     at = frame["at"]
     return frame if at.is_sorted() else frame.sort("at", "index", maintain_order=True)

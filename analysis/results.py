@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,10 @@ from .rules import RULES
 from .stages import QUARANTINED
 
 _LINE = (1 << 32) - 1
+
+
+def _facts_of(cause: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*cause["chain"], *(fact for reading in cause["readings"] for fact in _facts_of(reading))]
 
 
 class Results:
@@ -59,6 +64,19 @@ class Results:
             number,
         )
         return self._resolved(found).select(list(FINDINGS))
+
+    def causes(self) -> list[dict[str, Any]]:
+        """The explanations of all partitions (explaining.py), each fact with its source and line."""
+        told = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]
+        facts = [fact for cause in told for fact in _facts_of(cause)]
+        places = sorted({fact["place"] for fact in facts if fact["place"] is not None})
+        located = self._located(pl.DataFrame({"place": places}, schema={"place": pl.Int64}))
+        lines = {row["place"]: (row["source"], row["line"]) for row in located.iter_rows(named=True)}
+        for fact in facts:
+            place = fact.pop("place")
+            if place in lines:
+                fact["source"], fact["line"] = lines[place]
+        return told
 
     def quarantine(self) -> pl.DataFrame:
         """source, line (from 1) and reason of each line that was left out."""

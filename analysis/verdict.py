@@ -63,6 +63,7 @@ def report_of(results: Results, engine: str, strict: bool = False) -> dict[str, 
             "span_ns": [min(span[0] for span in spans), max(span[1] for span in spans)] if spans else None,
         },
         "findings": worst(results.findings()).to_dicts(),
+        "causes": results.causes(),
     }
 
 
@@ -96,12 +97,13 @@ def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool, st
         for severity in SEVERITIES:
             counts[severity] += mine.get(severity, 0)
             records[severity] += mine.get(f"{severity} records", 0)
+    unjudged = any(rule.name in summary["unjudged"] for summary in results.summaries)
     judged = rule.jepsen if results.run.settings.dialect == "jepsen" else rule.native
     if counts["violation"] or (strict and counts["permitted"]):
         verdict = "invalid"
     elif judged is None or not all(totals.get(need, 0) for need in rule.needs):
         verdict = "not-judged"
-    elif broken or (rule.needs_final and not _is_final(results)):
+    elif broken or unjudged or (rule.needs_final and not _is_final(results)):
         verdict = "unknown"
     else:
         verdict = "valid"
@@ -161,6 +163,16 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             BY_TIME,
         ),
     ]
+    made_up = sum(summary["counts"]["synthetic"] for summary in results.summaries)
+    if made_up:
+        items.append(
+            _assumption(
+                "invocations recorded",
+                False,
+                f"{made_up} sends have no invocation in the source, so what was sent before what is not known",
+                ("realtime-order", "nonmonotonic-send"),
+            )
+        )
     return [*items, _final_reads(results)]
 
 

@@ -18,6 +18,7 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
     lines = [_headline(report), *_wrapped(_scope(report, seconds), width), "", *_rules(report, width)]
     if report["findings"]:
         lines += ["", click.style("Worst findings", bold=True), *_worst(report, width)]
+    lines += _why(report, width)
     lines += ["", click.style("Assumptions", bold=True), *_assumptions(report, width)]
     if folder:
         lines += ["", f"Report, plots and all findings: {folder}"]
@@ -77,6 +78,17 @@ def _worst(report: dict[str, Any], width: int) -> list[str]:
     total = sum(rule["findings"] for rule in report["rules"].values())
     if total > SHOWN:
         lines.append(f"  … {total - SHOWN:,} more in findings.parquet")
+    return lines
+
+
+def _why(report: dict[str, Any], width: int) -> list[str]:
+    """The causes in a line each; the chains are in the report and in `logjudge explain`."""
+    known = [cause for cause in report["causes"] if cause["cause"] != "unknown"]
+    lines: list[str] = ["", click.style("Why", bold=True)] if known else []
+    for cause in known[:SHOWN]:
+        prevented = f"; prevented by {', '.join(cause['prevented_by'])}" if cause["prevented_by"] else ""
+        text = printable(f"{', '.join(cause['findings'][:3])}{prevented} ({cause['citation']})")
+        lines += _wrapped(text, width, first=f"  {click.style(cause['cause'], bold=True)}: ", indent="    ")
     return lines
 
 

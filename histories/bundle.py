@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from .errors import InputError
+from .evidence.layout import Part, find_parts, split_part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, compression_of, head_of, magic_of
 from .readers import READERS, recognise
 
@@ -66,6 +67,11 @@ class Settings:
     def compacted(self, topic: str) -> bool:
         return "compact" in str(self.topic(topic).get("cleanup.policy", ""))
 
+    def retained(self, topic: str) -> bool:
+        """Whether retention may move the topic's log start in the course of the run, as far as run.json says."""
+        about = self.topic(topic)
+        return any(str(about.get(name, "-1")) != "-1" for name in ("retention.ms", "retention.bytes"))
+
     def to_json(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})
 
@@ -89,6 +95,7 @@ class Run:
     splits: tuple[Split, ...]
     files: tuple[str, ...]  # as shown to the user, in the order of their splits
     bytes: int
+    evidence: tuple[Part, ...] = ()  # what brokers kept, in parts that a task reads
 
     def source_of(self, split: int) -> str:
         return self._shown[split]
@@ -107,9 +114,10 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
     if not path.exists():
         raise InputError(str(path), "nothing", _EXPECTED, "check the path")
-    files = _history_files(path) if path.is_dir() else [path]
-    if not files:
-        raise InputError(str(path), "no history.jsonl and no history/ in it", _EXPECTED)
+    evidence = _evidence(path, reader)
+    files = _history_files(path) if path.is_dir() else [path] if not evidence else []
+    if not files and not evidence:
+        raise InputError(str(path), "no history and no broker's files in it", _EXPECTED)
     config, config_name = _read_config(path)
     splits: list[Split] = []
     readers = set()
@@ -122,8 +130,15 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     dialect = "jepsen" if "jepsen" in readers else "native"
     name = str(config.get("name") or config_name)
     settings = Settings(name, dialect, config)
-    run = Run(path, settings, tuple(splits), (), size)
-    return Run(path, settings, run.splits, tuple(dict.fromkeys(run._shown)), size)
+    run = Run(path, settings, tuple(splits), (), size, evidence)
+    return replace(run, files=tuple(dict.fromkeys(run._shown)))
+
+
+def _evidence(path: Path, reader: str | None) -> tuple[Part, ...]:
+    """Brokers' files of a bundle or of a folder of them, or a lone log or dump; none beside a lone history."""
+    if path.is_file() and (reader or magic_of(path) == PARQUET_MAGIC or recognise(head_of(path))):
+        return ()
+    return tuple(piece for part in find_parts(path) for piece in split_part(part))
 
 
 def _history_files(folder: Path) -> list[Path]:

@@ -63,7 +63,7 @@ def _undecided() -> pl.Expr:
 
 
 def _honest_outcome() -> pl.Expr:
-    lie = (pl.col("outcome") == "fail") & (pl.col("f") == "send") & _undecided()
+    lie = (pl.col("outcome") == "fail") & pl.col("f").is_in(["send", "txn"]) & _undecided()
     return pl.when(lie).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome").alias("outcome")
 
 

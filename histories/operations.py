@@ -52,7 +52,9 @@ def pair(events: pl.DataFrame) -> Paired:
         pl.col("place").alias("at"),
         *(name for name in names if name not in ("process", "f")),
     )
-    waiting = pl.concat([open_invocations, joined.filter(~found).select(events.columns)]).sort("place")
+    waiting = pl.concat([open_invocations, joined.filter(~found).select(events.columns)]).sort(
+        "place", maintain_order=True
+    )
     return Paired(
         operations if not len(moments) else pl.concat([operations, moments], how="diagonal"),
         waiting.drop("pairing"),
@@ -86,8 +88,8 @@ def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, 
 
 def close(waiting: pl.DataFrame) -> Paired:
     """Pairs what waits at the end of the whole history: what then remains open is info, or malformed."""
-    paired = pair(waiting.sort("place"))
-    invocations = paired.waiting.filter(pl.col("type") == "invoke").sort("place")
+    paired = pair(waiting.sort("place", maintain_order=True))
+    invocations = paired.waiting.filter(pl.col("type") == "invoke").sort("place", maintain_order=True)
     never = invocations.with_columns(
         pl.lit("info").cast(OUTCOME).alias("outcome"),
         pl.col("time").alias("invoked"),

@@ -21,14 +21,33 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
         polled = p.reads.filter(pl.col("process").is_in(members))
         existing = _standing(p, members)
         committed = int(commits["offset"][-1]) if len(commits) else 0
-        first = int(polled["offset"].min() or 0) if len(polled) else committed  # type: ignore[arg-type]
+        first, reset = _first_position(p, members, polled)
         below = existing[existing < max(committed, first)]
         missed = np.setdiff1d(below, handled)
-        # A commit that claims records is worse than a start that skipped them: tell them apart.
-        skipped = missed[missed < first] if len(polled) else missed[:0]
-        claimed = np.setdiff1d(missed, skipped)
+        # A commit that claims records is worse than a start that skipped them: tell them apart. Where a seek or
+        # a committed offset chose the start, nothing was skipped.
+        skipped = missed[missed < first] if reset else missed[:0]
+        claimed = missed[missed >= first]
         yield from _claimed(p, group, commits, claimed, below, handled)
         yield from _skipped(p, group, members, skipped, below, handled)
+
+
+def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> tuple[int, bool]:
+    """Where the group began here, and whether auto.offset.reset chose that."""
+    if not len(polled):
+        return 0, False
+    # Nothing was ever committed below a position that was set before the first poll.
+    told = p.marks.filter(
+        pl.col("process").is_in(members)
+        & pl.col("kind").is_in(["assign", "seek"])
+        & (pl.col("outcome") != "fail")
+        & (pl.col("completed") <= polled["completed"].min())
+        & pl.col("offset").is_not_null()
+    )["offset"].min()
+    first = polled["offset"].min()
+    if isinstance(told, int) and isinstance(first, int):
+        return min(told, first), told > first
+    return int(first or 0), True  # type: ignore[arg-type]
 
 
 def _claimed(
@@ -41,7 +60,7 @@ def _claimed(
             p,
             group,
             run,
-            f"group {group} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but no member ever"
+            f"{_called(group)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but no member ever"
             f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}",
             "violation",
             (f"{row['process']} commits {row['offset']}", row["at"]),
@@ -63,12 +82,16 @@ def _skipped(
             p,
             group,
             run,
-            f"group {group} began {p.name} behind {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
-            " and never handled "
+            f"{_called(group)} began {p.name} behind {plural(len(run), 'record')} at"
+            f" {where(p, int(run[0]), int(run[-1]))} and never handled "
             + ("it" if len(run) == 1 else "them")
             + (" (they are older than the group)" if older else ""),
             "permitted" if older else "violation",
         )
+
+
+def _called(group: str) -> str:
+    return f"group {group}" if group else "a group (its name is not known)"
 
 
 def _finding(
@@ -87,25 +110,27 @@ def _finding(
         last_offset=last,
         count=len(run),
         values=held["value"].to_list(),
-        processes=[group],
+        processes=[group] if group else [],
         evidence=proof(*((f"{value} acknowledged at offset {first}", at) for value, at in sent), *evidence),
     )
 
 
 def commit_regressions(p: Partition) -> Iterator[Finding]:
     """A group's committed offset goes back, and no member sought back before."""
-    for group, members in _groups(p).items():
-        commits = _commits(p, members).with_columns(
-            *(pl.col(name).shift(1).alias(f"previous_{name}") for name in ("offset", "completed", "at", "process"))
+    for group, members in _groups_or_clients(p):
+        commits = _with_previous(_commits(p, members))
+        moves = p.marks.filter(
+            pl.col("process").is_in(members)
+            & ((pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group")))
+            & (pl.col("outcome") != "fail")
         )
-        seeks = p.marks.filter(pl.col("process").is_in(members) & (pl.col("kind") == "seek"))
         for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):
-            sought = seeks.filter(
-                (pl.col("process") == row["process"])
+            back = moves.filter(
+                (pl.col("completed") >= row["previous_invoked"])
                 & (pl.col("completed") <= row["completed"])
                 & (pl.col("offset") <= row["offset"])
             )
-            if len(sought):
+            if len(back):
                 continue
             yield Finding(
                 rule="commit-regression",
@@ -125,16 +150,36 @@ def commit_regressions(p: Partition) -> Iterator[Finding]:
 
 
 def _groups(p: Partition) -> dict[str, list[str]]:
-    """Groups that committed here or were assigned this partition, each with its members."""
+    """Groups that committed here or were assigned this partition, each with its members.
+
+    Consumers of which nothing is known (name "") may share a group, so they are one: what any of them handled is
+    handled.
+    """
     active = p.marks.filter((pl.col("kind") == "commit") | ((pl.col("kind") == "assign") & pl.col("group")))
     groups: dict[str, list[str]] = {}
     for process in sorted(active["process"].unique()):
-        groups.setdefault(p.settings.group_of(process) or process, []).append(process)
+        groups.setdefault(p.settings.group_of(process), []).append(process)
     for process in sorted(p.settings.processes):
         group = p.settings.group_of(process)
         if group in groups and process not in groups[group]:
             groups[group].append(process)
     return groups
+
+
+def _groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
+    """For the order of commits, consumers of unknown groups stand each for itself."""
+    known = _groups(p)
+    alone = [(process, [process]) for process in known.pop("", [])]
+    return [*known.items(), *alone]
+
+
+def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
+    """Each commit beside the latest one that was over before it began: of two that overlap, either may be first."""
+    done, begun = commits["completed"].to_numpy(), commits["invoked"].to_numpy()
+    before = np.searchsorted(done, begun, "left") - 1
+    index = pl.Series(before, dtype=pl.Int64).set(pl.Series(before < 0), None)
+    names = ("offset", "invoked", "completed", "at", "process")
+    return commits.with_columns(commits[name].gather(index).alias(f"previous_{name}") for name in names)
 
 
 def _commits(p: Partition, members: list[str]) -> pl.DataFrame:

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Partition
+from ..partition import FinalReads, Partition
+from ..settled import COMPACTED
 from .wording import distinct, neighbours, plural, proof, seconds, some, where
 
 
@@ -70,7 +71,8 @@ def _why_gone(p: Partition, run: pl.DataFrame) -> str:
     if run["shrunk"].any():
         return f"the log's end was later answered as {run['later_end'].drop_nulls()[0]}"
     if run["absent"].any() and p.final:
-        return f"the final reads up to offset {p.final.end} do not hold " + ("it" if len(run) == 1 else "them")
+        reached = f"the final reads, which came to offset {p.final.end}, do not hold "
+        return reached + ("it" if len(run) == 1 else "them")
     return "a later record was read"
 
 
@@ -78,7 +80,10 @@ def unseen(p: Partition) -> Iterator[Finding]:
     """In a final run: acknowledged, never read by anyone, not legally absent, not proven gone."""
     if p.final is None:
         return
-    missing = fates(p).filter(~pl.col("lost") & ~pl.col("legal") & pl.col("first_read").is_null())
+    # What was acknowledged after their last poll the final reads could not see.
+    missing = fates(p).filter(
+        ~pl.col("lost") & ~pl.col("legal") & pl.col("first_read").is_null() & (pl.col("completed") < p.final.until)
+    )
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
     others = np.setdiff1d(p.existing, placed["offset"].to_numpy())
     unplaced = missing.filter(pl.col("offset").is_null())
@@ -120,9 +125,7 @@ def _fates(p: Partition) -> pl.DataFrame:
     fate = _read_by(p)
     fate = _with_later_end(p, _with_other(p, fate))
     final = p.final
-    covered = (
-        (pl.col("offset") >= final.start) & (pl.col("offset") < final.end) if final else pl.lit(False)
-    ).fill_null(False)
+    covered = _covered(final) if final else pl.lit(False)
     fate = fate.with_columns(
         (~pl.col("in_final") & covered).alias("absent"),
         pl.col("other").is_not_null().alias("replaced"),
@@ -134,9 +137,20 @@ def _fates(p: Partition) -> pl.DataFrame:
     return fate.with_columns((proven & ~pl.col("in_final") & ~pl.col("legal")).alias("lost"))
 
 
+def _covered(final: FinalReads) -> pl.Expr:
+    """Whether the final reads had to hold it: they pass its offset, or came to the end after somebody had read it."""
+    before = pl.max_horizontal("completed", "last_read") < final.until
+    tail = pl.col("first_read").is_not_null() & before & final.complete
+    return ((pl.col("offset") >= final.start) & ((pl.col("offset") < final.end) | tail)).fill_null(False)
+
+
 def _legally_gone(p: Partition) -> pl.Expr:
-    below = (pl.col("offset") < p.log_start).fill_null(False)
-    return below | pl.col("value").is_in(p.superseded.implode()) if len(p.superseded) else below
+    gone = (pl.col("offset") < p.log_start).fill_null(False)
+    for first, last in (
+        p.legally_absent.filter(pl.col("reason") == COMPACTED).select("first_offset", "last_offset").iter_rows()
+    ):
+        gone |= pl.col("offset").is_between(first, last).fill_null(False)
+    return gone | pl.col("value").is_in(p.superseded.implode()) if len(p.superseded) else gone
 
 
 def _read_by(p: Partition) -> pl.DataFrame:
@@ -145,7 +159,8 @@ def _read_by(p: Partition) -> pl.DataFrame:
     if p.repeated_values:
         rows &= p.sends["value"].is_first_distinct().to_numpy()
     entry = pl.Series(p.entry_of_send[rows])
-    seen = p.entries.select(_SEEN)[entry.set(entry < 0, None)] if len(p.entries) else _nothing_seen(len(entry))
+    known = entry.set(entry < 0, None)
+    seen = p.entries.select(pl.col(_SEEN).gather(known)) if len(p.entries) else _nothing_seen(len(entry))
     fate = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
     if not len(p.elsewhere):
         return fate
@@ -211,7 +226,7 @@ def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
 
 def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     """The least end offset asked after the acknowledgement, and after every read, that is at or below the offset."""
-    ends = p.end_offsets
+    ends = p.log_ends
     known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
         return fate.with_columns(

@@ -61,10 +61,7 @@ def realtime_order(p: Partition) -> Iterator[Finding]:
 
 def stale_end_offsets(p: Partition) -> Iterator[Finding]:
     """end_offsets answers less than an append acknowledged before the question, or less than an earlier answer."""
-    asked = p.end_offsets
-    # A read_committed client is told the last stable offset, which an open transaction holds back.
-    if p.sends["txn"].any():
-        asked = asked.filter(~pl.col("process").is_in(_read_committed(p)))
+    asked = p.log_ends
     if not len(asked):
         return
     sent = p.acknowledged.filter(pl.col("offset").is_not_null()).sort("completed", "at")
@@ -94,11 +91,6 @@ def stale_end_offsets(p: Partition) -> Iterator[Finding]:
                 (f"end offset {first['offset']}", first["at"]),
                 first["offset"] - 1,
             )
-
-
-def _read_committed(p: Partition) -> list[str]:
-    about = p.settings.processes
-    return [name for name in about if about[name].get("isolation.level") == "read_committed"]
 
 
 def _stale(p: Partition, row: dict[str, int], because: str, proven: tuple[str, int], last: int) -> Finding:

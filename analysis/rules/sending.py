@@ -43,7 +43,7 @@ def int_send_skips(p: Partition) -> Iterator[Finding]:
     )
     for row in ahead.iter_rows(named=True):
         first, last = np.searchsorted(p.existing, [row["previous"] + 1, row["offset"]], "left")
-        between = p.existing[first:last]
+        between = np.setdiff1d(p.existing[first:last], p.sends.filter(pl.col("at") == row["at"])["offset"].to_numpy())
         if len(between):
             yield Finding(
                 rule="int-send-skip",

@@ -110,7 +110,9 @@ def _find_origins(p: Partition) -> pl.DataFrame:
         (pl.col("outcome") == "fail").alias("all_failed"),
         pl.col("txn").alias("in_txn"),
     )
-    here = sent[send].with_columns(p.entries["aborted"].alias("all_failed"), p.entries["first_read"])
+    here = sent.select(pl.all().gather(send)).with_columns(
+        p.entries["aborted"].alias("all_failed"), p.entries["first_read"]
+    )
     unknown = send.is_null()
     if not unknown.any():
         return here

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from . import jepsen, native
+from . import jepsen, native, verifiable
 
 READERS: dict[str, ModuleType] = {
     "native": native,
     "jepsen": jepsen,
+    "verifiable": verifiable,
 }
 
 

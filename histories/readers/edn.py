@@ -59,7 +59,7 @@ class Tagged:
 
 
 class Map(dict[Any, Any]):
-    """A map. Nobody changes a parsed form, so it may be hashed: in EDN maps are keys and members of sets, too."""
+    """A map. Nobody changes a parsed form, so it may be hashed: EDN has maps as keys and in sets."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -75,7 +75,7 @@ _TOKEN = re.compile(
     | (?P<char>\\(?:[A-Za-z0-9]++|.))
     | (?P<discard>\#_)
     | (?P<symbolic>\#\#-?[A-Za-z]++)
-    | \#(?P<tag>[A-Za-z][A-Za-z0-9.*+!_?$%&=<>/:-]*+)
+    | \#(?P<tag>[A-Za-z][A-Za-z0-9.*+!_?$%&=<>/:\#-]*+)
     | (?P<bad>.)
     """,
     re.VERBOSE | re.DOTALL,
@@ -89,7 +89,7 @@ _INTEGERS = (  # base, spelling
 )
 _RADIX = re.compile(r"([+-]?)([1-9][0-9]?)[rR]([0-9A-Za-z]+)N?")
 _RATIO = re.compile(r"([+-]?[0-9]+)/([0-9]+)")
-_FLOAT = re.compile(r"([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(M?)")
+_FLOAT = re.compile(r"(?=.*[.eEM])([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(M?)")
 _NAME = re.compile(r"[^/:](?:[^:]|:(?=[^:]))*|/")  # no empty part, no colon at an end, no double colon
 _WORDS = {"nil": None, "true": True, "false": False}
 _SYMBOLIC = {"##Inf": math.inf, "##-Inf": -math.inf, "##NaN": math.nan}

@@ -1,13 +1,15 @@
 """Reads the common lines of Jepsen's kafka histories as columns, without an object a line.
 
-A line is common if it is an operation map written as Clojure prints it, with its entries in an order of `_ORDERS`,
-processes, offsets and values that are integers, and keys that are integers or keywords. Further entries (:error,
-:rebalance-log) may follow. A regular expression of polars decides that; whatever it doesn't match is left to
-jepsen_operations.py, and so is a poll with a key twice, which no regular expression sees.
+A line is common if it is an operation map written as Clojure prints it, with its entries in an order of
+`_ORDERS`, processes, offsets and values that are integers, and keys that are integers or keywords. Further
+entries (:error, :rebalance-log) may follow. A regular expression of polars decides that; whatever it
+doesn't match is left to jepsen_operations.py, and so is a poll with a key twice, which no regular
+expression sees.
 
-What a matching line holds is then known from its tokens (runs of bytes between blanks, commas and brackets): the
-entries before and after the value by counting from the line's ends, and each token of the value by the bytes
-before it. Numpy finds tokens and roles for all lines at once, polars makes texts and numbers of them.
+What a matching line holds is then known from its tokens (runs of bytes between blanks, commas and
+brackets): the entries before and after the value by counting from the line's ends, and each token of the
+value by the bytes before it. Numpy finds tokens and roles for all lines at once, polars makes texts and
+numbers of them.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from ..tables import EVENTS
+from ..tables import EVENTS, Schema
 from . import edn
-from .jepsen_operations import MAX_LINE, MalformedError, annotations, by_name
+from .jepsen_operations import by_name, notes
+from .lines import MalformedError, texts
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -55,11 +58,12 @@ _ENTRIES = {
     "time": rf":time {_INT}",
     "type": r":type :(?:invoke|ok|fail|info)",
     "process": rf":process {_INT}",
-    "op": rf":f :(?:send, :value {_vector(_SEND)}|poll, :value {_vector(_POLL)}"
-    rf"|txn, :value {_vector(f'(?:{_SEND}|{_POLL})')}|(?:assign|subscribe), :value {_vector(_KEY)}|crash, :value nil)",
-    "silent": rf":f :debug-topic-partitions, :value {_vector(_KEY)}",  # makes no event
+    "op": rf":f :(?:send, :value (?:nil|{_vector(_SEND)})|poll, :value (?:nil|{_vector(_POLL)})"
+    rf"|txn, :value (?:nil|{_vector(f'(?:{_SEND}|{_POLL})')})"
+    rf"|(?:assign|subscribe|crash), :value (?:nil|{_vector(_KEY)}))",
+    "silent": rf":f :debug-topic-partitions, :value (?:nil|{_vector(_KEY)})",  # makes no event
 }
-_ODD_KEYWORDS = (":nil", ":true", ":false")  # text_of keeps their colon
+_ODD_KEYWORDS = [":nil", ":true", ":false"]  # text_of keeps their colon
 _DELIMITERS = b" ,[]{}\n\r"
 _IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
 _FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
@@ -71,47 +75,49 @@ _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
     """The events of the common lines, in their order, and which lines these are."""
-    text = pl.Series("text", lines, dtype=pl.Binary).cast(pl.String, strict=False)  # null where it isn't UTF-8
-    left = text.to_frame().with_row_index("line").cast({"line": pl.Int64})
-    left = left.filter(pl.col("text").str.len_bytes() <= MAX_LINE, ~pl.col("text").str.contains_any(_ODD_KEYWORDS))
+    left = texts(lines).to_frame().with_row_index("line").cast({"line": pl.Int64})
+    left = left.filter(~pl.col("text").str.contains_any(_ODD_KEYWORDS))  # and drops the nulls
     done = np.zeros(len(lines), dtype=bool)
     frames = [pl.DataFrame(schema=EVENTS)]
     for order in _ORDERS:
-        plain = left["text"].str.contains(rf"^\{{{_body(order, 'op')}\}}\r?$")
-        rest = left.filter(~plain)
+        candidates = left.filter(pl.col("text").str.starts_with(f"{{:{order[0]} "))
+        if not candidates.height:
+            continue
+        plain = candidates["text"].str.contains(_pattern(order, "op"))
+        rest = candidates.filter(~plain)
         annotated = _annotated(rest, order)
-        common = left.filter(plain)
+        common = candidates.filter(plain)
         if annotated.height:
             common = pl.concat([common, annotated], how="diagonal").sort("line")
-        if common.height:
-            common, events = _events(common, order)
-            frames.append(events)
-        silent = rest.filter(pl.col("text").str.contains(rf"^\{{{_body(order, 'silent')}\}}\r?$"))
+        common, events = _events(common, order)
+        frames.append(events)
+        silent = rest.filter(pl.col("text").str.contains(_pattern(order, "silent")))
         for read_now in (common, silent):
             done[read_now["line"].to_numpy()] = True
         left = left.filter(~pl.Series(done).gather(left["line"]))
-        if not left.height:
-            break
     events = pl.concat(frames, how="diagonal")
     return (events if events["line"].is_sorted() else events.sort("line")), done
 
 
-def _body(order: tuple[str, ...], op: str) -> str:
-    return ", ".join(_ENTRIES[op if name == "op" else name] for name in order)
+def _pattern(order: tuple[str, ...], op: str) -> str:
+    """What matches a line of these entries."""
+    return rf"^\{{{', '.join(_ENTRIES[op if name == 'op' else name] for name in order)}\}}\r?$"
 
 
 def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
     """The lines that begin with these entries, cut after them, with the columns of the further ones."""
-    pattern = rf"^(\{{{_body(order, 'op')}), (:.*)\}}\r?$"
-    parts = lines.select(
-        "line",
-        text=pl.col("text").str.extract(pattern, 1) + "}",
-        rest=pl.col("text").str.extract(pattern, 2),
-    ).drop_nulls()
+    if order[-1] == "op":  # in a poll's value, what follows a comma and a key is a list of records
+        before = r"^(\{.*? :value .*?), :[a-z?-]+ (?:[^\[ ]|\[[^\[\]])"
+    else:
+        before = rf"^(\{{.*?:{order[-1]} {_INT}), :"
+    parts = lines.with_columns(head=pl.col("text").str.extract(before)).drop_nulls("head")
+    after = pl.col("text").str.slice(pl.col("head").str.len_chars() + len(", "))
+    parts = parts.select("line", text=pl.col("head") + "}", rest=after.str.extract(r"^(.*)\}\r?$"))
+    parts = parts.filter(pl.col("text").str.contains(_pattern(order, "op"))).drop_nulls()
     names = {"f", "value", *order}
-    notes = {rest: _notes(rest, names) for rest in parts["rest"].unique()}
-    rows = [{"rest": rest, **columns} for rest, columns in notes.items() if columns is not None]
-    schema = {"rest": pl.String, "error": pl.String, "rebalanced": pl.List(pl.String)}
+    notes_of = {rest: _notes(rest, names) for rest in parts["rest"].unique()}
+    rows = [{"rest": rest, **columns} for rest, columns in notes_of.items() if columns is not None]
+    schema: Schema = {"rest": pl.String, "error": pl.String, "rebalanced": pl.List(pl.String)}
     return parts.join(pl.DataFrame(rows, schema=schema), on="rest", maintain_order="left").drop("rest")
 
 
@@ -119,7 +125,7 @@ def _notes(rest: str, names: set[str]) -> dict[str, Any] | None:
     """The columns of further entries; None if they are malformed or repeat one that stands before them."""
     try:
         entries = by_name(edn.loads(f"{{{rest}}}"))
-        return None if names & entries.keys() else annotations(entries)
+        return None if names & entries.keys() else notes(entries)
     except (edn.EdnError, MalformedError):
         return None
 
@@ -156,7 +162,9 @@ def _tokens(text: pl.Series) -> _Tokens:
 
 
 def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The events of lines with entries in this order. Returns also the lines, as some may turn out uncommon."""
+    """The events of lines with entries in this order, after the lines: some may turn out to be uncommon."""
+    if not lines.height:
+        return lines, pl.DataFrame(schema=EVENTS)
     tokens = _tokens(lines["text"])
     count = order.index("op")
     last = np.append(tokens.first[1:], len(tokens.start)) - 1
@@ -192,7 +200,8 @@ class _Value:
     """The tokens of the values of all lines, in one row, and what each of them is."""
 
     def __init__(self, tokens: _Tokens, begin: Ints, stop: Ints, function: Ints) -> None:
-        count = stop - begin
+        nil = tokens.before(np.minimum(begin, len(tokens.start) - 1), 1) == ord(" ")
+        count = np.where(nil, 0, stop - begin)
         self.tokens = tokens
         self.function = function
         self.token = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)

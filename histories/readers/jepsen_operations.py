@@ -1,4 +1,4 @@
-"""One operation of Jepsen's kafka workload as an event, from any EDN: the mapping that jepsen.py describes."""
+"""One operation of Jepsen's kafka workload, from any EDN: the mapping that jepsen.py describes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 from ..tables import TYPES
 from . import edn
 from .edn import Keyword, Symbol, Tagged
-
-MAX_LINE = 16 << 20  # bytes; the objects of a parsed line need some twenty times its size
+from .lines import MalformedError, decoded
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _PLAIN_KEYWORD = re.compile(r"[A-Za-z].*")
@@ -23,18 +22,10 @@ _HEALS = {  # Jepsen's nemesis packages: what ends which fault, by format.md's n
 _FAULTS = {"start-partition": "partition"}
 
 
-class MalformedError(ValueError):
-    """What was found on a line, and what was expected."""
-
-
 def event(line: bytes) -> dict[str, Any] | None:
     """The event of one line (a row of EVENTS without its line), or None where the line makes none."""
-    if len(line) > MAX_LINE:
-        raise MalformedError(f"found a line of {len(line)} bytes, expected at most {MAX_LINE}")
     try:
-        forms = edn.read_all(line.removeprefix(b"\xef\xbb\xbf").decode())
-    except UnicodeDecodeError as error:
-        raise MalformedError(f"found a byte at {error.start} that is not UTF-8, expected UTF-8") from None
+        forms = edn.read_all(decoded(line))
     except edn.EdnError as error:
         raise MalformedError(str(error)) from None
     if not forms:
@@ -52,7 +43,7 @@ def by_name(operation: dict[Any, Any]) -> dict[str, Any]:
     return {key.name: value for key, value in operation.items() if isinstance(key, Keyword)}
 
 
-def annotations(operation: dict[str, Any]) -> dict[str, Any]:
+def notes(operation: dict[str, Any]) -> dict[str, Any]:
     """The columns that operations of every kind may have."""
     return {
         "error": _plain(operation.get("error")),
@@ -73,7 +64,7 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
         "time": _int64(operation.get("index") if time is None else time, ":time or :index"),
         "process": text_of(process),
         "type": kind.name,
-        **annotations(operation),
+        **notes(operation),
     }
     if isinstance(process, bool) or not isinstance(process, int):
         return row | _fault(function, operation.get("value"))
@@ -174,10 +165,11 @@ def _scalar(form: Any, what: str) -> str:
 def text_of(form: Any) -> str:
     """The text of a key or value: equal texts for equal EDN forms only.
 
-    Plain are nil, booleans, numbers, keywords that begin with an ASCII letter (`:x` is `x`; not so `:nil`, `:true`
-    and `:false`), and strings that begin with such a letter and hold a space, which no keyword does. Other
-    keywords keep their colon and other strings their quotes (`:1` is `:1`, `"1"` is `"1"`); symbols get an
-    apostrophe before them; characters and tagged literals are written as in EDN. So are collections.
+    Plain are nil, booleans, numbers, keywords that begin with an ASCII letter (`:x` is `x`; not so `:nil`,
+    `:true` and `:false`), and strings that begin with such a letter and hold a space, which no keyword
+    does. Other keywords keep their colon and other strings their quotes (`:1` is `:1`, `"1"` is `"1"`);
+    symbols get an apostrophe before them; characters and tagged literals are written as in EDN. So are
+    collections.
     """
     match form:
         case Keyword(name) if _PLAIN_KEYWORD.fullmatch(name) and name not in ("nil", "true", "false"):

@@ -1,0 +1,60 @@
+"""What the readers of formats with one event a line share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import polars as pl
+
+from ..tables import QUARANTINE
+
+MAX_LINE = 16 << 20  # bytes; the objects of a line parsed in Python need some twenty times its size
+_BOM = b"\xef\xbb\xbf"  # files put together from several have it at other lines than the first, too
+
+
+class MalformedError(ValueError):
+    """What was found on a line, and what was expected."""
+
+
+def decoded(line: bytes) -> str:
+    """The line as text, without a byte order mark."""
+    if len(line) > MAX_LINE:
+        raise MalformedError(f"found a line of {len(line)} bytes, expected at most {MAX_LINE}")
+    try:
+        return line.removeprefix(_BOM).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"found a byte at {error.start} that is not UTF-8, expected UTF-8") from None
+
+
+def one_by_one(
+    lines: list[bytes], numbers: Iterable[int], read: Callable[[bytes], dict[str, Any] | None]
+) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+    """The rows that `read` makes of the lines with these numbers, and those that it finds malformed."""
+    rows = []
+    malformed = []
+    for number in numbers:
+        try:
+            row = read(lines[number])
+        except MalformedError as error:
+            malformed.append({"line": number, "reason": str(error)})
+        else:
+            if row is not None:
+                rows.append({"line": number, **row})
+    return rows, pl.DataFrame(malformed, schema=QUARANTINE)
+
+
+def texts(lines: list[bytes]) -> pl.Series:
+    """The lines as text; null where they are too long or not UTF-8."""
+    try:
+        text = pl.Series("text", lines, dtype=pl.Binary).cast(pl.String)
+    except pl.exceptions.ComputeError:  # which line it is, polars doesn't say
+        text = pl.Series("text", [_text_or_none(line) for line in lines], dtype=pl.String)
+    return text.set(text.str.len_bytes() > MAX_LINE, None)
+
+
+def _text_or_none(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None

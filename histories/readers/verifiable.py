@@ -1,0 +1,242 @@
+"""The JSON lines of Kafka's VerifiableProducer and VerifiableConsumer (org.apache.kafka.tools).
+
+    {"timestamp":1795253745865,"name":"producer_send_success","key":"1","value":"7.1","offset":0,"topic":"t"
+    ,"partition":0} {"timestamp":1795253745840,"name":"record_data","key":"0","value":"7.0","topic":"t","par
+    tition":2,"offset":0}
+
+Times are milliseconds since 1970, made nanoseconds. What each name becomes:
+
+- `producer_send_success`: a send that is ok. An offset of -1 says that the broker told none (acks=0): null.
+- `producer_send_error`: a send that is info, as a timeout or a lost connection says nothing of the record.
+- `record_data` (the consumer's --verbose): a poll of one record. `records_consumed` repeats the same in sums.
+- `offsets_committed`: a commit, ok or else info.
+- `partitions_assigned`, `partitions_revoked`: an assign by the group. One of no partitions says nothing,
+  whereas a revocation without partitions means all of them in our events: it makes none.
+- All others make no event.
+
+The tools write completions alone. Before each stands an invocation that we made up, with the same time and
+line, and `synthetic`: what needs its time, is unknown. `op` is null: completion and invocation are
+neighbours.
+
+A line does not say who wrote it; a file holds one process. So the process is the stem of the file's name, or
+`producer` or `consumer` where there is no name. Of a key that stands twice in a JSON object, the last counts.
+
+The frequent lines are recognised by a regular expression and parsed by polars, the others one by one by
+orjson; polars alone is too lenient (it takes lone surrogates, and the first of two equal keys).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any
+
+import orjson
+import polars as pl
+
+from ..tables import EVENTS, Schema
+from .lines import MalformedError, decoded, one_by_one, texts
+
+NAME = "verifiable"
+_NAMED = re.compile(
+    rb'^(?:\xef\xbb\xbf)?\s*\{[^\n]*"name"\s*:\s*"'
+    rb"(?:startup_complete|shutdown_complete|tool_data|producer_send_success|producer_send_error|record_data"
+    rb'|records_consumed|offsets_committed|partitions_assigned|partitions_revoked)"',
+    re.MULTILINE,
+)
+_SUFFIXES = frozenset((".gz", ".zst", ".json", ".jsonl", ".ndjson", ".log", ".txt", ".out"))
+_MILLISECONDS = range(-(1 << 63) // 1_000_000 + 1, (1 << 63) // 1_000_000)  # that nanoseconds of 64 bits can hold
+_INT64 = range(-(1 << 63), 1 << 63)
+_INT32 = range(1 << 31)
+
+# The frequent lines as Jackson writes them; all other spellings are left to orjson.
+_TIME = r'"timestamp":(?:[1-9][0-9]{0,11}|[1-8][0-9]{12})'
+_TEXT = r'"[^"\\\x00-\x1f]*"'
+_KEY_VALUE = rf'"key":(?:null|{_TEXT}),"value":(?:null|{_TEXT})'
+_PLACE = rf'"topic":{_TEXT},"partition":(?:0|[1-9][0-9]{{0,8}})'
+_OFFSET = r'"offset":(?:0|[1-9][0-9]{0,17})'
+_FREQUENT = (
+    rf'^\{{{_TIME},"name":(?:"record_data",{_KEY_VALUE},{_PLACE},{_OFFSET}'
+    rf'|"producer_send_success",{_KEY_VALUE},{_OFFSET},{_PLACE})\}}\r?$'
+)
+_FIELDS: Schema = {
+    "timestamp": pl.Int64,
+    "name": pl.String,
+    "key": pl.String,
+    "value": pl.String,
+    "topic": pl.String,
+    "partition": pl.Int32,
+    "offset": pl.Int64,
+}
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a line is an object with a name that these tools write."""
+    return _NAMED.search(head) is not None
+
+
+def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The events and the malformed lines of whole lines of the file `source`."""
+    lines = blob.split(b"\n")
+    text = texts(lines)
+    frequent = text.str.contains(_FREQUENT).fill_null(False)
+    rows, malformed = one_by_one(lines, (~frequent).arg_true().to_list(), completion)
+    completions = [pl.DataFrame(rows, schema=EVENTS)]
+    if frequent.any():
+        completions.append(_columns(text.filter(frequent), frequent.arg_true()))
+    return _with_invocations(pl.concat(completions, how="diagonal"), _process(source)), malformed
+
+
+def _columns(text: pl.Series, line: pl.Series) -> pl.DataFrame:
+    """The completions of frequent lines."""
+    objects = pl.read_ndjson(io.BytesIO(text.str.join("\n").item().encode()), schema=_FIELDS)
+    send = pl.col("name") == "producer_send_success"
+    return objects.select(
+        line=line.cast(pl.Int64),
+        time=pl.col("timestamp") * 1_000_000,
+        type=pl.lit("ok"),
+        f=pl.when(send).then(pl.lit("send")).otherwise(pl.lit("poll")),
+        **{name: pl.when(send).then(name) for name in ("topic", "partition", "key", "value", "offset")},
+        records=pl.when(~send).then(pl.concat_list(pl.struct("topic", "partition", "offset", "key", "value"))),
+    )
+
+
+def _with_invocations(completions: pl.DataFrame, process: pl.Expr) -> pl.DataFrame:
+    """The completions, each after an invocation that says what could be known before."""
+    completions = completions.with_columns(process=process)
+    unknown = {"partition": pl.Int32, "offset": pl.Int64, "error": pl.String, "records": EVENTS["records"]}
+    invocations = completions.with_columns(
+        type=pl.lit("invoke"),
+        synthetic=pl.lit(True),
+        **{name: pl.lit(None, dtype) for name, dtype in unknown.items()},
+    )
+    return pl.concat([invocations, completions]).sort("line", maintain_order=True)
+
+
+def _process(source: str) -> pl.Expr:
+    name = PurePosixPath(source).name
+    while (suffix := PurePosixPath(name).suffix) in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    if name:
+        return pl.lit(name)
+    return pl.when(f="send").then(pl.lit("producer")).otherwise(pl.lit("consumer"))
+
+
+def completion(line: bytes) -> dict[str, Any] | None:
+    """The completion that one line tells of (a row of EVENTS without line and process), or None."""
+    text = decoded(line).strip(" \t\r")
+    if not text:
+        return None
+    try:
+        entries = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise MalformedError(f"found {error.msg} at character {error.pos}, expected a JSON object") from None
+    if not isinstance(entries, dict):
+        raise MalformedError(f"found {_shown(entries)}, expected a JSON object")
+    name = _string(entries, "name")
+    if name not in _DATA:
+        return None
+    time = _integer(entries, "timestamp", _MILLISECONDS) * 1_000_000
+    data = _DATA[name](entries)
+    return None if data is None else {"time": time, "type": "ok", **data}
+
+
+def _sent(entries: dict[str, Any]) -> dict[str, Any]:
+    record = _record(entries)
+    return {"f": "send", **record, "offset": None if record["offset"] == -1 else record["offset"]}
+
+
+def _send_error(entries: dict[str, Any]) -> dict[str, Any]:
+    kind = (_string_or_none(entries, "exception") or "").removeprefix("class ").rpartition(".")[2]
+    said = (kind, _string_or_none(entries, "message"))
+    return {
+        "type": "info",
+        "f": "send",
+        "topic": _string(entries, "topic"),
+        "key": _string_or_none(entries, "key"),
+        "value": _string_or_none(entries, "value"),
+        "error": ": ".join(part for part in said if part) or None,
+    }
+
+
+def _polled(entries: dict[str, Any]) -> dict[str, Any]:
+    return {"f": "poll", "records": [_record(entries)]}
+
+
+def _committed(entries: dict[str, Any]) -> dict[str, Any]:
+    success = entries.get("success")
+    if not isinstance(success, bool):
+        raise MalformedError(f"found {_shown(success)} as success, expected true or false")
+    offsets = [_place(entry) | {"offset": _integer(entry, "offset", _INT64)} for entry in _objects(entries, "offsets")]
+    if success:
+        return {"f": "commit", "offsets": offsets}
+    return {"type": "info", "f": "commit", "offsets": offsets, "error": _string_or_none(entries, "error")}
+
+
+def _assigned(entries: dict[str, Any]) -> dict[str, Any] | None:
+    offsets = [_place(entry) for entry in _objects(entries, "partitions")]
+    return {"f": "assign", "group": True, "offsets": offsets} if offsets else None
+
+
+def _revoked(entries: dict[str, Any]) -> dict[str, Any] | None:
+    assigned = _assigned(entries)
+    return assigned and assigned | {"revoked": True}
+
+
+_DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
+    "producer_send_success": _sent,
+    "producer_send_error": _send_error,
+    "record_data": _polled,
+    "offsets_committed": _committed,
+    "partitions_assigned": _assigned,
+    "partitions_revoked": _revoked,
+}
+
+
+def _record(entries: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **_place(entries),
+        "offset": _integer(entries, "offset", _INT64),
+        "key": _string_or_none(entries, "key"),
+        "value": _string_or_none(entries, "value"),
+    }
+
+
+def _place(entries: dict[str, Any]) -> dict[str, Any]:
+    return {"topic": _string(entries, "topic"), "partition": _integer(entries, "partition", _INT32)}
+
+
+def _objects(entries: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    objects = entries.get(name)
+    if not isinstance(objects, list) or not all(isinstance(entry, dict) for entry in objects):
+        raise MalformedError(f"found {_shown(objects)} as {name}, expected a list of nothing but objects")
+    return objects
+
+
+def _integer(entries: dict[str, Any], name: str, allowed: range) -> int:
+    number = entries.get(name)
+    if isinstance(number, bool) or not isinstance(number, int) or number not in allowed:
+        raise MalformedError(
+            f"found {_shown(number)} as {name}, expected an integer from {allowed[0]} to {allowed[-1]}"
+        )
+    return number
+
+
+def _string(entries: dict[str, Any], name: str) -> str:
+    text = entries.get(name)
+    if not isinstance(text, str):
+        raise MalformedError(f"found {_shown(text)} as {name}, expected a string")
+    return text
+
+
+def _string_or_none(entries: dict[str, Any], name: str) -> str | None:
+    return None if entries.get(name) is None else _string(entries, name)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (dict, list)):  # may be deep or long
+        return "an object" if isinstance(value, dict) else "a list"
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 60 else text[:60] + "…"

@@ -1,0 +1,48 @@
+"""Every rule against the corpus: what is found, nothing else, and the verdicts that follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from logjudge.analysis.rules import RULES
+from notation import judge
+from rules_corpus import Case, load, shown
+
+CORPUS = load()
+
+# What an example breaks beside the rule that it explains, and why.
+ALSO = {
+    "lost-write": {"inconsistent-offsets"},  # another value took the offset
+    "inconsistent-offsets": {"lost-write"},  # the first of two acknowledged values is gone
+    "nonmonotonic-send": {"realtime-order"},  # the two sends did not overlap
+    "stale-end-offset": {"lost-write"},  # an end below an acknowledged write proves that it is gone
+    "int-send-skip": {"realtime-order"},  # the other producer's send came after the transaction
+}
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: f"{case.rule}: {case.history}")
+def test_corpus(case: Case, tmp_path: Path) -> None:
+    judged = judge(case.history, tmp_path)
+    assert tuple(sorted(map(shown, judged.findings))) == case.found, case.why
+    rules = judged.verdict["rules"]
+    verdicts = {name: judged.verdict["verdict"] if name == "run" else rules[name]["verdict"] for name in case.verdicts}
+    assert verdicts == case.verdicts, case.why
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_example_breaks_its_rule(name: str, tmp_path: Path) -> None:
+    judged = judge(RULES[name].example, tmp_path)
+    assert {finding["rule"] for finding in judged.findings} == {name} | ALSO.get(name, set())
+    severity = "note" if name == "int-send-skip" else "violation"
+    assert {finding["severity"] for finding in judged.of(name)} == {severity}
+
+
+def test_every_rule_has_cases_on_both_sides() -> None:
+    found = Counter(case.rule for case in CORPUS if case.breaks)
+    left = Counter(case.rule for case in CORPUS if not case.breaks)
+    assert set(found) == set(RULES)
+    assert min(found.values()) >= 4
+    assert min(left[name] for name in RULES) >= 4
+    assert len({case.history for case in CORPUS}) > 0.9 * len(CORPUS)
