@@ -203,7 +203,7 @@ class Broker(IsrKeeper):
             if replica.leads and state.leader == self.id and state.version > replica.version:
                 self._take_isr(replica, state)
             return
-        was_leader, previous = replica.leads, replica.leader
+        was_leader, previous = replica.leads, (replica.leader, replica.epoch)
         for fetcher in self.fetchers.values():
             fetcher.remove(partition)
         if was_leader:
@@ -212,13 +212,22 @@ class Broker(IsrKeeper):
             self._lead(replica, state, previous)
             return
         replica.start_following(state)
-        self.tell_fact("follower", partition, state.epoch, state.leader, replica.log.end, replica.hw)
+        self.tell_fact(
+            "follower",
+            partition,
+            state.epoch,
+            state.leader,
+            replica.log.end,
+            replica.hw,
+            state.version,
+            previous,
+        )
         if state.leader != NO_LEADER:
             if state.leader not in self.fetchers:
                 self.fetchers[state.leader] = Fetcher(self, state.leader)
             self.fetchers[state.leader].add(replica)
 
-    def _lead(self, replica: Replica, state: PartitionState, previous: int) -> None:
+    def _lead(self, replica: Replica, state: PartitionState, previous: tuple[int, int]) -> None:
         replica.start_leading(state, self.wall())
         self.tell_fact(
             "leader",
@@ -227,6 +236,7 @@ class Broker(IsrKeeper):
             replica.log.end,
             replica.hw,
             state.isr,
+            state.version,
             previous,
             state.unclean,
         )

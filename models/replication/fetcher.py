@@ -69,6 +69,7 @@ class Fetcher:
     def _follow(self, replica: Replica) -> None:
         self.asking.pop(replica.partition, None)
         self.fetching.append(replica.partition)
+        self.broker.tell_fact("fetching", replica.partition, self.leader, replica.log.end, replica.epoch)
 
     def step(self, _: None = None) -> None:
         """Send the next request, if none is under way."""

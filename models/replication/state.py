@@ -33,18 +33,25 @@ class Instruction:
     registration: int = 0  # which registration of the broker it belongs to; 0: any
 
 
-# Facts: (time, node, kind, details). The kinds, and what each tells:
+# Facts: (time, node, kind, details). The kinds, and their details:
 #   start, ready            a broker's process comes up; it serves again
 #   stop                    reason: crash, power-loss, shutdown, disk-full
 #   pause, resume
-#   loaded                  partition, log end offset, checkpointed high watermark, clean
-#   leader                  partition, epoch, log end offset, high watermark, isr, previous leader
-#   follower                partition, epoch, leader, log end offset, high watermark
-#   truncate                partition, from, to, reason: high-watermark, epoch, out-of-range, unclean-disk;
-# detail   isr-shrink, isr-expand  partition, old, new, high watermark, log end offset, out-of-sync offsets
-# isr-updated, isr-refused    partition, isr, version   elected                 partition, old state, new
-# state, unclean   fenced, registered      broker   controller              controller epoch
-# refused-controller      controller epoch, known one   fetch-error             partition, leader, error,
-# offset   out-of-order            partition, producer id, offset, incoming sequence, expected   checkpoint
-# high watermarks written
+#   loaded                  partition, log end, checkpointed high watermark, was the last stop clean
+#   leader                  partition, epoch, log end, high watermark, isr, version, previous, unclean
+#   follower                partition, epoch, leader, log end, high watermark, version, previous
+#                           (previous: leader and leader epoch before)
+#   truncate                partition, end before, end after, reason, detail, leader
+#                           (reason: high-watermark, epoch, out-of-range, unclean-disk)
+#   fetching                partition, leader, from offset, leader epoch
+#   isr-shrink              partition, old, new, high watermark, log end, log ends of those taken out
+#   isr-expand              partition, old, new, high watermark, log end
+#   isr-updated             partition, isr, version
+#   isr-refused             partition, isr, version
+#   elected                 partition, old state, new state
+#   fenced, registered      broker
+#   controller              controller epoch
+#   refused-controller      controller epoch, known one
+#   fetch-error             partition, leader, error, fetch offset
+#   out-of-order            partition, producer id, log end, incoming sequence, last sequence
 Fact = tuple[int, int, str, tuple[Any, ...]]
