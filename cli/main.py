@@ -14,6 +14,9 @@ from ..histories.errors import LogjudgeError
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
+    "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
+    "search": ("search", "Search for a schedule that breaks an invariant, and shrink it."),
+    "scenarios": ("scenarios", "List and run the catalogue of ways to lose data."),
 }
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH = 0, 1, 2, 3, 70

@@ -72,6 +72,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             for p in range(cluster.config.partitions)
             if (log := cluster.leader_log(p)) is not None and log.start > 0
         },
+        "ack_latency_ms": _latency(ledger.latencies),
         "elections": ledger.elections,
         "unclean_elections": ledger.unclean_elections,
         "isr_shrinks": ledger.shrinks,
@@ -85,6 +86,19 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         },
         "final": cluster.final,
         "protocol_events": cluster.loop.processed,
+    }
+
+
+def _latency(latencies: list[int]) -> dict[str, float]:
+    """Median, 99th percentile and largest, of batches."""
+    ordered = sorted(latencies)
+    if not ordered:
+        return {}
+    last = len(ordered) - 1
+    return {
+        "median": ordered[last // 2] / 1000,
+        "p99": ordered[last * 99 // 100] / 1000,
+        "max": ordered[last] / 1000,
     }
 
 

@@ -153,6 +153,9 @@ class Broker(IsrKeeper):
     def checkpoint(self) -> None:
         """Write replication-offset-checkpoint. It is written to a new file, flushed and renamed: never
         torn."""
+        if self.disk_full:
+            self.fail_disk()
+            return
         for replica in self.replicas.values():
             replica.checkpointed_hw = replica.hw
 

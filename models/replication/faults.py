@@ -99,7 +99,7 @@ def slow_disk(cluster: Cluster, fault: Fault) -> Heal:
 
 
 def disk_full(cluster: Cluster, fault: Fault) -> Heal:
-    """The next append fails and the broker halts, as with its only log directory offline."""
+    """The next append or checkpoint fails and the broker halts, as its only log directory is offline."""
     for node in fault.nodes:
         cluster.brokers[node].disk_full = True
 

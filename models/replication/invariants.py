@@ -31,7 +31,9 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
 
 
 def no_divergence(cluster: Cluster) -> list[Breach]:
-    """At the end all replicas hold the same record at each offset that they share."""
+    """At the end all replicas of an ISR hold the same record at each offset that they share. A replica out of the
+    ISR has not finished to truncate and to catch up."""
+    states = cluster.quorum.states
     return [
         Breach(
             "no-divergence",
@@ -41,6 +43,7 @@ def no_divergence(cluster: Cluster) -> list[Breach]:
         )
         for partition, pairs in divergent(cluster).items()
         for (one, other), ranges in pairs.items()
+        if states[partition].leader > 0 and one in states[partition].isr and other in states[partition].isr
     ]
 
 

@@ -94,6 +94,7 @@ class Ledger:
         self.read_by: dict[str, dict[int, list[tuple[int, int]]]] = {}  # polled, and handled, offset ranges
         self.handled_by: dict[str, dict[int, list[tuple[int, int]]]] = {}
         self.resets: list[tuple[str, int, int, int]] = []  # consumer, partition, from, to
+        self.latencies: list[int] = []  # from a batch's first record to its acknowledgement, microseconds
         self.shrinks = 0
         self.elections = 0
         self.unclean_elections = 0
@@ -109,6 +110,7 @@ class Ledger:
             base, base + batch.count, batch.producer, batch.first, acks, time, state.epoch if state else 0
         )
         self.acks[partition].append(ack)
+        self.latencies.append(time - batch.created)
         if ack.end > self.acknowledged_end.get(partition, 0):
             self.acknowledged_end[partition] = ack.end
 

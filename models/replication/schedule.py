@@ -39,6 +39,14 @@ class Draw:
         return tuple(left)
 
 
+SESSION = 1500 * MS  # the broker.session.timeout.ms for which the patterns' times are made; others scale them
+
+
+def _scaled(rng: Draw, config: Config, low: int, high: int) -> int:
+    """A time between `low` and `high` milliseconds, in proportion to the session timeout."""
+    return rng.between(low, high) * MS * max(config.session_timeout, SESSION) // SESSION
+
+
 def _brokers(config: Config) -> tuple[int, ...]:
     return tuple(range(1, config.brokers + 1))
 
@@ -49,15 +57,15 @@ def _single(kind: str, most: int, low: int, high: int, amounts: tuple[int, int] 
     def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
         nodes = rng.some(_brokers(config), rng.between(1, min(most, config.brokers)))
         amount = rng.between(*amounts) if amounts[1] else 0
-        return [Fault(at, kind, nodes, rng.between(low, high) * MS, amount)]
+        return [Fault(at, kind, nodes, _scaled(rng, config, low, high), amount)]
 
     return draw
 
 
 def _nodeless(kind: str, low: int, high: int, amounts: tuple[int, int] = (0, 0)) -> Pattern:
-    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:  # noqa: ARG001
+    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
         amount = rng.between(*amounts) if amounts[1] else 0
-        return [Fault(at, kind, (), rng.between(low, high) * MS, amount)]
+        return [Fault(at, kind, (), _scaled(rng, config, low, high), amount)]
 
     return draw
 
@@ -121,6 +129,24 @@ def _controller_pause(rng: Draw, config: Config, at: int) -> list[Fault]:
     ]
 
 
+def _handover(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """One follower comes back far behind; leadership is handed over while it catches up, and both the old leader
+    and the new one die: KAFKA-7128's window, in which the new leader's high watermark lags."""
+    first, second, behind = 1, 2, config.brokers
+    away = config.lag_time_max + config.session_timeout + rng.between(500, 1500) * MS
+    back = at + config.session_timeout + away + config.recovery_time
+    given = back + rng.between(0, 400) * MS
+    dead = config.session_timeout + rng.between(2000, 4000) * MS
+    return [
+        # The preferred leader restarts in order, so that the second one leads and it can be preferred again.
+        Fault(at, "shutdown", (first,), 500 * MS),
+        Fault(at + config.session_timeout, "crash", (behind,), away),
+        Fault(given, "preferred-election"),
+        Fault(given + rng.between(0, 60) * MS, "crash", (second,), dead),
+        Fault(given + rng.between(50, 500) * MS, "crash", (first,), dead + rng.between(500, 2000) * MS),
+    ]
+
+
 Pattern = Callable[[Draw, Config, int], list[Fault]]
 
 PATTERNS: dict[str, Pattern] = {
@@ -143,6 +169,7 @@ PATTERNS: dict[str, Pattern] = {
     "rolling": _rolling,
     "blackout": _blackout,
     "bounce": _bounce,
+    "handover": _handover,
 }
 
 
@@ -150,36 +177,34 @@ def known(kind: str) -> bool:
     return kind in PATTERNS or kind in FAULTS
 
 
-def draw(seed: int, config: Config, kinds: Sequence[str], count: int, begin: int, span: int) -> list[Fault]:
-    """`count` patterns of these kinds, spread over `span` microseconds from `begin` on, in order of time."""
+def draw(
+    seed: int, config: Config, kinds: Sequence[str], count: int, begin: int, span: int, each: bool = False
+) -> list[Fault]:
+    """`count` patterns of these kinds, spread over `span` microseconds from `begin` on, in order of time; with
+    `each`, every kind at least once."""
     rng = Draw(seed)
     found: list[Fault] = []
-    for _ in range(count):
-        kind = kinds[rng.below(len(kinds))]
+    for index in range(max(count, len(kinds)) if each else count):
+        kind = kinds[index] if each and index < len(kinds) else kinds[rng.below(len(kinds))]
         found.extend(PATTERNS[kind](rng, config, begin + rng.below(span)))
     return sorted(found, key=lambda fault: fault.at)
 
 
-def quick(config: Config) -> Config:
-    """The same configuration with short timeouts, so that a search sees many failovers in a few seconds."""
-    from dataclasses import replace
-
-    return replace(
-        config,
-        lag_time_max=2 * SECOND,
-        session_timeout=1500 * MS,
-        heartbeat=400 * MS,
-        controller_timeout=1 * SECOND,
-        socket_timeout=1 * SECOND,
-        fetch_backoff=200 * MS,
-        request_timeout=2 * SECOND,
-        delivery_timeout=20 * SECOND,
-        hw_checkpoint=1 * SECOND,
-        imbalance_check=6 * SECOND,
-        recovery_time=50 * MS,
-        settle=3 * SECOND,
-        batch_records=4,
-        ops=60,
-        interval=150 * MS,
-        horizon=300 * SECOND,
-    )
+# Short timeouts, so that a search sees many failovers in a few simulated seconds.
+QUICK: dict[str, int] = {
+    "replica.lag.time.max.ms": 2000,
+    "broker.session.timeout.ms": 1500,
+    "broker.heartbeat.interval.ms": 400,
+    "simulation.controller.failover.ms": 1000,
+    "replica.socket.timeout.ms": 1000,
+    "replica.fetch.backoff.ms": 200,
+    "request.timeout.ms": 2000,
+    "delivery.timeout.ms": 20000,
+    "replica.high.watermark.checkpoint.interval.ms": 1000,
+    "leader.imbalance.check.interval.seconds": 6,
+    "simulation.recovery.ms": 50,
+    "simulation.settle.ms": 3000,
+    "simulation.batch.records": 4,
+    "simulation.ops": 60,
+    "simulation.send.interval.us": 150000,
+}
