@@ -21,7 +21,6 @@ from .replica import Replica
 from .state import NO_LEADER, Fact, PartitionState
 
 CONSUMERS_START = 500 * MS
-PRODUCERS_START = 1 * SECOND
 CHECK = 500 * MS
 PATIENCE = 120 * SECOND  # how long the cluster may take to settle, and the final reads
 
@@ -86,10 +85,10 @@ class Cluster:
         for consumer in self.consumers:
             loop.at(CONSUMERS_START + self.config.start_late, consumer.start)
         for producer in self.producers:
-            loop.at(PRODUCERS_START, producer.start)
+            loop.at(self.config.producers_start, producer.start)
         for fault in self.faults:
             loop.at(fault.at, self._inject, fault)
-        loop.at(PRODUCERS_START + CHECK, self._supervise)
+        loop.at(self.config.producers_start + CHECK, self._supervise)
         loop.run(self.config.horizon)
         return self
 
@@ -113,12 +112,13 @@ class Cluster:
             self.loop.at(now + CHECK, self._supervise)
 
     def _settle(self, since: int) -> None:
-        """Wait until every partition has a leader and its whole ISR, then ask for the ends."""
+        """Wait until partitions have leaders and whole ISRs, and consumers their ends; then ask for the ends."""
         now = self.loop.now
         ready = all(
             s.leader != NO_LEADER and len(s.isr) >= len(s.replicas) and self._leads(p, s)
             for p, s in enumerate(self.quorum.states)
         )
+        ready = ready and all(c.caught_up() for c in self.consumers)
         if not ready and now - since < PATIENCE:
             self.loop.at(now + CHECK, self._settle, since)
             return

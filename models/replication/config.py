@@ -77,9 +77,11 @@ class Config:
     commit: str = "none"  # none | after | before: when the application commits what it polled
     handle_time: int = 0
     start_late: int = 0
+    producers_start: int = 1 * SECOND
     # the run
     ops: int = 1000
-    interval: int = 2 * MS  # mean time between two sends of one producer
+    interval: int = 2 * MS  # mean time between two sends of one producer, or two bursts of them
+    burst: int = 1  # records sent at once
     latency: int = 200  # one way, microseconds
     jitter: int = 300
     settle: int = 10 * SECOND  # quiet time between the last heal and the final reads
@@ -138,8 +140,10 @@ OPTIONS: dict[str, Option] = {
     "simulation.commit": Option("commit"),
     "simulation.handle.ms": Option("handle_time", MS),
     "simulation.consumer.start.ms": Option("start_late", MS),
+    "simulation.producer.start.ms": Option("producers_start", MS),
     "simulation.ops": Option("ops"),
     "simulation.send.interval.us": Option("interval"),
+    "simulation.burst.records": Option("burst"),
     "simulation.latency.us": Option("latency"),
     "simulation.jitter.us": Option("jitter"),
     "simulation.settle.ms": Option("settle", MS),

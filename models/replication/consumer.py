@@ -97,6 +97,11 @@ class Consumer(Client):
         self._begin_poll()
         self.loop.at(self.loop.now + TICK, self._tick, self.life)
 
+    def caught_up(self) -> bool:
+        """Is it at the end of everything, or dead?"""
+        ends = self.cluster.logs()
+        return not self.alive or all(e is not None and self.position[p] >= e[1] for p, e in enumerate(ends))
+
     def crash(self) -> None:
         """The process dies between two lines of its application."""
         if not self.alive:

@@ -67,7 +67,7 @@ SETTINGS: dict[str, Setting] = {
             "zombie",
             "controllers are paused while brokers crash",
             ("controller-pause", "crash"),
-            {"min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            {"min.insync.replicas": 1, "unclean.leader.election.enable": False},
             LOG,
         ),
         Setting(

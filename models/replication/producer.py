@@ -124,7 +124,14 @@ class Producer(Client):
     # --- the application
 
     def _generate(self, _: None) -> None:
-        """Send one record, and decide when to send the next."""
+        """Send one record, or a burst of them, and decide when to send the next."""
+        config = self.config
+        for _count in range(min(config.burst, self.ops - self.generated)):
+            self._send_one()
+        if self.generated < self.ops:
+            self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
+
+    def _send_one(self) -> None:
         now = self.loop.now
         config = self.config
         partition = int(self._rng.random() * config.partitions) if config.partitions > 1 else 0
@@ -132,6 +139,7 @@ class Producer(Client):
         self._next_value[partition] = value + 1
         op = self._op
         self._op = op + 1
+        self.generated += 1
         history = self.cluster.history
         if history is not None:
             history.send(now, self.name, op, partition, value)
@@ -147,9 +155,6 @@ class Producer(Client):
         if batch.count >= config.batch_records:
             batch.open = False
             self._drain(None)
-        self.generated += 1
-        if self.generated < self.ops:
-            self.loop.at(now + int(self._rng.random() * 2 * config.interval), self._generate)
 
     # --- sending
 

@@ -158,13 +158,11 @@ class Server(Process):
             self._consumer_fetch(request)
             return
         urgent = self._read_all(request)
-        for partition, offset, _, _, start in request.parts:
-            replica = self.replicas.get(partition)
-            if replica is None or not replica.leads:
+        for part, result in zip(request.parts, request.results, strict=True):
+            if result[1]:
                 continue
-            if any(result[0] == partition and result[1] for result in request.results):
-                continue
-            remote = replica.note_fetch(follower, offset, start, self.wall())
+            replica = self.replicas[part[0]]
+            remote = replica.note_fetch(follower, part[1], part[4], self.wall())
             if remote is None:
                 continue
             if follower not in replica.isr:

@@ -23,16 +23,33 @@ def tell(cluster: Cluster, facts: list[Fact], limit: int = 60) -> list[str]:
             if not single and isinstance(details[0] if details else None, int) and kind in _OF_PARTITION:
                 sentence = f"[{cluster.config.topic}-{details[0]}] {sentence}"
             lines.append((time, sentence))
-    for one in lost(cluster)[:20]:
-        ack = one.ack
-        what = f"offset {ack.base}" if ack.end == ack.base + 1 else f"offsets {ack.base} to {ack.end - 1}"
-        lines.append((ack.time, f"p{ack.producer}'s {what} are acknowledged; they will be lost"))
+    lines += _lost(cluster)
     lines.sort(key=lambda line: line[0])
     told = [f"{time / 1_000_000:.3f} s: {sentence}" for time, sentence in _merge(lines)]
     if len(told) > limit:
         left_out = len(told) - limit
         told = [*told[: limit // 2], f"({left_out} events left out)", *told[-(limit - limit // 2) :]]
     return [f"{number}. {line}" for number, line in enumerate(told, 1)]
+
+
+def _lost(cluster: Cluster) -> list[tuple[int, str]]:
+    """One line for each run of neighbouring offsets that were acknowledged and lost, at its first acknowledgement."""
+    runs: list[list[int]] = []  # partition, first offset, end, first time, last time
+    for one in lost(cluster):
+        ack = one.ack
+        if runs and runs[-1][0] == one.partition and runs[-1][2] == ack.base:
+            runs[-1][2] = ack.end
+            runs[-1][3] = min(runs[-1][3], ack.time)
+            runs[-1][4] = max(runs[-1][4], ack.time)
+        else:
+            runs.append([one.partition, ack.base, ack.end, ack.time, ack.time])
+    lines: list[tuple[int, str]] = []
+    for partition, base, end, first, last in runs:
+        where = f" of {cluster.config.topic}-{partition}" if cluster.config.partitions > 1 else ""
+        what = f"offset {base}{where} is" if end == base + 1 else f"offsets {base} to {end - 1}{where} are"
+        until = f" until {last / 1_000_000:.3f} s" if last > first else ""
+        lines.append((first, f"{what} acknowledged{until}, and will be lost"))
+    return lines
 
 
 def _merge(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:

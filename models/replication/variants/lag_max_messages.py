@@ -25,6 +25,7 @@ class LagMaxMessages(Protocol):
     }
 
     def out_of_sync(self, replica: Replica, remote: Remote, now: int) -> bool:
-        """Too many messages behind, or without a fetch for replica.lag.time.max.ms."""
-        behind = replica.log.end - remote.leo > replica.config.lag_max_messages
-        return behind or now - max(remote.fetch_time, remote.caught_up) > replica.config.lag_time_max
+        """Too many messages behind, or behind without a fetch for replica.lag.time.max.ms."""
+        behind = replica.log.end - remote.leo
+        stuck = now - max(remote.fetch_time, remote.caught_up) > replica.config.lag_time_max
+        return behind > replica.config.lag_max_messages or (behind > 0 and stuck)
