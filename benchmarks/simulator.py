@@ -1,4 +1,5 @@
-"""Speed and memory of the simulator: protocol events a second of processor time, and what a million operations need.
+"""Speed and memory of the simulator: protocol events a second of processor time, and what a million
+operations need.
 
 Run: python benchmarks/simulator.py [operations of the large run]
 """

@@ -38,7 +38,9 @@ Work = tuple[Space, range, tuple[str, ...]]
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
 @click.option("--faults", help="Kinds of faults, with commas; by default all that a log must survive.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the shrunk scenario.")
 @click.pass_context
 def command(
@@ -66,8 +68,8 @@ def command(
     explored = search(space, range(seed, seed + runs), (invariant,), jobs)
     took = time.monotonic() - began
     click.echo(
-        f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol events "
-        f"in {took:.1f} s"
+        f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol "
+        f"events in {took:.1f} s"
     )
     if invariant not in explored.first:
         click.echo(f"{invariant} held in all of them")
@@ -95,9 +97,7 @@ def default_kinds(variant: str) -> tuple[str, ...]:
 
 def search(space: Space, seeds: range, invariants: tuple[str, ...], jobs: int, stop: bool = True) -> Explored:
     """Explore seeds in chunks, spread over processes; the result does not depend on their number."""
-    work = [
-        (space, seeds[start : start + CHUNK], invariants, stop) for start in range(0, len(seeds), CHUNK)
-    ]
+    work = [(space, seeds[start : start + CHUNK], invariants, stop) for start in range(0, len(seeds), CHUNK)]
     total = Explored()
     for part in _run(work, jobs):
         total.add(part)

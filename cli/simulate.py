@@ -21,13 +21,19 @@ LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
 
 
 @click.command("simulate")
-@click.option("--variant", type=click.Choice(list(VARIANTS)), help="Which protocol; kip-320 unless a file says.")
+@click.option(
+    "--variant", type=click.Choice(list(VARIANTS)), help="Which protocol; kip-320 unless a file says."
+)
 @click.option("--seed", type=int, help="Everything random follows from it. [default: 0]")
-@click.option("--brokers", type=click.IntRange(1, 99), help="How many brokers, and replicas up to 3. [default: 3]")
+@click.option(
+    "--brokers", type=click.IntRange(1, 99), help="How many brokers, and replicas up to 3. [default: 3]"
+)
 @click.option("--ops", type=click.IntRange(1), help="How many records the producers send. [default: 1000]")
 @click.option("--faults", help=f"Kinds of faults to draw, with commas: {', '.join(PATTERNS)}.")
 @click.option("--fault-count", default=3, show_default=True, type=click.IntRange(0), help="How many to draw.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name."
+)
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A scenario file (TOML).")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder of the new bundle.")
 def command(

@@ -1,4 +1,5 @@
-"""What a scenario's run came to, held against what the scenario says: the seam between simulating and judging."""
+"""What a scenario's run came to, held against what the scenario says: the seam between simulating and
+judging."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class Outcome:
             if name not in scenario.breaks:
                 wrong.append(f"{name} was to hold and is broken ({text})")
         if tuple(sorted(scenario.causes)) != tuple(sorted(self.causes)):
-            wrong.append(f"causes were to be {', '.join(scenario.causes) or 'none'}, not {', '.join(self.causes)}")
+            wrong.append(
+                f"causes were to be {', '.join(scenario.causes) or 'none'}, not {', '.join(self.causes)}"
+            )
         return "; ".join(wrong)
 
 

@@ -1,5 +1,7 @@
 """The same facts in the words of Kafka 0.10, where truncation went by the high watermark."""
 
+# ruff: noqa: ARG002  a fact has all that any era's wording needs
+
 from __future__ import annotations
 
 from typing import Any
@@ -18,7 +20,7 @@ class OldWording(Wording):
     def old(self, partition: int) -> str:
         return f"[{self.topic},{partition}]"
 
-    def start(self, node: int) -> list[Line]:  # noqa: ARG002
+    def start(self, node: int) -> list[Line]:
         return [("server", "INFO", "starting", SERVER)]
 
     def ready(self, node: int) -> list[Line]:
@@ -28,11 +30,14 @@ class OldWording(Wording):
         if reason == "shutdown":
             return [("server", "INFO", f"[Kafka Server {node}], shutting down", SERVER)]
         if reason == "disk-full":
-            text = f"[Replica Manager on Broker {node}]: Halting due to unrecoverable I/O error while handling produce request: "
+            text = (
+                f"[Replica Manager on Broker {node}]: Halting due to unrecoverable I/O error while handling "
+                "produce request: "
+            )
             return [("server", "FATAL", text, "kafka.server.ReplicaManager")]
         return []
 
-    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> list[Line]:  # noqa: ARG002
+    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> list[Line]:
         name = self.name(partition)
         lines: list[Line] = []
         if not clean:
@@ -46,12 +51,12 @@ class OldWording(Wording):
         node: int,
         partition: int,
         epoch: int,
-        end: int,  # noqa: ARG002
-        mark: int,  # noqa: ARG002
+        end: int,
+        mark: int,
         isr: tuple[int, ...],
         version: int,
-        previous: tuple[int, int],  # noqa: ARG002
-        unclean: bool,  # noqa: ARG002
+        previous: tuple[int, int],
+        unclean: bool,
     ) -> list[Line]:
         name = self.name(partition)
         text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {name}"
@@ -81,7 +86,7 @@ class OldWording(Wording):
         end: int,
         mark: int,
         version: int,
-        previous: tuple[int, int],  # noqa: ARG002
+        previous: tuple[int, int],
     ) -> list[Line]:
         name = self.name(partition)
         isr = self.cluster.quorum.states[partition].isr
@@ -89,10 +94,11 @@ class OldWording(Wording):
         removed = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {name}"
         return [received, ("server", "INFO", removed, MANAGER)]
 
-    def fetching(self, node: int, partition: int, leader: int, offset: int, epoch: int) -> list[Line]:  # noqa: ARG002
+    def fetching(self, node: int, partition: int, leader: int, offset: int, epoch: int) -> list[Line]:
         text = (
-            f"[ReplicaFetcherManager on broker {node}] Added fetcher for partitions List([{self.name(partition)}, "
-            f"initOffset {offset} to broker BrokerEndPoint({leader},127.0.0.1,{29090 + leader})] )"
+            f"[ReplicaFetcherManager on broker {node}] Added fetcher for partitions "
+            f"List([{self.name(partition)}, initOffset {offset} to broker "
+            f"BrokerEndPoint({leader},127.0.0.1,{29090 + leader})] )"
         )
         return [("server", "INFO", text, MANAGER)]
 
@@ -110,13 +116,13 @@ class OldWording(Wording):
         if reason == "unclean-disk":
             if before == after:
                 return []
-            text = f"Found invalid messages in log segment /{name}/00000000000000000000.log at byte offset {after}."
+            text = f"Found invalid messages in log segment /{name}/{0:020d}.log at byte offset {after}."
             return [("server", "WARN", text, OLD_LOG)]
         lines: list[Line] = []
         if reason == "out-of-range":
             text = (
-                f"[ReplicaFetcherThread-0-{leader}], Replica {node} for partition {self.old(partition)} reset its fetch "
-                f"offset from {before} to current leader {leader}'s latest offset {after}"
+                f"[ReplicaFetcherThread-0-{leader}], Replica {node} for partition {self.old(partition)} "
+                f"reset its fetch offset from {before} to current leader {leader}'s latest offset {after}"
             )
             lines.append(("server", "WARN", text, "kafka.server.ReplicaFetcherThread"))
         lines.append(("server", "INFO", f"Truncating log {name} to offset {after}.", OLD_LOG))
@@ -130,7 +136,7 @@ class OldWording(Wording):
         new: Any,
         mark: int,
         end: int,
-        out: Any,  # noqa: ARG002
+        out: Any,
     ) -> list[Line]:
         text = (
             f"Partition {self.old(partition)} on broker {node}: Shrinking ISR for partition "
@@ -145,7 +151,7 @@ class OldWording(Wording):
         old: Any,
         new: Any,
         mark: int,
-        end: int,  # noqa: ARG002
+        end: int,
     ) -> list[Line]:
         text = (
             f"Partition {self.old(partition)} on broker {node}: Expanding ISR for partition "
@@ -153,10 +159,10 @@ class OldWording(Wording):
         )
         return [("server", "INFO", text, PARTITION)]
 
-    def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> list[Line]:  # noqa: ARG002
+    def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> list[Line]:
         return []
 
-    def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> list[Line]:  # noqa: ARG002
+    def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> list[Line]:
         if new.leader < 0:
             text = (
                 f"[Controller {node}]: New leader and ISR for partition {self.old(partition)} is "
@@ -166,13 +172,15 @@ class OldWording(Wording):
         lines: list[Line] = []
         if new.unclean:
             text = (
-                f"[OfflinePartitionLeaderSelector]: No broker in ISR is alive for {self.old(partition)}. Elect leader "
-                f"{new.leader} from live brokers {_ids(tuple(self.cluster.quorum.live))}. There's potential data loss."
+                f"[OfflinePartitionLeaderSelector]: No broker in ISR is alive for {self.old(partition)}. "
+                f"Elect leader {new.leader} from live brokers {_ids(tuple(self.cluster.quorum.live))}. "
+                "There's potential data loss."
             )
             lines.append(("controller", "WARN", text, "kafka.controller.OfflinePartitionLeaderSelector"))
         text = (
-            f'[OfflinePartitionLeaderSelector]: Selected new leader and ISR {{"leader":{new.leader},"leader_epoch":'
-            f'{new.epoch},"isr":[{_ids(new.isr)}]}} for offline partition {self.old(partition)}'
+            f'[OfflinePartitionLeaderSelector]: Selected new leader and ISR {{"leader":{new.leader},'
+            f'"leader_epoch":{new.epoch},"isr":[{_ids(new.isr)}]}} for offline partition '
+            f"{self.old(partition)}"
         )
         lines.append(("controller", "INFO", text, "kafka.controller.OfflinePartitionLeaderSelector"))
         return lines

@@ -29,8 +29,8 @@ def page(scenario: Scenario) -> str:
         "\n".join(told),
         "## The scenario",
         "\n".join(f"    {line}".rstrip() for line in dump(_bare(scenario)).splitlines()),
-        f"Source: {scenario.source}. The protocol is the variant `{scenario.variant}`: {cluster.rules.summary} "
-        f"({cluster.rules.source}).",
+        f"Source: {scenario.source}. The protocol is the variant `{scenario.variant}`: "
+        f"{cluster.rules.summary} ({cluster.rules.source}).",
     ]
     return "\n\n".join(parts) + "\n"
 

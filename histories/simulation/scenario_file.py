@@ -1,4 +1,5 @@
-"""Scenario files: TOML with Kafka's configuration names, so that a run can be written down, sent and replayed."""
+"""Scenario files: TOML with Kafka's configuration names, so that a run can be written down, sent and
+replayed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,19 @@ from ...models.replication.faults import FAULTS, Fault
 from ...models.replication.scenario import Scenario
 from ..errors import InputError
 
-KEYS = ("name", "variant", "seed", "title", "story", "source", "breaks", "causes", "config", "broker", "fault")
+KEYS = (
+    "name",
+    "variant",
+    "seed",
+    "title",
+    "story",
+    "source",
+    "breaks",
+    "causes",
+    "config",
+    "broker",
+    "fault",
+)
 FAULT_KEYS = ("at_ms", "kind", "nodes", "for_ms", "amount", "to")
 
 

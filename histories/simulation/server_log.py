@@ -4,6 +4,8 @@ Only the lines that say what happened to partitions, processes and controllers a
 that of real brokers; between 0.11 and 3.x it differed in details that nobody should rest on.
 """
 
+# ruff: noqa: ARG002  a fact has all that any era's wording needs
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -199,8 +201,8 @@ class Wording:
     ) -> list[Line]:
         behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in out)
         text = (
-            f"[Partition {self.name(partition)} broker={node}] Shrinking ISR from {_ids(old)} to {_ids(new)}. "
-            f"Leader: (highWatermark: {mark}, endOffset: {end}). Out of sync replicas: {behind}"
+            f"[Partition {self.name(partition)} broker={node}] Shrinking ISR from {_ids(old)} to "
+            f"{_ids(new)}. Leader: (highWatermark: {mark}, endOffset: {end}). Out of sync replicas: {behind}"
         )
         return [("server", "INFO", text, PARTITION)]
 

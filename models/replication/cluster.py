@@ -23,6 +23,7 @@ from .state import NO_LEADER, Fact, PartitionState
 CONSUMERS_START = 500 * MS
 CHECK = 500 * MS
 PATIENCE = 120 * SECOND  # how long the cluster may take to settle, and the final reads
+HOPE = 30 * SECOND  # with all brokers up: how long a partition may still find a leader
 
 
 class Cluster:
@@ -112,14 +113,16 @@ class Cluster:
             self.loop.at(now + CHECK, self._supervise)
 
     def _settle(self, since: int) -> None:
-        """Wait until partitions have leaders and whole ISRs, and consumers their ends; then ask for the ends."""
+        """Wait until partitions have leaders and whole ISRs, and consumers their ends; then ask for the
+        ends."""
         now = self.loop.now
         ready = all(
             s.leader != NO_LEADER and len(s.isr) >= len(s.replicas) and self._leads(p, s)
             for p, s in enumerate(self.quorum.states)
         )
         ready = ready and all(c.caught_up() for c in self.consumers)
-        if not ready and now - since < PATIENCE:
+        leaderless = any(s.leader == NO_LEADER for s in self.quorum.states)
+        if not ready and now - since < (HOPE if leaderless else PATIENCE):
             self.loop.at(now + CHECK, self._settle, since)
             return
         ends: dict[int, tuple[int, int]] = {}

@@ -37,6 +37,7 @@ class Consumer(Client):
         "_retry_at",
         "alive",
         "config",
+        "fetch_limit",
         "finished",
         "goal",
         "index",
@@ -48,6 +49,7 @@ class Consumer(Client):
     def __init__(self, cluster: Cluster, node: int, index: int, name: str) -> None:
         super().__init__(cluster, node, name)
         self.index = index
+        self.fetch_limit: int = cluster.config.fetch_max_batches
         self.config = cluster.config
         self.alive = False
         self.life = 0

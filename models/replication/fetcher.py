@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 class Fetcher:
     """ReplicaFetcherThread: truncate, fetch, append, tell the high watermark, again."""
 
-    __slots__ = ("asking", "broker", "closed", "fetching", "leader", "request", "wait_until")
+    __slots__ = ("asking", "broker", "closed", "fetch_limit", "fetching", "leader", "request", "wait_until")
 
     def __init__(self, broker: Broker, leader: int) -> None:
         self.broker = broker
         self.leader = leader
+        self.fetch_limit: int = broker.config.fetch_max_batches
         self.asking: dict[int, int] = {}  # partitions to truncate: the epoch to ask for
         self.fetching: list[int] = []
         self.request: FetchRequest | EpochRequest | None = None

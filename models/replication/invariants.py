@@ -31,8 +31,8 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
 
 
 def no_divergence(cluster: Cluster) -> list[Breach]:
-    """At the end all replicas of an ISR hold the same record at each offset that they share. A replica out of the
-    ISR has not finished to truncate and to catch up."""
+    """At the end all replicas of an ISR hold the same record at each offset that they share. A replica out
+    of the ISR has not finished to truncate and to catch up."""
     states = cluster.quorum.states
     return [
         Breach(

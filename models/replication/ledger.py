@@ -193,7 +193,9 @@ class Ledger:
         elif ack.acks == 1:
             cause, detail = "single-ack-failover", "it had not fetched what the leader alone acknowledged"
         else:
-            cause, detail = "unknown", "it never had it"
+            # Without fencing a replica can join the ISR below what was committed (KAFKA-7128), and without
+            # waiting for replicas there is nothing to join; the design has no name for either.
+            cause, detail = "unknown", "it was in the ISR and never had it"
         return Loss(cause, detail, now, broker, state.epoch)
 
     def explain_late(self, ack: Ack, partition: int) -> Loss:

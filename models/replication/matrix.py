@@ -1,7 +1,7 @@
 """Which variant breaks which invariant, and under what: the table that the tests and the nightly run check.
 
-A setting is a set of faults with the configuration that belongs to them. A cell that is not named as broken is
-sound: no seed may break it.
+A setting is a set of faults with the configuration that belongs to them. A cell that is not named as broken
+is sound: no seed may break it.
 """
 
 from __future__ import annotations
@@ -87,14 +87,50 @@ SETTINGS: dict[str, Setting] = {
             LOG,
         ),
         Setting(
+            "lagging-mark",
+            "a broker leads right after its restart, with an old high watermark, and a third joins below it",
+            ("lagging-mark",),
+            {
+                "min.insync.replicas": 1,
+                "unclean.leader.election.enable": False,
+                "simulation.brokers": 4,
+                "default.replication.factor": 4,
+                "simulation.replica.fetch.max.batches": 1,
+                "simulation.batch.records": 1,
+                "simulation.ops": 200,
+                "simulation.send.interval.us": 100000,
+                "replica.high.watermark.checkpoint.interval.ms": 5000,
+            },
+            LOG,
+        ),
+        Setting(
             "flushed",
-            "machines lose power, one or all, but every record is flushed before it counts (flush.messages=1)",
+            "machines lose power, one or all, but every record is flushed at once (flush.messages=1)",
             ("power-loss", "blackout"),
             {"min.insync.replicas": 2, "unclean.leader.election.enable": False, "flush.messages": 1},
             LOG,
         ),
-        Setting("calm", "only slow links", ("delay",), {"simulation.poll.timeout.ms": 50}, ("no-stale-read", "no-false-shrink", *LOG)),
+        Setting(
+            "calm",
+            "only slow links",
+            ("delay",),
+            {"simulation.poll.timeout.ms": 50},
+            ("no-stale-read", "no-false-shrink", *LOG),
+        ),
     )
+}
+
+
+# Broken cells: variant and setting, and how many runs find each at most (seeds from 0 on).
+_LOSS = ("no-acknowledged-loss", "no-committed-loss")
+_LOSS_AND_DIVERGENCE = (*_LOSS, "no-divergence")
+BROKEN: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
+    ("high-watermark", "clean"): (_LOSS_AND_DIVERGENCE, 200),
+    ("asynchronous", "clean"): (_LOSS, 50),
+    ("lag-max-messages", "clean"): (("no-false-shrink",), 50),
+    ("no-controller-epoch", "clean"): (("no-committed-loss",), 500),
+    ("high-watermark", "unclean"): (_LOSS_AND_DIVERGENCE, 50),
+    ("kip-101", "unclean"): (_LOSS_AND_DIVERGENCE, 300),
 }
 
 

@@ -34,7 +34,7 @@ TRUNCATED = "LOG_TRUNCATION"  # a consumer learns that its position was truncate
 
 
 class ProduceRequest:
-    """Batches for partitions that one broker leads. `results` fills up as they are appended and replicated."""
+    """Batches for partitions that one broker leads; `results` fills up as they are replicated."""
 
     __slots__ = ("acks", "batches", "broker", "closed", "deadline", "left", "owner", "results", "sent")
 
@@ -67,7 +67,18 @@ FetchPart = tuple[int, int, int, int, int]
 class FetchRequest:
     """A follower's or a consumer's fetch; parked at the broker while there is nothing to send."""
 
-    __slots__ = ("broker", "closed", "deadline", "follower", "node", "owner", "parts", "results", "sent")
+    __slots__ = (
+        "broker",
+        "closed",
+        "deadline",
+        "follower",
+        "limit",
+        "node",
+        "owner",
+        "parts",
+        "results",
+        "sent",
+    )
 
     def __init__(
         self,
@@ -82,6 +93,7 @@ class FetchRequest:
         self.node = node  # where the answer goes
         self.broker = broker
         self.follower = follower  # broker id, or -1 for a consumer
+        self.limit = owner.fetch_limit  # batches of one partition at most
         self.parts = parts
         self.sent = now
         self.deadline = 0

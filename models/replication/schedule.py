@@ -130,8 +130,8 @@ def _controller_pause(rng: Draw, config: Config, at: int) -> list[Fault]:
 
 
 def _handover(rng: Draw, config: Config, at: int) -> list[Fault]:
-    """One follower comes back far behind; leadership is handed over while it catches up, and both the old leader
-    and the new one die: KAFKA-7128's window, in which the new leader's high watermark lags."""
+    """One follower comes back far behind; leadership is handed over while it catches up, and both the old
+    leader and the new one die: KAFKA-7128's window, in which the new leader's high watermark lags."""
     first, second, behind = 1, 2, config.brokers
     away = config.lag_time_max + config.session_timeout + rng.between(500, 1500) * MS
     back = at + config.session_timeout + away + config.recovery_time
@@ -144,6 +144,25 @@ def _handover(rng: Draw, config: Config, at: int) -> list[Fault]:
         Fault(given, "preferred-election"),
         Fault(given + rng.between(0, 60) * MS, "crash", (second,), dead),
         Fault(given + rng.between(50, 500) * MS, "crash", (first,), dead + rng.between(500, 2000) * MS),
+    ]
+
+
+def _lagging_mark(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """KAFKA-7128, for four brokers: a new leader's high watermark is an old checkpoint, because it
+    restarted just before; a follower of the ISR is silent, so the mark stays there, and a third broker, far
+    behind, may join."""
+    session = config.session_timeout
+    away = session + config.lag_time_max + rng.between(200, 1000) * MS
+    back = at + away + config.recovery_time + rng.between(100, 1500) * MS
+    lead = back + 250 * MS + session  # when the restarted broker is elected, about
+    late = 10 * SECOND
+    return [
+        Fault(at, "crash", (3,), away),
+        Fault(at + away, "delay", (3,), late, rng.between(50, 150)),
+        Fault(back, "crash", (2,), 200 * MS),
+        Fault(back + 200 * MS + config.recovery_time - rng.between(0, 2) * MS, "crash", (1,), late),
+        Fault(lead - rng.between(200, 900) * MS, "pause", (4,), 3 * session + rng.between(0, 1000) * MS),
+        Fault(lead + rng.between(400, 1400) * MS, "crash", (2,), late - 4 * SECOND),
     ]
 
 
@@ -170,6 +189,7 @@ PATTERNS: dict[str, Pattern] = {
     "blackout": _blackout,
     "bounce": _bounce,
     "handover": _handover,
+    "lagging-mark": _lagging_mark,
 }
 
 
@@ -180,8 +200,8 @@ def known(kind: str) -> bool:
 def draw(
     seed: int, config: Config, kinds: Sequence[str], count: int, begin: int, span: int, each: bool = False
 ) -> list[Fault]:
-    """`count` patterns of these kinds, spread over `span` microseconds from `begin` on, in order of time; with
-    `each`, every kind at least once."""
+    """`count` patterns of these kinds, spread over `span` microseconds from `begin` on, in order of time;
+    with `each`, every kind at least once."""
     rng = Draw(seed)
     found: list[Fault] = []
     for index in range(max(count, len(kinds)) if each else count):

@@ -1,7 +1,7 @@
 """Looks for a schedule that breaks an invariant, and shrinks it to the shortest that still does.
 
-The engine knows scenarios, seeds and invariants, and nothing of Kafka. A seed draws the faults and everything that
-the run itself draws, so a range of seeds is a piece of work that any process can do.
+The engine knows scenarios, seeds and invariants, and nothing of Kafka. A seed draws the faults and
+everything that the run itself draws, so a range of seeds is a piece of work that any process can do.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ class Space:
     kinds: tuple[str, ...] = SURVIVABLE
     options: dict[str, Any] = field(default_factory=dict)
     most_faults: int = 3
+    per_broker: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def scenario(self, seed: int) -> Scenario:
         options = {**QUICK, **VARIANTS[self.variant].options, **self.options}
-        bare = Scenario(f"{self.variant}-{seed}", self.variant, seed, options)
+        bare = Scenario(f"{self.variant}-{seed}", self.variant, seed, options, self.per_broker)
         count = 1 + seed % self.most_faults
         faults = draw(seed, bare.config(), self.kinds, count, FAULTS_AFTER, FAULTS_SPAN)
         return bare.with_faults(tuple(faults))

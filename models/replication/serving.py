@@ -179,14 +179,14 @@ class Server(Process):
         results: list[FetchResult] = []
         urgent = False
         for part in request.parts:
-            result = self._read(part, request.follower)
+            result = self._read(part, request.follower, request.limit)
             if result[1] or result[2]:
                 urgent = True
             results.append(result)
         request.results = results
         return urgent
 
-    def _read(self, part: FetchPart, follower: int) -> FetchResult:
+    def _read(self, part: FetchPart, follower: int, limit: int) -> FetchResult:
         partition, offset, epoch, last_epoch, _ = part
         replica = self.replicas.get(partition)
         if replica is None or (not replica.leads and (follower >= 0 or not self.rules.reads_followers)):
@@ -206,7 +206,7 @@ class Server(Process):
             if 0 <= end < offset:
                 return (partition, TRUNCATED, [], end, log.start, -1)
         below = log.end if follower >= 0 else replica.hw
-        batches = log.read(offset, self.config.fetch_max_batches, below) if offset < below else []
+        batches = log.read(offset, limit, below) if offset < below else []
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
 
     def _answer_fetch(self, request: FetchRequest) -> None:

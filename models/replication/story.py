@@ -33,7 +33,8 @@ def tell(cluster: Cluster, facts: list[Fact], limit: int = 60) -> list[str]:
 
 
 def _lost(cluster: Cluster) -> list[tuple[int, str]]:
-    """One line for each run of neighbouring offsets that were acknowledged and lost, at its first acknowledgement."""
+    """One line for each run of neighbouring offsets that were acknowledged and lost, at its first
+    acknowledgement."""
     runs: list[list[int]] = []  # partition, first offset, end, first time, last time
     for one in lost(cluster):
         ack = one.ack
@@ -91,7 +92,9 @@ def _leader(
     unclean: bool,
 ) -> str:
     how = ", elected uncleanly" if unclean else ""
-    return f"broker {node} leads epoch {epoch} from offset {end}, high watermark {mark}, ISR {_list(isr)}{how}"
+    return (
+        f"broker {node} leads epoch {epoch} from offset {end}, high watermark {mark}, ISR {_list(isr)}{how}"
+    )
 
 
 def _follower(node: int, partition: int, epoch: int, leader: int, end: int, mark: int, *_: Any) -> str:  # noqa: ARG001
@@ -146,4 +149,13 @@ _SAY: dict[str, Callable[..., str]] = {
         f"leader {node} refuses p{pid}'s sequence number {seq} after {last}"
     ),
 }
-_OF_PARTITION = ("loaded", "leader", "follower", "truncate", "isr-shrink", "isr-updated", "elected", "out-of-order")
+_OF_PARTITION = (
+    "loaded",
+    "leader",
+    "follower",
+    "truncate",
+    "isr-shrink",
+    "isr-updated",
+    "elected",
+    "out-of-order",
+)

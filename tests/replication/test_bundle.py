@@ -1,4 +1,5 @@
-"""What a simulated run writes: one history, real segments, checkpoints, logs; the same bytes for the same seed."""
+"""What a simulated run writes: one history, real segments, checkpoints, logs; the same bytes for the same
+seed."""
 
 from __future__ import annotations
 
@@ -179,7 +180,11 @@ def test_the_same_seed_writes_the_same_bytes_in_any_process(tmp_path: Path) -> N
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "TZ": "UTC" if number else "Asia/Tokyo"}
         out = tmp_path / "same-name" if number == 0 else tmp_path / "b" / "same-name"
         done = subprocess.run(
-            [sys.executable, "-c", DIGEST, str(out)], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", DIGEST, str(out)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         digests.append(done.stdout.splitlines()[-1])
     assert digests[0] == digests[1]
@@ -193,16 +198,32 @@ def test_kafka_dump_log_reads_the_segments(written: Written) -> None:
         pytest.skip("LOGJUDGE_KAFKA_JARS does not name a folder with Kafka's jars")
     segment = written.folder / "brokers/1/data/orders-0/00000000000000000000.log"
     done = subprocess.run(
-        ["java", "-cp", f"{jars}/*", "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log",
-         "--files", str(segment)],
+        [
+            "java",
+            "-cp",
+            f"{jars}/*",
+            "kafka.tools.DumpLogSegments",
+            "--deep-iteration",
+            "--print-data-log",
+            "--files",
+            str(segment),
+        ],
         capture_output=True,
         text=True,
         check=False,
     )
     if "DumpLogSegments" in done.stderr and "ClassNotFound" in done.stderr:
         done = subprocess.run(
-            ["java", "-cp", f"{jars}/*", "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration",
-             "--print-data-log", "--files", str(segment)],
+            [
+                "java",
+                "-cp",
+                f"{jars}/*",
+                "org.apache.kafka.tools.DumpLogSegments",
+                "--deep-iteration",
+                "--print-data-log",
+                "--files",
+                str(segment),
+            ],
             capture_output=True,
             text=True,
             check=False,

@@ -13,9 +13,7 @@ from logjudge.models.replication.schedule import QUICK
 from logjudge.models.replication.state import Fact
 
 
-def run(
-    variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1
-) -> tuple[Cluster, list[Fact]]:
+def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[Fact]]:
     facts: list[Fact] = []
     scenario = Scenario("test", variant, seed, {**QUICK, **options}, {}, tuple(faults))
     return scenario.run(tell=facts.append), facts
@@ -41,12 +39,16 @@ def test_a_follower_learns_the_high_watermark_one_fetch_late() -> None:
 
 
 def test_the_leader_takes_a_silent_follower_out_after_the_lag_time() -> None:
-    options = {"broker.session.timeout.ms": 60000, "simulation.ops": 200, "simulation.send.interval.us": 100000}
+    options = {
+        "broker.session.timeout.ms": 60000,
+        "simulation.ops": 200,
+        "simulation.send.interval.us": 100000,
+    }
     _, facts = run("kraft", options, Fault(3 * SECOND, "pause", (3,), 8 * SECOND))
     shrink = next(fact for fact in facts if fact[2] == "isr-shrink")
     waited = shrink[0] - 3 * SECOND
     # replica.lag.time.max.ms is 2 s here, looked at every half of it, plus the time since the last fetch
-    assert 2 * SECOND <= waited + 500 * MS
+    assert waited + 500 * MS >= 2 * SECOND
     assert waited <= 3 * SECOND + 600 * MS
     assert shrink[3][1:3] == ((1, 2, 3), (1, 2))
     expand = [fact for fact in facts if fact[2] == "isr-expand"]
@@ -69,7 +71,9 @@ def test_a_crash_keeps_the_page_cache_and_a_power_loss_does_not() -> None:
     _, dark = run("kraft", alone, Fault(4 * SECOND, "power-loss", (1,), SECOND), seed=3)
     before, after = details(dark, "truncate")[0][1:3]
     assert after < before
-    _, flushed = run("kraft", {**alone, "flush.messages": 1}, Fault(4 * SECOND, "power-loss", (1,), SECOND), seed=3)
+    _, flushed = run(
+        "kraft", {**alone, "flush.messages": 1}, Fault(4 * SECOND, "power-loss", (1,), SECOND), seed=3
+    )
     before, after = details(flushed, "truncate")[0][1:3]
     assert after == before
 
