@@ -6,7 +6,7 @@ from ...models.replication.cluster import Cluster
 from ...models.replication.invariants import INVARIANTS
 from ...models.replication.scenario import Scenario
 from ...models.replication.search import story
-from .judge import Outcome, outcome
+from .outcome import Outcome, outcome
 from .scenario_file import dump
 from .truth_file import truth
 

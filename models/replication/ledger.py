@@ -43,6 +43,13 @@ class Ack:
             max(self.base, log.start), self.end, self.producer, self._first(log)
         )
 
+    def part(self, start: int, stop: int) -> Ack:
+        """The records from `start` up to `stop` of this batch."""
+        if start == 0 and self.base + stop == self.end:
+            return self
+        base, first = self.base + start, self.first + start
+        return Ack(base, self.base + stop, self.producer, first, self.acks, self.time, self.epoch)
+
     def _first(self, log: ReplicaLog) -> int:
         return self.first + max(0, log.start - self.base)
 

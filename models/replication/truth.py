@@ -43,8 +43,9 @@ class Repeat:
 
 
 def lost(cluster: Cluster) -> list[Lost]:
-    """Acknowledged batches that are gone, in the order of their offsets. A partition without a leader at
-    the end has lost nothing yet: its records may come back."""
+    """Acknowledged values that are gone, in the order of their offsets. A partition without a leader at the
+    end has lost nothing yet: its records may come back. A value that stands at another offset, written by
+    an earlier attempt, is not lost."""
     found: list[Lost] = []
     ledger = cluster.ledger
     for partition in range(cluster.config.partitions):
@@ -52,23 +53,42 @@ def lost(cluster: Cluster) -> list[Lost]:
         if log is None:
             continue
         reads = _Reads(cluster, partition)
-        for ack in ledger.acks[partition]:
-            if ack.acks == 0 or ack.held_by(log):
-                continue
+        gone = [ack for ack in ledger.acks[partition] if ack.acks != 0 and not ack.held_by(log)]
+        held = _held(log, {ack.producer for ack in gone})
+        for ack in gone:
             loss = ack.loss or ledger.explain_late(ack, partition)
-            found.append(
-                Lost(
-                    partition,
-                    ack,
-                    loss.cause,
-                    loss.detail,
-                    loss.time,
-                    loss.leader,
-                    loss.epoch,
-                    reads.saw(ack),
+            for part in _missing(ack, held.get(ack.producer, [])):
+                read = reads.saw(part)
+                found.append(
+                    Lost(partition, part, loss.cause, loss.detail, loss.time, loss.leader, loss.epoch, read)
                 )
-            )
     return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
+
+
+def _held(log: ReplicaLog, producers: set[int]) -> dict[int, list[tuple[int, int]]]:
+    """The ranges of values that a log holds, of these producers, sorted."""
+    held: dict[int, list[tuple[int, int]]] = {}
+    for batch in log.batches():
+        if batch.producer in producers:
+            ranges = held.setdefault(batch.producer, [])
+            ranges.append((batch.first, batch.first + batch.end - batch.base))
+    return {producer: sorted(ranges) for producer, ranges in held.items()}
+
+
+def _missing(ack: Ack, held: list[tuple[int, int]]) -> list[Ack]:
+    """The parts of an acknowledged batch whose values are in none of these ranges."""
+    parts: list[Ack] = []
+    at, end = ack.first, ack.first + ack.end - ack.base
+    place = max(0, bisect_right(held, (at, 1 << 60)) - 1)
+    while at < end:
+        while place < len(held) and held[place][1] <= at:
+            place += 1
+        covered = held[place] if place < len(held) else (end, end)
+        stop = min(max(covered[0], at), end)
+        if stop > at:
+            parts.append(ack.part(at - ack.first, stop - ack.first))
+        at = max(stop, min(covered[1], end)) if stop < end else end
+    return parts
 
 
 class _Reads:

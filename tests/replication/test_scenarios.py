@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from logjudge.cli.main import cli
 from logjudge.histories.errors import InputError
-from logjudge.histories.simulation.judge import outcome
+from logjudge.histories.simulation.outcome import outcome
 from logjudge.histories.simulation.pages import page
 from logjudge.histories.simulation.scenario_file import dump, parse
 from logjudge.histories.simulation.scenarios import load, names

@@ -1,11 +1,8 @@
-"""What a scenario's run came to, held against what the scenario says: the seam between simulating and
-judging."""
+"""What a scenario's run came to, held against what the scenario says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...models.replication.cluster import Cluster
 from ...models.replication.invariants import INVARIANTS
@@ -14,9 +11,6 @@ from ...models.replication.truth import lost
 
 # A poll near a failing leader may well be stale; only scenarios about reads look at it.
 SAID_ONLY = ("no-stale-read",)
-
-# Judges a bundle as `check` would and returns its report; set when the analysis is wired in.
-judge: Callable[[Path], str] | None = None
 
 
 @dataclass(frozen=True)
