@@ -19,6 +19,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rules": ("rules", "List the rules and explain them."),
     "convert": ("convert", "Write a history in another format."),
     "doctor": ("doctor", "Say what is installed, what is missing, and the remedy."),
+    "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
+    "search": ("search", "Search for a schedule that breaks an invariant, and shrink it."),
+    "scenarios": ("scenarios", "List and run the catalogue of ways to lose data."),
 }
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH = 0, 1, 2, 3, 70
