@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +46,7 @@ _SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
+SPILL_BYTES = 256 << 20  # of a group, decoded; the variable LOGJUDGE_SPILL_BYTES of a worker overrides it
 SMALL_PART = 256 << 10  # bytes that a whole file of evidence is taken for
 _BUCKETS = 16  # groups in which invocations and completions of different splits meet
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -116,8 +118,6 @@ def _first_line(error: Exception) -> str:
 
 def _ship_code(session: SparkSession) -> None:
     """Sends the package to workers that do not have it; polars and pyarrow must be there."""
-    import tempfile
-
     archive = Path(tempfile.mkdtemp(prefix="logjudge-")) / "logjudge_code.zip"
     write_code_archive(archive)
     session.addArtifacts(str(archive), pyfile=True)
@@ -265,16 +265,15 @@ def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
     return close
 
 
-def _judging(settings_json: str) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
-    def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+def _judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+    # The annotations choose Spark's way of calling it: a group's blocks one after the other, never all at once.
+    def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         tables: Tables = {}
         common: Tables = {}
-        table = table.sort_by("turn")
-        kinds, names, payloads = (table.column(name).to_pylist() for name in ("kind", "name", "payload"))
-        for kind, name, payload in zip(kinds, names, payloads, strict=True):
+        for kind, name, frame in _in_turn(batches):
             home = tables if kind == "observations" else common
-            home.setdefault(name or kind, []).append(unpack(payload))
+            home.setdefault(name or kind, []).append(frame)
         context = pl.concat([pl.DataFrame(schema=CONTEXT), *common.pop("context", [])]).sort("completed", "at")
         unplaced = pl.concat([pl.DataFrame(schema=SENDS), *common.pop("unplaced", [])])
         shared = {table: pl.concat(frames) for table, frames in common.items()}
@@ -283,9 +282,36 @@ def _judging(settings_json: str) -> Callable[[tuple[Any, ...], pa.Table], pa.Tab
         rows: list[Row] = [("summaries", topic, partition, "", 0, json.dumps(summaries).encode())]
         if findings:
             rows.append(("findings", topic, partition, "", 0, pack(to_frame(findings))))
-        return pa.Table.from_batches(_to_batches(rows), _SCHEMA)
+        yield from _to_batches(rows)
 
     return judge
+
+
+def _in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFrame]]:
+    """(kind, name, table) of a group's blocks, in their order.
+
+    Beyond SPILL_BYTES the tables lie in unlinked files that are mapped into memory, so that a hot partition
+    costs a worker the columns that rules look at, not all that clients said.
+    """
+    limit = int(os.environ.get("LOGJUDGE_SPILL_BYTES", SPILL_BYTES))
+    taken = 0
+    found: list[tuple[int, str, str, pl.DataFrame]] = []
+    with tempfile.TemporaryDirectory(prefix="logjudge-") as folder:
+        for batch in batches:
+            for row in batch.to_pylist():
+                frame = unpack(row["payload"])
+                taken += frame.estimated_size()
+                if taken > limit:
+                    frame = _mapped(frame, Path(folder) / f"{len(found)}.arrow")
+                found.append((row["turn"], row["kind"], row["name"], frame))
+    return [block[1:] for block in sorted(found, key=lambda block: block[0])]
+
+
+def _mapped(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    frame.write_ipc(path, compression="uncompressed")
+    with pa.memory_map(str(path)) as file:
+        mapped = pl.DataFrame(pl.from_arrow(pa.ipc.open_file(file).read_all()))
+    return mapped.cast(dict(frame.schema))
 
 
 def _rows(parts: Parts, split: str, turn: int) -> list[Row]:
