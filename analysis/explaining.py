@@ -23,8 +23,8 @@ Record = dict[str, Any]
 def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     """Sets `cause` of each finding that one is known for, and tells the chains: one record an explanation.
 
-    A record has finding (id), cause, chain (says, time in ns, place or source with line or byte), prevented_by,
-    citation, missing, readings. The same chain is told once: the losses that it explains are its `findings`.
+    A record has findings (ids), lost (what is gone, of a loss), cause, chain (says, time in ns, place or source with
+    line or byte), prevented_by, citation, missing, readings. The same chain is told once for all its `findings`.
     """
     told: list[Record] = []
     for finding in findings:
@@ -35,7 +35,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
             continue
         if explanation.cause != "unknown":
             finding.cause = explanation.cause
-        record = {"findings": [finding.id], **_record(explanation)}
+        record = {"findings": [finding.id], "lost": _lost(p, finding), **_record(explanation)}
         same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
         if same:
             same["findings"].append(finding.id)
@@ -53,6 +53,16 @@ def _explanation(p: Partition, finding: Finding) -> Explanation | None:
     if finding.rule == "duplicate" and p.timeline is not None and finding.values:
         return _repeated(p, finding)
     return None
+
+
+def _lost(p: Partition, finding: Finding) -> Record | None:
+    """What is gone, in numbers; of other findings than losses None."""
+    lost = lost_of(finding, sends_of(p)) if finding.rule in LOSSES else None
+    if lost is None:
+        return None
+    span = {"first": lost.first, "last": lost.last, "count": lost.count}
+    times = {"first_acked": lost.first_acked, "last_acked": lost.last_acked}
+    return {"topic": lost.topic, "partition": lost.partition, **span, "read": lost.read, **times}
 
 
 def _missed(p: Partition, finding: Finding) -> Explanation | None:

@@ -82,13 +82,27 @@ def _worst(report: dict[str, Any], width: int) -> list[str]:
 
 
 def _why(report: dict[str, Any], width: int) -> list[str]:
-    """The causes in a line each; the chains are in the report and in `logjudge explain`."""
-    known = [cause for cause in report["causes"] if cause["cause"] != "unknown"]
-    lines: list[str] = ["", click.style("Why", bold=True)] if known else []
-    for cause in known[:SHOWN]:
-        prevented = f"; prevented by {', '.join(cause['prevented_by'])}" if cause["prevented_by"] else ""
-        text = printable(f"{', '.join(cause['findings'][:3])}{prevented} ({cause['citation']})")
-        lines += _wrapped(text, width, first=f"  {click.style(cause['cause'], bold=True)}: ", indent="    ")
+    """The worst cause with its chain, the others in a line each; all chains stand in the report."""
+    from ..plots.whys import sentence_of, whys_of
+
+    whys = whys_of(report["causes"], None)
+    lines: list[str] = ["", click.style("Why", bold=True)] if whys else []
+    told: set[str] = set()
+    for why in whys[:SHOWN]:
+        name = click.style(why.cause, bold=True, fg=None if why.known else "yellow")
+        said = why.title
+        if why.known and why.cause not in told:
+            # The chain of one loss is enough here: its like in other partitions went the same way.
+            chain = f": {sentence_of(why)}" if not told and why.lost else ""
+            prevented = f". Prevented by {'; '.join(why.prevented_by)}" if why.prevented_by else ""
+            said += f"{chain}{prevented} [{why.citation}]"
+        elif not why.known:
+            needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing
+            said += f"; to know why, needed: {'; '.join(needed[:3])}"
+        told.add(why.cause)
+        lines += _wrapped(printable(said), width, first=f"  {name}: ", indent="    ")
+    if len(whys) > SHOWN:
+        lines.append(f"  … {len(whys) - SHOWN:,} more in the report")
     return lines
 
 

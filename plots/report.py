@@ -11,8 +11,8 @@ import polars as pl
 from . import PLOTS, draw, style
 from .escaping import file_name, markdown
 from .stories import Story, clock, faults_before, first_sign, place_of, stories_of, timeline
+from .whys import MOST_WHYS, impact_by_cause, whys_of
 
-MOST_CAUSES = 12
 VERDICTS = {
     "valid": "No breach: every guarantee that this run can show held.",
     "invalid": "A guarantee was broken.",
@@ -75,11 +75,9 @@ def _told(
     """Everything that the templates show."""
     rules = verdict["rules"]
     stories, untold = stories_of(findings, list(rules))
-    moments, moments_left_out = timeline(stories, figures)
+    whys = whys_of(verdict.get("causes", []), figures["started_at"])
+    moments, moments_left_out = timeline(stories, figures, verdict.get("causes", []))
     sign = first_sign(stories, figures)
-    # What explains the consequences of a loss repeats what explains the loss.
-    leading = {story.finding["id"] for story in stories}
-    causes = [cause for cause in verdict.get("causes", []) if leading & set(cause["findings"])]
     return {
         "verdict": verdict["verdict"],
         "meaning": VERDICTS.get(verdict["verdict"], ""),
@@ -99,9 +97,10 @@ def _told(
         "moments_left_out": moments_left_out,
         "faults": faults_before(stories, figures),
         "faults_left_out": figures["faults_left_out"],
-        "causes": causes[:MOST_CAUSES],
-        "causes_left_out": len(verdict.get("causes", [])) - len(causes[:MOST_CAUSES]),
-        "named_causes": _named_causes(findings),
+        "whys": whys[:MOST_WHYS],
+        "whys_left_out": max(len(whys) - MOST_WHYS, 0),
+        "impact_by_cause": impact_by_cause(whys),
+        "brokers_seen": bool(verdict["counts"].get("batches")),
         "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
         "figures": figures,
         "pictures": pictures,
@@ -136,13 +135,6 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
 
 def _totals(rules: dict[str, Any]) -> dict[str, int]:
     return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
-
-
-def _named_causes(findings: pl.DataFrame) -> list[dict[str, Any]]:
-    """The names of the causes, with the findings and records that they explain, most records first."""
-    known = findings.filter(pl.col("cause").is_not_null() & (pl.col("severity") == "violation"))
-    counted = known.group_by("cause").agg(pl.len().alias("findings"), pl.col("count").sum().alias("records"))
-    return counted.sort(["records", "cause"], descending=[True, False]).head(20).to_dicts()
 
 
 def _environment(html: bool) -> Any:

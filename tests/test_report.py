@@ -112,16 +112,29 @@ def test_the_postmortem_has_its_sections_in_order(tmp_path: Path) -> None:
 
 
 def test_a_known_cause_is_told(tmp_path: Path) -> None:
-    import polars as pl
-
     run = judged(next(path for path in REAL if path.name == "kip-101-c"))
-    caused = run.findings.with_columns(
-        pl.when(pl.col("rule") == "lost-write").then(pl.lit("high-watermark-truncation")).alias("cause")
-    )
-    write_report(tmp_path, run.verdict, caused, run.figures, plots=False)
+    loss = next(finding["id"] for finding in run.verdict["findings"] if finding["rule"] == "lost-write")
+    fact = {
+        "says": "broker 2 truncated to 635",
+        "time": 24_300_000_000,
+        "source": "server.log",
+        "line": 7,
+        "byte": None,
+    }
+    cause = {
+        "findings": [loss],
+        "cause": "high-watermark-truncation",
+        "chain": [fact],
+        "prevented_by": ["Kafka 0.11"],
+        "citation": "KIP-101",
+        "missing": [],
+        "readings": [],
+    }
+    write_report(tmp_path, {**run.verdict, "causes": [cause]}, run.findings, run.figures, plots=False)
     for name in ("report.html", "report.md"):
         text = (tmp_path / name).read_text()
-        assert "high-watermark-truncation" in text
+        for told in ("high-watermark-truncation", "broker 2 truncated to 635", "server.log", "Kafka 0.11", "KIP-101"):
+            assert told.replace("-", "\\-") in text or told in text
         assert "Not determined" not in text
     assert not (tmp_path / "plots").exists()
 
