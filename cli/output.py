@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
-SHOWN = 5
+SHOWN = 3  # of findings and of causes
 
 
 def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
@@ -82,8 +82,8 @@ def _worst(report: dict[str, Any], width: int) -> list[str]:
 
 
 def _why(report: dict[str, Any], width: int) -> list[str]:
-    """The worst cause with its chain, the others in a line each; all chains stand in the report."""
-    from ..plots.whys import sentence_of, whys_of
+    """Each cause and what would have prevented it; the chains of facts stand in the report and in `explain`."""
+    from ..plots.whys import whys_of
 
     whys = whys_of(report["causes"], None)
     lines: list[str] = ["", click.style("Why", bold=True)] if whys else []
@@ -92,10 +92,8 @@ def _why(report: dict[str, Any], width: int) -> list[str]:
         name = click.style(why.cause, bold=True, fg=None if why.known else "yellow")
         said = why.title
         if why.known and why.cause not in told:
-            # The chain of one loss is enough here: its like in other partitions went the same way.
-            chain = f": {sentence_of(why)}" if not told and why.lost else ""
             prevented = f". Prevented by {'; '.join(why.prevented_by)}" if why.prevented_by else ""
-            said += f"{chain}{prevented} [{why.citation}]"
+            said += f"{prevented} [{why.citation}]"
         elif not why.known:
             needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing
             said += f"; to know why, needed: {'; '.join(needed[:3])}"

@@ -46,6 +46,7 @@ def test_a_lost_write_is_exit_1_with_the_verdict_on_one_screen(tmp_path: Path) -
     assert result.return_value == 1
     assert "unclean-election-a: INVALID" in result.output
     assert "753 records in 2 findings" in result.output
+    assert "unclean-election: offsets 255 to 630 of orders-0 lost" in result.output
     assert len(result.output.splitlines()) <= 45
     assert max(map(len, result.output.splitlines())) <= 100
 
@@ -59,7 +60,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
         *("report.html", "report.md", "figures.json", "plots"),
     }
     assert {path.suffix for path in (tmp_path / "out" / "plots").iterdir()} == {".png", ".svg"}
-    assert pl.read_parquet(tmp_path / "out" / "findings.parquet")["id"].n_unique() == 12
+    assert pl.read_parquet(tmp_path / "out" / "findings.parquet")["id"].n_unique() == 16
     assert list(tmp_path.iterdir()) == [tmp_path / "out"], "no temporary folder is left"
 
 
@@ -196,7 +197,7 @@ def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
         for ending in ("parquet", "jsonl", "jsonl.gz", "jsonl.zst")
     ]
     assert all(table.equals(tables[0]) for table in tables)
-    assert len(tables[0]) == 12
+    assert len(tables[0]) == 12  # no brokers beside the converted history
 
 
 def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
 
 def test_rules_explains_with_an_example() -> None:
     assert "p:a@0" in run("rules", "lost-write").output
-    assert len(run("rules").output.splitlines()) == 18
+    assert len(run("rules").output.splitlines()) == 23
 
 
 def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch) -> None:
