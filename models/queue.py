@@ -1,0 +1,34 @@
+"""A queue, first in first out: enqueue, dequeue; empty at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .operations import UNKNOWN, Action, Model, unknown_function
+
+Elements = tuple[Any, ...]
+
+
+def step(state: Elements, action: Action) -> Elements | None:
+    """The queue after the action; a dequeue's result is the element at the head, or None of an empty queue."""
+    if action.f == "enqueue":
+        return (*state, action.value)
+    if not state:
+        return state if action.result is UNKNOWN or action.result is None else None
+    return state[1:] if action.result is UNKNOWN or action.result == state[0] else None
+
+
+def problem(action: Action) -> str | None:
+    """Why the action is none of a queue's."""
+    if action.f == "enqueue" and action.value is None:
+        return "an enqueue of null, expected a value (null is the answer of an empty queue)"
+    return unknown_function(action, ("enqueue", "dequeue"))
+
+
+QUEUE: Model[Elements] = Model(
+    name="queue",
+    initial=(),
+    step=step,
+    about="enqueue, and dequeue of the oldest element (null where empty)",
+    problem=problem,
+)
