@@ -37,6 +37,11 @@ def step(state: Records, action: Action) -> Records | None:
     return state if state[start : start + len(result)] == result else None
 
 
+def observes(action: Action) -> bool:
+    """A read or an end offset."""
+    return action.f != "append"
+
+
 def problem(action: Action) -> str | None:
     """Why the action is none of a log's."""
     known = action.result is not UNKNOWN
@@ -55,5 +60,6 @@ APPEND_LOG: Model[Records] = Model(
     initial=(),
     step=step,
     about="append (answers its offset), read from an offset, and end offset of one topic-partition",
+    observes=observes,
     problem=problem,
 )

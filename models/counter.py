@@ -17,6 +17,11 @@ def step(state: int, action: Action) -> int | None:
     return state + delta if action.f == "add" else state - delta
 
 
+def observes(action: Action) -> bool:
+    """A read."""
+    return action.f == "read"
+
+
 def problem(action: Action) -> str | None:
     """Why the action is none of a counter's."""
     if action.f == "read":
@@ -32,5 +37,6 @@ COUNTER: Model[int] = Model(
     initial=0,
     step=step,
     about="add and subtract of whole numbers, read of the sum, zero at first",
+    observes=observes,
     problem=problem,
 )

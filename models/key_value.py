@@ -18,6 +18,11 @@ def step(state: str, action: Action) -> str | None:
     return state + str(action.value)
 
 
+def observes(action: Action) -> bool:
+    """A get."""
+    return action.f == "get"
+
+
 def problem(action: Action) -> str | None:
     """Why the action is none of this map's."""
     if action.f == "get":
@@ -33,5 +38,6 @@ KEY_VALUE: Model[str] = Model(
     initial="",
     step=step,
     about="get, put and append of strings by key, empty at first; each key is checked alone",
+    observes=observes,
     problem=problem,
 )

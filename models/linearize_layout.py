@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .linearize_search import Ints, Longs, compiled
-from .operations import ModelError, Operation
+from .operations import Operation
 
 
 class Layout(NamedTuple):
@@ -40,21 +40,12 @@ def ranks(operations: Sequence[Operation]) -> tuple[Ints, Ints]:
         order = np.argsort(array, kind="stable")
     else:
         # Python compares ints and floats exactly, whatever their size; numpy would round them.
-        if any(time != time for time in times):
-            raise ModelError("an operation has a time that is not a number")
         order = np.array(sorted(range(len(times)), key=times.__getitem__), dtype=np.int64)
     rank = np.empty(len(times), np.int32)
     rank[order] = np.arange(len(times), dtype=np.int32)
     end_rank = np.full(count, -1, np.int32)
     end_rank[known] = rank[count:]
-    call_rank = rank[:count]
-    early = np.flatnonzero((end_rank >= 0) & (end_rank < call_rank))
-    if len(early):
-        index = int(early[0])
-        raise ModelError(
-            f"an operation ends at {ends[index]!r}, before its call at {calls[index]!r}", operation=index
-        )
-    return call_rank, end_rank
+    return rank[:count], end_rank
 
 
 @compiled

@@ -12,8 +12,9 @@ their calls, so the earliest-called is used first, and a multiset of classes say
 nodes of a trie (`bags`), reached by their classes in ascending order: one number each, equal when they are.
 
 Four rules leave out configurations that cannot change the verdict:
-- an operation that may be next and leaves the state as it is comes next at once (a read that fits): in any
-  linearization of the rest it may be moved to the front;
+- an observation (an action that the model declares never to change a state, such as a read) that fits comes
+  next at once: in any linearization of the rest it may be moved to the front. This holds of no other action that
+  happens to leave the present state as it is: its place may be later, where it does change one;
 - an operation of unknown outcome that leaves the state as it is is not used: it may as well never happen;
 - after one of unknown outcome comes one that it makes a difference to: otherwise the same is reached without it.
   So no linearization with the fewest such operations is lost;
@@ -66,6 +67,7 @@ class Search(NamedTuple):
     action: Ints  # of a completed operation
     slot: Ints
     end_rank: Ints  # its end's place among all events
+    observes: Ints  # 1 for an action that never changes a state
     class_action: Ints  # of a class of operations of unknown outcome; ordered by their first call
     class_start: Ints  # where its members start in member_rank; one longer than the classes
     member_rank: Ints  # the place of their calls among all events, ascending within the class
@@ -110,15 +112,14 @@ def step_of(s: Search, state: int, action: int) -> int:
 
 
 @compiled
-def add_steps(s: Search, pairs: Longs, values: Ints) -> None:
-    """Put steps into the table, which has room for them."""
-    for i in range(len(values)):
-        key = ((pairs[i, 0] << 32) | pairs[i, 1]) + 1
+def add_steps(s: Search, steps: Longs, width: int) -> None:
+    """Put new steps into the table, which has room for them: rows of state * width + action, and the state after."""
+    for i in range(len(steps)):
+        key = ((steps[i, 0] // width << 32) | steps[i, 0] % width) + 1
         place = place_of(s.step_keys, key)
-        if s.step_keys[place] == 0:
-            s.step_keys[place] = key
-            s.registers[STEPS] += 1
-        s.step_values[place] = values[i]
+        s.step_keys[place] = key
+        s.step_values[place] = steps[i, 1]
+    s.registers[STEPS] += len(steps)
 
 
 @compiled
@@ -314,7 +315,7 @@ def expand(s: Search, row: int) -> bool:
     node = s.after[2 * n]
     while node < n:
         stepped = step_of(s, state, s.action[node])
-        if stepped == state:
+        if stepped == state and s.observes[s.action[node]]:
             s.registers[ASKED] = 0
             push(s, row, node, state)
             return True
@@ -362,7 +363,7 @@ def expand_late(s: Search, row: int) -> bool:
         if member == s.class_start[kind + 1] or s.member_rank[member] >= limit:
             continue
         stepped = step_of(s, state, s.class_action[kind])
-        if stepped == IMPOSSIBLE or stepped == state:  # noqa: PLR1714 (numba knows no `in` here)
+        if stepped == IMPOSSIBLE or stepped == state:  # numba: no `in` for these types
             continue
         if without == IMPOSSIBLE or step_of(s, without, s.class_action[kind]) != stepped:
             push(s, row, -1 - kind, stepped)

@@ -88,6 +88,11 @@ def by_key(action: Action) -> Hashable:
     return key
 
 
+def changes(action: Action) -> bool:  # noqa: ARG001
+    """What `observes` says of every action of a model that does not declare its observations."""
+    return False
+
+
 def no_problem(action: Action) -> str | None:  # noqa: ARG001
     """The check of a model that takes every action."""
     return None
@@ -109,6 +114,7 @@ class Model(Generic[State]):
     step: Callable[[State, Action], State | None]
     about: str = ""
     partition: Callable[[Action], Hashable] | None = by_key
+    observes: Callable[[Action], bool] = changes
     problem: Callable[[Action], str | None] = no_problem
     describe: Callable[[Action], str] = describe_action
     describe_state: Callable[[State], str] = repr

@@ -18,6 +18,11 @@ def step(state: Elements, action: Action) -> Elements | None:
     return state[1:] if action.result is UNKNOWN or action.result == state[0] else None
 
 
+def observes(action: Action) -> bool:
+    """A dequeue of an empty queue."""
+    return action.f == "dequeue" and action.result is None
+
+
 def problem(action: Action) -> str | None:
     """Why the action is none of a queue's."""
     if action.f == "enqueue" and action.value is None:
@@ -30,5 +35,6 @@ QUEUE: Model[Elements] = Model(
     initial=(),
     step=step,
     about="enqueue, and dequeue of the oldest element (null where empty)",
+    observes=observes,
     problem=problem,
 )

@@ -29,6 +29,11 @@ def step(state: Register, action: Action) -> Register | None:
     return (new,) if matches else state
 
 
+def observes(action: Action) -> bool:
+    """A read, or a cas that did not swap."""
+    return action.f == "read" or (action.f == "cas" and action.result is False)
+
+
 def problem(action: Action) -> str | None:
     """Why the action is none of a register's."""
     if action.f == "cas":
@@ -49,6 +54,7 @@ REGISTER: Model[Register] = Model(
     initial=(None,),
     step=step,
     about="read, write and cas [old new] of one value, null at first",
+    observes=observes,
     problem=problem,
     describe_state=describe_state,
 )

@@ -26,6 +26,11 @@ def step(state: Elements, action: Action) -> Elements | None:
     return state if same else None
 
 
+def observes(action: Action) -> bool:
+    """A read, of all or of one."""
+    return action.f in ("read", "contains")
+
+
 def problem(action: Action) -> str | None:
     """Why the action is none of a set's."""
     if action.result is not UNKNOWN:
@@ -46,6 +51,7 @@ SET: Model[Elements] = Model(
     initial=frozenset(),
     step=step,
     about="add, remove, contains, and read of all elements, empty at first",
+    observes=observes,
     problem=problem,
     describe_state=describe_state,
 )

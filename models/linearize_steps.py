@@ -1,0 +1,110 @@
+"""Numbers for states and actions, and the table of steps between them, shared by both searches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from .operations import Action, Model, ModelError, Operation
+
+IMPOSSIBLE = -1  # in the place of a state: the action cannot have this answer here
+
+# What CPython takes, about, for one more entry of the table, and for one more state beside the state itself.
+STEP_BYTES, STATE_BYTES = 100, 150
+
+
+class Found(NamedTuple):
+    """What a search can say: its verdict (None: it gave up), and how far it came.
+
+    Operations are indices into the list that was searched, states are numbers of `Steps`.
+    """
+
+    verdict: Literal["ok", "illegal", None]
+    front: int  # completed operations that were placed, by their ends
+    paths: list[list[int]]  # ok: the linearization; else the longest partial ones among the furthest
+    states: list[int]  # possible at the furthest front
+    configurations: int
+    reason: str = ""  # why it gave up
+
+
+class Budget:
+    """What is left of time (`timeout` in seconds from now) and memory (in bytes)."""
+
+    def __init__(self, timeout: float | None, memory: int) -> None:
+        self.deadline = float("inf") if timeout is None else time.perf_counter() + timeout
+        self.memory = memory
+
+    def is_late(self) -> bool:
+        """Whether the time ran out."""
+        return time.perf_counter() >= self.deadline
+
+
+class Steps:
+    """The steps that were asked for: the model is called once for each pair of a state and an action."""
+
+    def __init__(self, model: Model[Any], operations: Sequence[Operation], indices: Sequence[int]) -> None:
+        """Number the actions of the operations, equal ones alike, and refuse those that the model does not know.
+
+        `indices` are the operations' places in the caller's list, for errors.
+        """
+        self.model = model
+        numbers: dict[Action, int] = {}
+        try:
+            self.action_of = [numbers.setdefault(operation[0], len(numbers)) for operation in operations]
+        except TypeError:
+            _blame_unhashable(operations, indices)
+            raise
+        self.actions = list(numbers)
+        problems = list(map(model.problem, self.actions))
+        for action, problem in enumerate(problems):
+            if problem:
+                raise ModelError(problem, indices[self.action_of.index(action)])
+        self.observes = list(map(model.observes, self.actions))
+        self.width = len(self.actions)
+        self.states: list[Any] = [model.initial]
+        self.numbers: dict[Any, int] = {model.initial: 0}
+        self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
+        self.state_bytes = sys.getsizeof(model.initial)
+
+    @property
+    def nbytes(self) -> int:
+        """About what states and table take in memory."""
+        return self.state_bytes + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
+
+    def ask(self, state: int, action: int) -> int:
+        """Call the model for a pair that is not in the table yet; a state that is new gets the next number."""
+        before = self.states[state]
+        try:
+            after = self.model.step(before, self.actions[action])
+            if after is None:
+                number = IMPOSSIBLE
+            else:
+                known = self.numbers.get(after)
+                if known is None:
+                    known = self.numbers[after] = len(self.states)
+                    self.states.append(after)
+                    self.state_bytes += sys.getsizeof(after)
+                number = known
+        except Exception as error:
+            raise ModelError(
+                f"model {self.model.name}: step({before!r}, {self.actions[action]!r}) "
+                f"raised {type(error).__name__}: {error}"
+            ) from error
+        if self.observes[action] and number not in (state, IMPOSSIBLE):
+            raise ModelError(
+                f"model {self.model.name}: {self.actions[action]!r} is declared an observation "
+                f"but changes {before!r} to {after!r}"
+            )
+        self.table[state * self.width + action] = number
+        return number
+
+
+def _blame_unhashable(operations: Sequence[Operation], indices: Sequence[int]) -> None:
+    """Raise an error that names the first action that cannot be hashed."""
+    for index, operation in zip(indices, operations, strict=True):
+        try:
+            hash(operation.action)
+        except TypeError as error:
+            raise ModelError(f"{operation.action!r}, which cannot be hashed ({error})", index) from error
