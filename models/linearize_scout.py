@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from .linearize_steps import IMPOSSIBLE, Budget, Found, Steps
 from .operations import Operation
@@ -27,20 +27,11 @@ STUCK = 10_000
 # Memo and alternatives are bounded; what is forgotten costs time, or the claim to have tried everything.
 MEMO, ALTERNATIVES = 100_000, 20_000
 
-Used = tuple[int, ...]  # operations of unknown outcome, ascending
-
-
-class _Move(NamedTuple):
-    """An alternative: an operation to place next, and the configuration from which."""
-
-    depth: int
-    front: int
-    called: int
-    open: tuple[int, ...]
-    used: Used
-    operation: int
-    before: int  # state
-    after: int  # state
+Operations = tuple[int, ...]
+# What leads to a configuration that was not looked at yet: the length of the path to the one before; its front,
+# how many operations were called by then, the open ones and the used ones; then the operation to place, the state
+# before it and the state after it. A plain tuple: thousands are made in a millisecond.
+Move = tuple[int, int, int, Operations, Operations, int, int, int]
 
 
 class Scout:
@@ -48,55 +39,135 @@ class Scout:
 
     def __init__(self, operations: Sequence[Operation], steps: Steps, budget: Budget) -> None:
         self.steps, self.budget = steps, budget
-        self.calls = calls = [operation[1] for operation in operations]
-        self.lost: list[int] = [i for i, operation in enumerate(operations) if operation[2] is None]
-        # Those of unknown outcome get an end, which is never looked at, so that all ends are numbers.
-        self.ends = ends = [call if (end := operation[2]) is None else end for operation, call in zip(operations, calls, strict=True)]
+        _, calls, ends, _ = zip(*operations, strict=True)
+        self.calls: Sequence[float] = calls
+        self.ends: Sequence[float] = ends
         self.by_call = sorted(range(len(calls)), key=calls.__getitem__)
-        self.by_end = sorted(range(len(calls)), key=ends.__getitem__)
+        self.lost: list[int] = []  # of unknown outcome, by call
         self.is_lost = bytearray(len(calls))
-        if self.lost:
+        if None in ends:
+            self.lost = [i for i in self.by_call if ends[i] is None]
             for i in self.lost:
                 self.is_lost[i] = 1
-            self.lost.sort(key=calls.__getitem__)
-            self.by_call = [i for i in self.by_call if not self.is_lost[i]]
-            self.by_end = [i for i in self.by_end if not self.is_lost[i]]
-        self.memo: set[tuple[int, tuple[int, ...], int, Used]] = set()
+            self.by_call = [i for i in self.by_call if ends[i] is not None]
+        self.by_end = sorted(self.by_call, key=lambda i: (ends[i], i)) if self.lost else sorted(range(len(calls)), key=ends.__getitem__)
+        self.memo: set[tuple[int, Operations, int, Operations]] = set()
         self.forgot = False  # whether something was forgotten, so that not everything was tried
-        self.moves: deque[_Move] = deque(maxlen=ALTERNATIVES)
+        self.moves: deque[Move] = deque(maxlen=ALTERNATIVES)
         self.path: list[int] = []
         self.best = -1
-        self.dead_ends: dict[int, list[int]] = {}  # by state, at the best front
+        self.dead_ends: dict[int, list[int]] = {}  # the path to each state at the best front that leads nowhere
 
     def run(self) -> Found:
         """Search until there is a verdict, or until it gets hard."""
-        if not self.by_end:
-            return Found("ok", 0, [[]], [], 1)
-        limit = PATIENCE
+        steps, moves, path, memo = self.steps, self.moves, self.path, self.memo
         visited = progress = 0
-        move: _Move | None = self._start()
-        fresh = len(self.steps.table)
+        asked_before = len(steps.table)
+        if not self.by_end:
+            return Found("ok", 0, [path], [], 0)
+        move: Move | None = (0, -1, 0, (), (), -1, -1, 0)
         while move is not None:
-            configuration = self._place(move)
-            if configuration is None:
-                move = self._back()
-                continue
-            front, called, open_, used = configuration
+            depth, front, called, open_, used, operation, without, state = move
+            del path[depth:]
+            if operation >= 0:
+                path.append(operation)
+                if self.is_lost[operation]:
+                    used = tuple(sorted((*used, operation)))
+                else:
+                    without = -1
+                    at = open_.index(operation)
+                    open_ = open_[:at] + open_[at + 1 :]
+            depth = len(path)
+            front, called, open_, ways = self._settle(front, called, open_, state)
+            if len(path) > depth:
+                # Observations came between: they may be what the operation of unknown outcome made possible.
+                without = -1
             if front == len(self.by_end):
-                return Found("ok", front, [self.path], [], visited)
+                return Found("ok", front, [path], [], visited)
             visited += 1
             if front > self.best:
                 self.best, progress = front, visited
                 self.dead_ends.clear()
-            asked = len(self.steps.table)
-            if visited > limit + 2 * (asked - fresh) or visited - progress > STUCK:
+            key = (front, open_, state, used)
+            if key in memo:
+                move = moves.pop() if moves else None
+                continue
+            memo.add(key)
+            if visited > PATIENCE and self._is_hard(visited, progress, len(steps.table) - asked_before):
                 return self._found(None, visited)
-            if not visited & 255 and self._is_out_of_budget():
-                return self._found(None, visited)
-            move = self._next(move, front, called, open_, used)
+            if without >= 0:
+                ways = [way for way in ways if self._after(without, way[0]) != way[1]]
+            if self.lost:
+                self._add_lost(ways, front, state, used, without)
+            if not ways:
+                if front == self.best and state not in self.dead_ends:
+                    self.dead_ends[state] = path[:]
+                move = moves.pop() if moves else None
+                continue
+            depth = len(path)
+            operation, after = ways[0]
+            move = (depth, front, called, open_, used, operation, state, after)
+            if len(ways) > 1:
+                moves.extend(
+                    (depth, front, called, open_, used, operation, state, after)
+                    for operation, after in ways[:0:-1]
+                )
         return self._found(None if self.forgot else "illegal", visited)
 
-    def _is_out_of_budget(self) -> bool:
+    def _settle(
+        self, front: int, called: int, open_: Operations, state: int
+    ) -> tuple[int, int, Operations, list[tuple[int, int]]]:
+        """Advance the front, and place all observations that fit, as far as it goes; then the ways on from there.
+
+        Gives the front, the number of operations called, the open ones, and those that may be next with the
+        states after them. At first the front is -1.
+        """
+        calls, ends, by_call, by_end, steps = self.calls, self.ends, self.by_call, self.by_end, self.steps
+        action_of, observes, get = steps.action_of, steps.observes, steps.table.get
+        row = state * steps.width
+        n = len(by_end)
+        while True:
+            if front < 0 or by_end[front] not in open_:
+                # All that were called by the front's end are open, or placed.
+                horizon = ends[by_end[front]] if front >= 0 else float("-inf")
+                front += 1
+                while front < n and calls[by_end[front]] <= horizon and by_end[front] not in open_:
+                    front += 1
+                if front == n:
+                    return front, called, open_, []
+                horizon = ends[by_end[front]]
+                first = called
+                while called < n and calls[by_call[called]] <= horizon:
+                    called += 1
+                open_ += tuple(by_call[first:called])
+            ways = []
+            fits = []
+            for operation in open_:
+                action = action_of[operation]
+                after = get(row + action)
+                if after is None:
+                    after = steps.ask(state, action)
+                if after == state and observes[action]:
+                    fits.append(operation)
+                elif after >= 0:
+                    ways.append((operation, after))
+            if not fits:
+                return front, called, open_, ways
+            self.path += fits
+            if len(fits) == len(open_):
+                open_ = ()
+            else:
+                open_ = tuple([operation for operation in open_ if operation not in fits])
+            if by_end[front] in open_:
+                return front, called, open_, ways
+
+    def _is_hard(self, visited: int, progress: int, asked: int) -> bool:
+        """Whether to give up; forgets what is too much to keep."""
+        if visited > PATIENCE + 2 * asked or visited - progress > STUCK:
+            return True
+        if len(self.moves) > ALTERNATIVES // 2 or len(self.memo) > MEMO:
+            self.forgot = True
+            self.memo.clear()
         # A configuration in the memo is a tuple of four, with a tuple of operations; about 300 bytes.
         held = self.steps.nbytes + 300 * (len(self.memo) + len(self.moves))
         return held > self.budget.memory or self.budget.is_late()
@@ -104,98 +175,7 @@ class Scout:
     def _found(self, verdict: Literal["illegal", None], visited: int) -> Found:
         states = dict.fromkeys(state for front, _, state, _ in self.memo if front == self.best)
         paths = sorted(self.dead_ends.values(), key=len, reverse=True)
-        return Found(verdict, max(self.best, 0), paths or [list(self.path)], sorted(states), visited)
-
-    def _start(self) -> _Move:
-        """A move that places nothing (-1) and leads to the first configuration."""
-        return _Move(0, 0, 0, (), (), -1, 0, 0)
-
-    def _place(self, move: _Move) -> tuple[int, int, tuple[int, ...], Used] | None:
-        """The configuration after a move, without its state; None if it was visited before."""
-        calls, ends = self.calls, self.ends
-        by_call, by_end = self.by_call, self.by_end
-        depth, front, called, open_, used, operation, _, state = move
-        del self.path[depth:]
-        n = len(by_end)
-        if operation < 0:
-            open_, called = self._open_until(ends[by_end[0]], (), 0)
-        elif self.is_lost[operation]:
-            used = tuple(sorted((*used, operation)))
-            self.path.append(operation)
-        else:
-            self.path.append(operation)
-            at = open_.index(operation)
-            open_ = open_[:at] + open_[at + 1 :]
-            if operation == by_end[front]:
-                front += 1
-                if front == n:
-                    return front, called, open_, used
-                horizon = ends[operation]
-                upcoming = by_end[front]
-                while upcoming not in open_ and calls[upcoming] <= horizon:
-                    front += 1
-                    if front == n:
-                        return front, called, open_, used
-                    upcoming = by_end[front]
-                horizon = ends[upcoming]
-                if called < n and calls[by_call[called]] <= horizon:
-                    open_, called = self._open_until(horizon, open_, called)
-        key = (front, open_, state, used)
-        memo = self.memo
-        if key in memo:
-            return None
-        if len(memo) >= MEMO:
-            memo.clear()
-            self.forgot = True
-        memo.add(key)
-        return front, called, open_, used
-
-    def _open_until(
-        self, horizon: float, open_: tuple[int, ...], called: int
-    ) -> tuple[tuple[int, ...], int]:
-        """The open operations with those called by the horizon, and the number called."""
-        calls, by_call = self.calls, self.by_call
-        first = called
-        while called < len(by_call) and calls[by_call[called]] <= horizon:
-            called += 1
-        return open_ + tuple(by_call[first:called]), called
-
-    def _next(
-        self, move: _Move, front: int, called: int, open_: tuple[int, ...], used: Used
-    ) -> _Move | None:
-        """The first way on from a configuration; the others are kept as alternatives."""
-        steps = self.steps
-        action_of, observes, get, ask = steps.action_of, steps.observes, steps.table.get, steps.ask
-        state = move.after
-        row = state * steps.width
-        depth = len(self.path)
-        ways: list[tuple[int, int]] = []
-        for operation in open_:
-            action = action_of[operation]
-            after = get(row + action)
-            if after is None:
-                after = ask(state, action)
-            if after == state and observes[action]:
-                return _Move(depth, front, called, open_, used, operation, state, state)
-            if after >= 0:
-                ways.append((operation, after))
-        # The state before, if an operation of unknown outcome led here: it has to make a difference.
-        without = move.before if move.operation >= 0 and self.is_lost[move.operation] else None
-        if without is not None:
-            ways = [way for way in ways if self._after(without, way[0]) != way[1]]
-        if self.lost:
-            self._add_lost(ways, front, state, used, without)
-        if not ways:
-            if len(self.dead_ends) < 8 and front == self.best and state not in self.dead_ends:
-                self.dead_ends[state] = self.path[:]
-            return self._back()
-        if len(ways) > 1:
-            if len(self.moves) + len(ways) > ALTERNATIVES:
-                self.forgot = True
-            for operation, after in ways[:0:-1]:
-                self.moves.append(_Move(depth, front, called, open_, used, operation, state, after))
-        operation, after = ways[0]
-        return _Move(depth, front, called, open_, used, operation, state, after)
+        return Found(verdict, max(self.best, 0), paths or [self.path], sorted(states), visited)
 
     def _after(self, state: int, operation: int) -> int:
         action = self.steps.action_of[operation]
@@ -203,14 +183,13 @@ class Scout:
         return self.steps.ask(state, action) if after is None else after
 
     def _add_lost(
-        self, ways: list[tuple[int, int]], front: int, state: int, used: Used, without: int | None
+        self, ways: list[tuple[int, int]], front: int, state: int, used: Operations, without: int
     ) -> None:
         """Add the operations of unknown outcome that may be next and make a difference, one for each action."""
-        calls, ends = self.calls, self.ends
-        horizon = ends[self.by_end[front]]
+        horizon = self.ends[self.by_end[front]]
         seen: set[int] = set()
         for operation in self.lost:
-            if calls[operation] > horizon:
+            if self.calls[operation] > horizon:
                 break
             action = self.steps.action_of[operation]
             if operation in used or action in seen:
@@ -219,9 +198,5 @@ class Scout:
             after = self._after(state, operation)
             if after in (IMPOSSIBLE, state):
                 continue
-            if without is None or self._after(without, operation) != after:
+            if without < 0 or self._after(without, operation) != after:
                 ways.append((operation, after))
-
-    def _back(self) -> _Move | None:
-        """The alternative that was kept last."""
-        return self.moves.pop() if self.moves else None

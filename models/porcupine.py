@@ -86,9 +86,6 @@ def _check_part(
     """Check one independent object, whose operations are at these indices."""
     if len(indices) < len(operations):
         operations = [operations[i] for i in indices]
-    for index, operation in zip(indices, operations, strict=True):
-        if not operation[1] <= (operation[1] if operation[2] is None else operation[2]):
-            raise ModelError(f"an operation that ends at {operation.end!r}, called at {operation.call!r}", index)
     steps = Steps(model, operations, indices)
     found = Scout(operations, steps, budget).run()
     if found.verdict is None:
