@@ -14,6 +14,7 @@ from ..histories.errors import LogjudgeError
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
+    "linearize": ("linearize", "Decide whether a history of operations is linearizable."),
 }
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH = 0, 1, 2, 3, 70

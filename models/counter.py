@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .operations import UNKNOWN, Action, Model, unknown_function
+from .operations import UNKNOWN, Action, Model
 
 
 def _is_whole(value: object) -> bool:
@@ -29,13 +29,14 @@ def problem(action: Action) -> str | None:
             return f"a read of {action.result!r}, expected a whole number"
     elif action.f in ("add", "subtract") and not _is_whole(action.value):
         return f"{action.f} of {action.value!r}, expected a whole number"
-    return unknown_function(action, ("read", "add", "subtract"))
+    return None
 
 
 COUNTER: Model[int] = Model(
     name="counter",
     initial=0,
     step=step,
+    functions=("read", "add", "subtract"),
     about="add and subtract of whole numbers, read of the sum, zero at first",
     observes=observes,
     problem=problem,

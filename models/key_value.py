@@ -5,7 +5,7 @@ Keys are independent, so each is checked alone and the state is the value of one
 
 from __future__ import annotations
 
-from .operations import UNKNOWN, Action, Model, unknown_function
+from .operations import UNKNOWN, Action, Model
 
 
 def step(state: str, action: Action) -> str | None:
@@ -30,13 +30,14 @@ def problem(action: Action) -> str | None:
             return f"a get of {action.result!r}, expected a string"
     elif action.f in ("put", "append") and not isinstance(action.value, str):
         return f"{action.f} of {action.value!r}, expected a string"
-    return unknown_function(action, ("get", "put", "append"))
+    return None
 
 
 KEY_VALUE: Model[str] = Model(
     name="key-value",
     initial="",
     step=step,
+    functions=("get", "put", "append"),
     about="get, put and append of strings by key, empty at first; each key is checked alone",
     observes=observes,
     problem=problem,

@@ -108,10 +108,8 @@ class Scout:
             operation, after = ways[0]
             move = (depth, front, called, open_, used, operation, state, after)
             if len(ways) > 1:
-                moves.extend(
-                    (depth, front, called, open_, used, operation, state, after)
-                    for operation, after in ways[:0:-1]
-                )
+                for operation, after in ways[:0:-1]:
+                    moves.append((depth, front, called, open_, used, operation, state, after))
         return self._found(None if self.forgot else "illegal", visited)
 
     def _settle(
@@ -126,6 +124,8 @@ class Scout:
         action_of, observes, get = steps.action_of, steps.observes, steps.table.get
         row = state * steps.width
         n = len(by_end)
+        ways: list[tuple[int, int]] = []
+        fresh = open_  # those whose step is not known yet
         while True:
             if front < 0 or by_end[front] not in open_:
                 # All that were called by the front's end are open, or placed.
@@ -134,32 +134,34 @@ class Scout:
                 while front < n and calls[by_end[front]] <= horizon and by_end[front] not in open_:
                     front += 1
                 if front == n:
-                    return front, called, open_, []
+                    return front, called, open_, ways
                 horizon = ends[by_end[front]]
                 first = called
                 while called < n and calls[by_call[called]] <= horizon:
                     called += 1
-                open_ += tuple(by_call[first:called])
-            ways = []
-            fits = []
-            for operation in open_:
+                if called > first:
+                    new = tuple(by_call[first:called])
+                    open_ += new
+                    fresh += new
+            fits = 0
+            for operation in fresh:
                 action = action_of[operation]
                 after = get(row + action)
                 if after is None:
                     after = steps.ask(state, action)
-                if after == state and observes[action]:
-                    fits.append(operation)
-                elif after >= 0:
-                    ways.append((operation, after))
+                if after >= 0:
+                    if after == state and observes[action]:
+                        self.path.append(operation)
+                        fits += 1
+                    else:
+                        ways.append((operation, after))
             if not fits:
                 return front, called, open_, ways
-            self.path += fits
-            if len(fits) == len(open_):
-                open_ = ()
-            else:
-                open_ = tuple([operation for operation in open_ if operation not in fits])
+            placed = self.path[-fits:]
+            open_ = tuple([operation for operation in open_ if operation not in placed])
             if by_end[front] in open_:
                 return front, called, open_, ways
+            fresh = ()
 
     def _is_hard(self, visited: int, progress: int, asked: int) -> bool:
         """Whether to give up; forgets what is too much to keep."""

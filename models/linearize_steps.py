@@ -44,25 +44,10 @@ class Budget:
 class Steps:
     """The steps that were asked for: the model is called once for each pair of a state and an action."""
 
-    def __init__(self, model: Model[Any], operations: Sequence[Operation], indices: Sequence[int]) -> None:
-        """Number the actions of the operations, equal ones alike, and refuse those that the model does not know.
-
-        `indices` are the operations' places in the caller's list, for errors.
-        """
-        self.model = model
-        numbers: dict[Action, int] = {}
-        try:
-            self.action_of = [numbers.setdefault(operation[0], len(numbers)) for operation in operations]
-        except TypeError:
-            _blame_unhashable(operations, indices)
-            raise
-        self.actions = list(numbers)
-        problems = list(map(model.problem, self.actions))
-        for action, problem in enumerate(problems):
-            if problem:
-                raise ModelError(problem, indices[self.action_of.index(action)])
-        self.observes = list(map(model.observes, self.actions))
-        self.width = len(self.actions)
+    def __init__(self, model: Model[Any], actions: list[Action], action_of: list[int]) -> None:
+        self.model, self.actions, self.action_of = model, actions, action_of
+        self.observes = list(map(model.observes, actions))
+        self.width = len(actions)
         self.states: list[Any] = [model.initial]
         self.numbers: dict[Any, int] = {model.initial: 0}
         self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
@@ -101,10 +86,35 @@ class Steps:
         return number
 
 
-def _blame_unhashable(operations: Sequence[Operation], indices: Sequence[int]) -> None:
-    """Raise an error that names the first action that cannot be hashed."""
-    for index, operation in zip(indices, operations, strict=True):
-        try:
-            hash(operation.action)
-        except TypeError as error:
-            raise ModelError(f"{operation.action!r}, which cannot be hashed ({error})", index) from error
+def number_actions(
+    model: Model[Any], operations: Sequence[Operation]
+) -> tuple[dict[Action, int], list[int]]:
+    """Number the actions, equal ones alike, and give each operation's; refuses those that the model does not know."""
+    numbers: dict[Action, int] = {}
+    try:
+        action_of = [numbers.setdefault(operation[0], len(numbers)) for operation in operations]
+    except TypeError:
+        for index, operation in enumerate(operations):
+            try:
+                hash(operation.action)
+            except TypeError as error:
+                raise ModelError(f"{operation.action!r}, which cannot be hashed ({error})", index) from error
+        raise
+    for action, number in numbers.items():
+        if model.functions and action.f not in model.functions:
+            problem: str | None = f"the operation {action.f!r}, expected one of {', '.join(model.functions)}"
+        else:
+            problem = model.problem(action)
+        if problem:
+            raise ModelError(problem, action_of.index(number))
+    for index, (_, call, end, _) in enumerate(operations):
+        if not call <= (call if end is None else end):
+            raise ModelError(f"an operation that ends at {end!r}, called at {call!r}", index)
+    return numbers, action_of
+
+
+def renumber(actions: list[Action], action_of: list[int]) -> tuple[list[Action], list[int]]:
+    """The actions that some operations have, numbered from zero, and each operation's."""
+    numbers: dict[int, int] = {}
+    renumbered = [numbers.setdefault(action, len(numbers)) for action in action_of]
+    return [actions[action] for action in numbers], renumbered

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .operations import Action, Model, unknown_function
+from .operations import Action, Model
 
 Holder = tuple[Any, ...]
 
@@ -18,11 +18,6 @@ def step(state: Holder, action: Action) -> Holder | None:
     if action.f == "acquire":
         return None if state else (action.value,)
     return () if state and state[0] == action.value else None
-
-
-def problem(action: Action) -> str | None:
-    """Why the action is none of a lock's."""
-    return unknown_function(action, ("acquire", "release"))
 
 
 def describe_state(state: Holder) -> str:
@@ -36,7 +31,7 @@ LOCK: Model[Holder] = Model(
     name="lock",
     initial=(),
     step=step,
+    functions=("acquire", "release"),
     about="acquire and release; the value is the owner, or null for a mutex without owners",
-    problem=problem,
     describe_state=describe_state,
 )

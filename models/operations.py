@@ -112,6 +112,7 @@ class Model(Generic[State]):
     name: str
     initial: State
     step: Callable[[State, Action], State | None]
+    functions: tuple[str, ...] = ()  # the functions of its actions; empty: `problem` decides alone
     about: str = ""
     partition: Callable[[Action], Hashable] | None = by_key
     observes: Callable[[Action], bool] = changes
@@ -119,9 +120,3 @@ class Model(Generic[State]):
     describe: Callable[[Action], str] = describe_action
     describe_state: Callable[[State], str] = repr
 
-
-def unknown_function(action: Action, functions: tuple[str, ...]) -> str | None:
-    """What is wrong with an action whose function the model does not have."""
-    if action.f in functions:
-        return None
-    return f"the operation {action.f!r}, expected one of {', '.join(functions)}"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .linearize_scout import Scout
-from .linearize_steps import Budget, Found, Steps
+from .linearize_steps import Budget, Found, Steps, number_actions, renumber
 from .operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State
 
 __all__ = [
@@ -66,8 +66,8 @@ class Part:
 class Result:
     """The verdict on a history, and what was found out about each part that was looked at.
 
-    The parts after an illegal one are not looked at. `seconds` is all that the check took, with the numbering of
-    operations and the calls of the model, and without compilation where `warm_up` came before.
+    The parts after an illegal one are not looked at. `seconds` is what it took to the verdict, the numbering of
+    actions and the calls of the model with it; without compilation where `warm_up` came before.
     """
 
     verdict: Verdict
@@ -80,27 +80,22 @@ class Result:
         return next((part for part in self.parts if part.verdict == self.verdict), None)
 
 
-def _check_part(
-    model: Model[Any], operations: Sequence[Operation], indices: list[int], budget: Budget
-) -> Part:
-    """Check one independent object, whose operations are at these indices."""
-    if len(indices) < len(operations):
-        operations = [operations[i] for i in indices]
-    steps = Steps(model, operations, indices)
-    found = Scout(operations, steps, budget).run()
-    if found.verdict is None:
-        # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
-        from .linearize_deep import DeepSearch
+def _search(operations: Sequence[Operation], steps: Steps, budget: Budget) -> Found:
+    """Search one independent object: shortly first, and then as long as the budget lasts."""
+    scouted = Scout(operations, steps, budget).run()
+    if scouted.verdict is not None:
+        return scouted
+    # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
+    from .linearize_deep import DeepSearch
 
-        scouted = found
-        found = DeepSearch(operations, steps, budget).run()
-        if found.verdict is None and found.front < scouted.front:
-            found = scouted._replace(reason=found.reason)
-    return _part(model, operations, indices, steps, found)
+    found = DeepSearch(operations, steps, budget).run()
+    if found.verdict is None and found.front < scouted.front:
+        return scouted._replace(reason=found.reason)
+    return found
 
 
 def _part(
-    model: Model[Any], operations: Sequence[Operation], indices: list[int], steps: Steps, found: Found
+    model: Model[Any], indices: list[int], operations: Sequence[Operation], steps: Steps, found: Found
 ) -> Part:
     """What a search found, in the words of the caller."""
     blocked = None
@@ -110,7 +105,7 @@ def _part(
         )
         blocked = indices[ends[found.front][1]]
     return Part(
-        key=model.partition(steps.actions[0]) if model.partition and steps.actions else None,
+        key=model.partition(steps.actions[0]) if model.partition else None,
         verdict=found.verdict or "unknown",
         operations=indices,
         completed=sum(operation.end is not None for operation in operations),
@@ -123,17 +118,22 @@ def _part(
     )
 
 
-def _split(model: Model[Any], operations: Sequence[Operation]) -> list[list[int]]:
+def _split(
+    model: Model[Any], operations: Sequence[Operation], actions: dict[Action, int], action_of: list[int]
+) -> list[list[int]]:
     """The indices of the operations on each independent object, in the order of first appearance."""
+    everything = [list(range(len(operations)))]
     if model.partition is None:
-        return [list(range(len(operations)))]
-    partition = model.partition
+        return everything
     parts: dict[Hashable, list[int]] = {}
-    for index, operation in enumerate(operations):
-        try:
-            parts.setdefault(partition(operation[0]), []).append(index)
-        except TypeError as error:
-            raise ModelError(f"a key that cannot be hashed: {operation.action!r} ({error})", index) from error
+    try:
+        part_of = [parts.setdefault(model.partition(action), []) for action in actions]
+    except TypeError as error:
+        raise ModelError(f"a key that cannot be hashed ({error})") from error
+    if len(parts) == 1:
+        return everything
+    for index, action in enumerate(action_of):
+        part_of[action].append(index)
     return list(parts.values())
 
 
@@ -149,18 +149,26 @@ def check_operations(
     beside the operations themselves. Raises ModelError where the model cannot take an operation.
     """
     start = time.perf_counter()
+    if not operations:
+        return Result("ok", time.perf_counter() - start, [])
     budget = Budget(timeout, DEFAULT_MEMORY if memory is None else memory)
     verdict: Verdict = "ok"
-    parts: list[Part] = []
-    for indices in _split(model, operations):
-        part = _check_part(model, operations, indices, budget)
-        parts.append(part)
-        if part.verdict == "illegal":
+    found: list[tuple[list[int], Sequence[Operation], Steps, Found]] = []
+    actions, action_of = number_actions(model, operations)
+    for indices in _split(model, operations, actions, action_of):
+        if len(indices) == len(operations):
+            part, steps = operations, Steps(model, list(actions), action_of)
+        else:
+            part = [operations[i] for i in indices]
+            steps = Steps(model, *renumber(list(actions), [action_of[i] for i in indices]))
+        found.append((indices, part, steps, _search(part, steps, budget)))
+        if found[-1][3].verdict == "illegal":
             verdict = "illegal"
             break
-        if part.verdict == "unknown":
+        if found[-1][3].verdict is None:
             verdict = "unknown"
-    return Result(verdict, time.perf_counter() - start, parts)
+    seconds = time.perf_counter() - start
+    return Result(verdict, seconds, [_part(model, *each) for each in found])
 
 
 def check_events(
@@ -194,6 +202,7 @@ def warm_up() -> None:
 
     model = Model("warm-up", initial=0, step=lambda state, action: state + action.value or None, partition=None)
     operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
-    steps = Steps(model, operations, range(300))
+    actions, action_of = number_actions(model, operations)
+    steps = Steps(model, list(actions), action_of)
     DeepSearch(operations, steps, Budget(None, DEFAULT_MEMORY)).run()
     check_operations(model, operations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .operations import UNKNOWN, Action, Model, unknown_function
+from .operations import UNKNOWN, Action, Model
 
 Elements = tuple[Any, ...]
 
@@ -27,13 +27,14 @@ def problem(action: Action) -> str | None:
     """Why the action is none of a queue's."""
     if action.f == "enqueue" and action.value is None:
         return "an enqueue of null, expected a value (null is the answer of an empty queue)"
-    return unknown_function(action, ("enqueue", "dequeue"))
+    return None
 
 
 QUEUE: Model[Elements] = Model(
     name="queue",
     initial=(),
     step=step,
+    functions=("enqueue", "dequeue"),
     about="enqueue, and dequeue of the oldest element (null where empty)",
     observes=observes,
     problem=problem,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .operations import UNKNOWN, Action, Model, unknown_function
+from .operations import UNKNOWN, Action, Model
 
 Register = tuple[Any]
 
@@ -41,7 +41,7 @@ def problem(action: Action) -> str | None:
             return f"cas of {action.value!r}, expected a pair of the old and the new value"
         if action.result is not UNKNOWN and not isinstance(action.result, bool):
             return f"cas with the result {action.result!r}, expected whether it was swapped"
-    return unknown_function(action, ("read", "write", "cas"))
+    return None
 
 
 def describe_state(state: Register) -> str:
@@ -53,6 +53,7 @@ REGISTER: Model[Register] = Model(
     name="register",
     initial=(None,),
     step=step,
+    functions=("read", "write", "cas"),
     about="read, write and cas [old new] of one value, null at first",
     observes=observes,
     problem=problem,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .operations import UNKNOWN, Action, Model, unknown_function
+from .operations import UNKNOWN, Action, Model
 
 Elements = frozenset[Any]
 
@@ -38,7 +38,7 @@ def problem(action: Action) -> str | None:
             return f"contains with the result {action.result!r}, expected true or false"
         if action.f == "read" and not isinstance(action.result, tuple | frozenset):
             return f"a read of {action.result!r}, expected all elements"
-    return unknown_function(action, ("add", "remove", "contains", "read"))
+    return None
 
 
 def describe_state(state: Elements) -> str:
@@ -50,6 +50,7 @@ SET: Model[Elements] = Model(
     name="set",
     initial=frozenset(),
     step=step,
+    functions=("add", "remove", "contains", "read"),
     about="add, remove, contains, and read of all elements, empty at first",
     observes=observes,
     problem=problem,

@@ -19,3 +19,9 @@ MODELS: dict[str, Model[Any]] = {
 }
 # `register` has compare-and-set already; the name by which others know that model.
 MODELS["cas-register"] = REGISTER
+
+
+def models_for(functions: set[str]) -> list[Model[Any]]:
+    """The models that have all of these functions, each once."""
+    unique = {id(model): model for model in MODELS.values()}
+    return [model for model in unique.values() if functions <= set(model.functions)]
