@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..analysis.linearize import Judgement, MapPayloads, evidence, judge_history
+from ..analysis.minimal import Minimal, minimal_failure
 from ..analysis.own_model import load_model
 from ..histories.errors import LogjudgeError, MissingComponentError, UsageError
 from ..histories.readers.operations import OPERATION_READERS, History, read_operations
@@ -45,17 +46,15 @@ def _spark() -> MapPayloads:
     return mapper
 
 
-def _shrunk(judgement: Judgement) -> list[int] | None:
+def _shrunk(judgement: Judgement) -> Minimal | None:
     """The operations of a minimal failure, or None where there is none."""
-    from ..analysis.minimal import minimal_failure
-
     part = judgement.part
     if part is None or judgement.result.verdict != "illegal":
         return None
     return minimal_failure(judgement.model, judgement.history.operations, part)
 
 
-def _outcome(judgement: Judgement, shrunk: list[int] | None) -> dict[str, Any]:
+def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
     """What --json says of one file."""
     part, lines = judgement.part, judgement.history.lines
     outcome: dict[str, Any] = {"verdict": judgement.result.verdict, "seconds": judgement.result.seconds}
@@ -63,11 +62,11 @@ def _outcome(judgement: Judgement, shrunk: list[int] | None) -> dict[str, Any]:
         outcome["line"] = lines[part.blocked]
         outcome["evidence"] = evidence(judgement)
     if shrunk is not None:
-        outcome["minimal"] = [lines[index] for index in shrunk]
+        outcome["minimal"] = [lines[index] for index in shrunk.operations]
     return outcome
 
 
-def _tell(judgement: Judgement, shrunk: list[int] | None, minimal: bool) -> None:
+def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
     """Tell a person the verdict and, for a failure, what could not be placed."""
     result, history = judgement.result, judgement.history
     count = f"{len(history.operations)} operations, {judgement.model.name}, {result.seconds:.3g} s"
@@ -75,8 +74,9 @@ def _tell(judgement: Judgement, shrunk: list[int] | None, minimal: bool) -> None
     for line in evidence(judgement):
         click.echo(f"  {line}")
     if shrunk is not None:
-        click.echo(f"  {len(shrunk)} operations that show it:")
-        for index in shrunk:
+        after = f", after {len(shrunk.before)} that are in order" if shrunk.before else ""
+        click.echo(f"  {len(shrunk.operations)} operations show it{after}:")
+        for index in shrunk.operations:
             click.echo(f"    {judgement.operation(index)}")
     elif minimal and result.verdict == "illegal":
         click.echo("  no smaller history was found that shows it")
@@ -138,7 +138,7 @@ def command(
     return EXIT[max(verdicts, key=WORST_LAST.index)]
 
 
-def _draw(judgement: Judgement, shrunk: list[int] | None, picture: str) -> None:
+def _draw(judgement: Judgement, shrunk: Minimal | None, picture: str) -> None:
     """Write the picture of one judgement."""
     from ..plots.linearization import draw
 
