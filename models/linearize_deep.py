@@ -9,12 +9,11 @@ import numpy as np
 
 from . import linearize_layout as layouts
 from . import linearize_search as searches
-from .linearize_steps import Budget, Found, Steps
+from .linearize_steps import FURTHEST, Budget, Found, Steps
 from .operations import Operation
 
 FUEL = 100_000  # candidates between two looks at the clock: a few milliseconds
 WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all of them at once
-FURTHEST = 8  # states and partial linearizations that are reported at most
 
 
 class DeepSearch:
@@ -36,6 +35,7 @@ class DeepSearch:
         width = searches.SLOTS + (layout.slots + 31) // 32
         registers = np.zeros(searches.REGISTERS, np.int64)
         registers[searches.COUNT] = registers[searches.STACKED] = registers[searches.BAGS] = 1
+        registers[searches.LATEST] = -1
         configs = np.empty((rows, width), np.int32)
         configs[0] = 0
         memo = np.zeros(2 * rows, np.int32)
@@ -59,7 +59,8 @@ class DeepSearch:
             configs=configs,
             memo=memo,
             stack=stack,
-            late=np.empty(rows if kinds else 0, np.int32),
+            late_head=np.full(n + 1, -1, np.int32),
+            late_next=np.empty(rows if kinds else 0, np.int32),
             step_keys=np.zeros(1024, np.int64),
             step_values=np.empty(1024, np.int32),
             bag_keys=np.zeros(128 if kinds else 1, np.int64),
@@ -129,7 +130,7 @@ class DeepSearch:
                 configs=_longer(search.configs, count),
                 memo=memo,
                 stack=_longer(search.stack, len(search.stack)),
-                late=_longer(search.late, len(search.late)),
+                late_next=_longer(search.late_next, len(search.late_next)),
             )
             return True
         size = 2 * len(search.bag_parent)

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Literal
+from heapq import heappop, heappush, nsmallest
+from typing import Any, Literal
 
-from .linearize_steps import IMPOSSIBLE, Budget, Found, Steps
+from .linearize_steps import FURTHEST, IMPOSSIBLE, Budget, Found, Steps
 from .operations import Operation
 
 # The scout gives up after so many configurations, and two more for each step that it had to ask the model for:
@@ -26,12 +27,19 @@ PATIENCE = 400
 STUCK = 10_000
 # Memo and alternatives are bounded; what is forgotten costs time, or the claim to have tried everything.
 MEMO, ALTERNATIVES = 100_000, 20_000
+# Operations of unknown outcome are tried when nothing else is left within so many fronts.
+LATE = 24
 
 Operations = tuple[int, ...]
-# What leads to a configuration that was not looked at yet: the length of the path to the one before; its front,
-# how many operations were called by then, the open ones and the used ones; then the operation to place, the state
-# before it and the state after it. A plain tuple: thousands are made in a millisecond.
-Move = tuple[int, int, int, Operations, Operations, int, int, int]
+Path = tuple[int, Any] | None  # the last operation, and the path before it
+# What leads to a configuration that was not looked at yet: the path to the one before; its front, how many
+# operations were called by then, the open ones and the used ones; then the operation to place, the state before it
+# and the state after it. A plain tuple: thousands are made in a millisecond.
+Move = tuple[Path, int, int, Operations, Operations, int, int, int]
+# A configuration in which operations of unknown outcome were not tried yet: its front and its number, both negated
+# for a heap; then the rest as in Move, with its state, and the state before such an operation if one led to it, else
+# -1. The furthest front is tried first, because it is what stopped the search.
+Waiting = tuple[int, int, Path, int, Operations, Operations, int, int]
 
 
 class Scout:
@@ -54,70 +62,77 @@ class Scout:
         self.memo: set[tuple[int, Operations, int, Operations]] = set()
         self.forgot = False  # whether something was forgotten, so that not everything was tried
         self.moves: deque[Move] = deque(maxlen=ALTERNATIVES)
-        self.path: list[int] = []
+        self.late: list[Waiting] = []
         self.best = -1
-        self.dead_ends: dict[int, list[int]] = {}  # the path to each state at the best front that leads nowhere
+        self.dead_ends: dict[int, Path] = {}  # the path to each state at the best front that leads nowhere
 
     def run(self) -> Found:
         """Search until there is a verdict, or until it gets hard."""
-        steps, moves, path, memo = self.steps, self.moves, self.path, self.memo
+        steps, moves, memo = self.steps, self.moves, self.memo
         visited = progress = 0
         asked_before = len(steps.table)
         if not self.by_end:
-            return Found("ok", 0, [path], [], 0)
-        move: Move | None = (0, -1, 0, (), (), -1, -1, 0)
+            return Found("ok", 0, [[]], [], 0)
+        move: Move | None = (None, -1, 0, (), (), -1, -1, 0)
         while move is not None:
-            depth, front, called, open_, used, operation, without, state = move
-            del path[depth:]
+            path, front, called, open_, used, operation, without, state = move
             if operation >= 0:
-                path.append(operation)
+                path = (operation, path)
                 if self.is_lost[operation]:
                     used = tuple(sorted((*used, operation)))
                 else:
                     without = -1
                     at = open_.index(operation)
                     open_ = open_[:at] + open_[at + 1 :]
-            depth = len(path)
-            front, called, open_, ways = self._settle(front, called, open_, state)
-            if len(path) > depth:
-                # Observations came between: they may be what the operation of unknown outcome made possible.
-                without = -1
+            before = path
+            path, front, called, open_, ways = self._settle(path, front, called, open_, state)
             if front == len(self.by_end):
-                return Found("ok", front, [path], [], visited)
+                return Found("ok", front, [_unrolled(path)], [], visited)
             visited += 1
             if front > self.best:
                 self.best, progress = front, visited
                 self.dead_ends.clear()
             key = (front, open_, state, used)
             if key in memo:
-                move = moves.pop() if moves else None
+                move = self._back()
                 continue
             memo.add(key)
             if visited > PATIENCE and self._is_hard(visited, progress, len(steps.table) - asked_before):
-                return self._found(None, visited)
+                return self._found(None, visited, path)
             if without >= 0:
-                ways = [way for way in ways if self._after(without, way[0]) != way[1]]
-            if self.lost:
-                self._add_lost(ways, front, state, used, without)
+                if path is before:
+                    ways = [way for way in ways if self._after(without, way[0]) != way[1]]
+                else:
+                    # Observations came between: they may be what the operation of unknown outcome made possible.
+                    without = -1
+            if self.lost and self.calls[self.lost[0]] <= self.ends[self.by_end[front]]:
+                heappush(self.late, (-front, -visited, path, called, open_, used, state, without))
             if not ways:
                 if front == self.best and state not in self.dead_ends:
-                    self.dead_ends[state] = path[:]
-                move = moves.pop() if moves else None
+                    self.dead_ends[state] = path
+                move = self._back()
                 continue
-            depth = len(path)
             operation, after = ways[0]
-            move = (depth, front, called, open_, used, operation, state, after)
+            move = (path, front, called, open_, used, operation, state, after)
             if len(ways) > 1:
+                self.forgot |= len(moves) + len(ways) > ALTERNATIVES
                 for operation, after in ways[:0:-1]:
-                    moves.append((depth, front, called, open_, used, operation, state, after))
-        return self._found(None if self.forgot else "illegal", visited)
+                    moves.append((path, front, called, open_, used, operation, state, after))
+        return self._found(None if self.forgot else "illegal", visited, None)
+
+    def _back(self) -> Move | None:
+        """The alternative that was kept last, or else an operation of unknown outcome; None if all were tried."""
+        moves, late = self.moves, self.late
+        while late and (not moves or moves[-1][1] + LATE < -late[0][0]):
+            self._try_lost(*heappop(late))
+        return moves.pop() if moves else None
 
     def _settle(
-        self, front: int, called: int, open_: Operations, state: int
-    ) -> tuple[int, int, Operations, list[tuple[int, int]]]:
+        self, path: Path, front: int, called: int, open_: Operations, state: int
+    ) -> tuple[Path, int, int, Operations, list[tuple[int, int]]]:
         """Advance the front, and place all observations that fit, as far as it goes; then the ways on from there.
 
-        Gives the front, the number of operations called, the open ones, and those that may be next with the
+        Gives the path, the front, the number of operations called, the open ones, and those that may be next with the
         states after them. At first the front is -1.
         """
         calls, ends, by_call, by_end, steps = self.calls, self.ends, self.by_call, self.by_end, self.steps
@@ -134,7 +149,7 @@ class Scout:
                 while front < n and calls[by_end[front]] <= horizon and by_end[front] not in open_:
                     front += 1
                 if front == n:
-                    return front, called, open_, ways
+                    return path, front, called, open_, ways
                 horizon = ends[by_end[front]]
                 first = called
                 while called < n and calls[by_call[called]] <= horizon:
@@ -143,7 +158,7 @@ class Scout:
                     new = tuple(by_call[first:called])
                     open_ += new
                     fresh += new
-            fits = 0
+            fits = []
             for operation in fresh:
                 action = action_of[operation]
                 after = get(row + action)
@@ -151,43 +166,57 @@ class Scout:
                     after = steps.ask(state, action)
                 if after >= 0:
                     if after == state and observes[action]:
-                        self.path.append(operation)
-                        fits += 1
+                        path = (operation, path)
+                        fits.append(operation)
                     else:
                         ways.append((operation, after))
             if not fits:
-                return front, called, open_, ways
-            placed = self.path[-fits:]
-            open_ = tuple([operation for operation in open_ if operation not in placed])
+                return path, front, called, open_, ways
+            open_ = tuple([operation for operation in open_ if operation not in fits])
             if by_end[front] in open_:
-                return front, called, open_, ways
+                return path, front, called, open_, ways
             fresh = ()
 
     def _is_hard(self, visited: int, progress: int, asked: int) -> bool:
         """Whether to give up; forgets what is too much to keep."""
         if visited > PATIENCE + 2 * asked or visited - progress > STUCK:
             return True
-        if len(self.moves) > ALTERNATIVES // 2 or len(self.memo) > MEMO:
-            self.forgot = True
+        if len(self.memo) > MEMO:
             self.memo.clear()
+            self.forgot = True
+        if len(self.late) > ALTERNATIVES:
+            self.late = nsmallest(ALTERNATIVES // 2, self.late)
+            self.forgot = True
         # A configuration in the memo is a tuple of four, with a tuple of operations; about 300 bytes.
         held = self.steps.nbytes + 300 * (len(self.memo) + len(self.moves))
         return held > self.budget.memory or self.budget.is_late()
 
-    def _found(self, verdict: Literal["illegal", None], visited: int) -> Found:
+    def _found(self, verdict: Literal["illegal", None], visited: int, path: Path) -> Found:
         states = dict.fromkeys(state for front, _, state, _ in self.memo if front == self.best)
-        paths = sorted(self.dead_ends.values(), key=len, reverse=True)
-        return Found(verdict, max(self.best, 0), paths or [self.path], sorted(states), visited)
+        paths = sorted(map(_unrolled, self.dead_ends.values() or [path]), key=len, reverse=True)
+        return Found(verdict, max(self.best, 0), paths[:FURTHEST], sorted(states), visited)
 
     def _after(self, state: int, operation: int) -> int:
         action = self.steps.action_of[operation]
         after = self.steps.table.get(state * self.steps.width + action)
         return self.steps.ask(state, action) if after is None else after
 
-    def _add_lost(
-        self, ways: list[tuple[int, int]], front: int, state: int, used: Operations, without: int
+    def _try_lost(
+        self,
+        negated_front: int,
+        _: int,
+        path: Path,
+        called: int,
+        open_: Operations,
+        used: Operations,
+        state: int,
+        without: int,
     ) -> None:
-        """Add the operations of unknown outcome that may be next and make a difference, one for each action."""
+        """Keep as alternatives the operations of unknown outcome that may be next and make a difference.
+
+        Of those with the same action the one that was called first stands for all.
+        """
+        front = -negated_front
         horizon = self.ends[self.by_end[front]]
         seen: set[int] = set()
         for operation in self.lost:
@@ -201,4 +230,14 @@ class Scout:
             if after in (IMPOSSIBLE, state):
                 continue
             if without < 0 or self._after(without, operation) != after:
-                ways.append((operation, after))
+                self.forgot |= len(self.moves) == ALTERNATIVES
+                self.moves.append((path, front, called, open_, used, operation, state, after))
+
+
+def _unrolled(path: Path) -> list[int]:
+    """The operations of a path, first to last."""
+    operations = []
+    while path is not None:
+        operation, path = path
+        operations.append(operation)
+    return operations[::-1]

@@ -20,8 +20,8 @@ Four rules leave out configurations that cannot change the verdict:
   So no linearization with the fewest such operations is lost;
 - a configuration is expanded once.
 
-Operations of unknown outcome are tried late: the configurations in which they may be used wait on a second stack
-(`late`) until the first stack has nothing left within PATIENCE fronts of them.
+Operations of unknown outcome are tried late: the configurations in which they may be used wait until the stack has
+nothing left within PATIENCE fronts of them. The furthest front is tried first, because it is what stopped the search.
 
 Nothing here calls Python. Where the step of a (state, action) pair is not in the table, or an array is full, or
 the fuel is burnt, `search` returns, its caller (porcupine.py) provides, and it resumes at the same place.
@@ -47,7 +47,7 @@ IMPOSSIBLE, UNASKED = -1, -2  # what the step table says beside a state
 PARENT, TAKEN, DEPTH, FRONT, STATE, BAG, SLOTS = range(7)
 
 # The registers of a search, kept between its pauses.
-COUNT, STACKED, LATE, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, REGISTERS = range(11)
+COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, REGISTERS = range(11)
 
 PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
 
@@ -81,7 +81,8 @@ class Search(NamedTuple):
     configs: Ints  # a row each
     memo: Ints  # hash table: row + 1, 0 where empty; its length a power of two
     stack: Ints
-    late: Ints
+    late_head: Ints  # by front: the configuration that waits there and came last, -1 for none
+    late_next: Ints  # by configuration: the one that came before it
     # The step table and the bags, hash tables from pairs to numbers.
     step_keys: Longs  # int64: state << 32 | action, plus 1; 0 where empty
     step_values: Ints
@@ -308,6 +309,15 @@ def state_without(s: Search, row: int) -> int:
 
 
 @compiled
+def wait(s: Search, row: int) -> None:
+    """Let a configuration wait for operations of unknown outcome; LATEST is the furthest front where any waits."""
+    front = s.configs[row, FRONT]
+    s.late_next[row] = s.late_head[front]
+    s.late_head[front] = row
+    s.registers[LATEST] = max(s.registers[LATEST], front)
+
+
+@compiled
 def expand(s: Search, row: int) -> bool:
     """Stack what a completed operation leads to from the present configuration; False if steps are asked for."""
     n = len(s.action)
@@ -337,8 +347,7 @@ def expand(s: Search, row: int) -> bool:
             push(s, row, node, stepped)
         node = s.before[node]
     if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]:
-        s.late[s.registers[LATE]] = row
-        s.registers[LATE] += 1
+        wait(s, row)
     return True
 
 
@@ -380,15 +389,14 @@ def search(s: Search, room: int) -> int:
     registers = s.registers
     registers[ASKED] = 0
     while True:
+        while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
+            registers[LATEST] -= 1
         top = s.stack[registers[STACKED] - 1]
-        late = registers[STACKED] == 0
-        if registers[LATE] > 0 and not late:
-            waiting = s.late[registers[LATE] - 1]
-            late = s.configs[top, FRONT] + PATIENCE < s.configs[waiting, FRONT]
+        late = registers[STACKED] == 0 or s.configs[top, FRONT] + PATIENCE < registers[LATEST]
         if late:
-            if registers[LATE] == 0:
+            if registers[LATEST] < 0:
                 return EXHAUSTED
-            top = s.late[registers[LATE] - 1]
+            top = s.late_head[registers[LATEST]]
         elif s.configs[top, FRONT] == n:
             registers[BEST] = top
             return FOUND
@@ -401,9 +409,9 @@ def search(s: Search, room: int) -> int:
             return FULL
         # Taken off before it is expanded, since what follows is stacked in its place; put back if steps lack.
         if late:
-            registers[LATE] -= 1
+            s.late_head[s.configs[top, FRONT]] = s.late_next[top]
             if not expand_late(s, top):
-                registers[LATE] += 1
+                wait(s, top)
                 return MISSING
         else:
             registers[STACKED] -= 1

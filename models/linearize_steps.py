@@ -11,6 +11,8 @@ from .operations import Action, Model, ModelError, Operation
 
 IMPOSSIBLE = -1  # in the place of a state: the action cannot have this answer here
 
+FURTHEST = 8  # partial linearizations that are reported at most
+
 # What CPython takes, about, for one more entry of the table, and for one more state beside the state itself.
 STEP_BYTES, STATE_BYTES = 100, 150
 

@@ -11,6 +11,7 @@ compiled one (linearize_search.py), where the reasons stand why each shortcut ke
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -148,10 +149,25 @@ def check_operations(
     `timeout` is in seconds (None: no limit), `memory` in bytes (None: 2 GiB) and counts what the search holds
     beside the operations themselves. Raises ModelError where the model cannot take an operation.
     """
+    # The search makes millions of small tuples and no cycles: the collector of cycles would only walk them, again
+    # and again, for a third of the time and more.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _check(model, operations, timeout, DEFAULT_MEMORY if memory is None else memory)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _check(
+    model: Model[State], operations: Sequence[Operation], timeout: float | None, memory: int
+) -> Result:
+    """`check_operations`, with its budgets."""
     start = time.perf_counter()
     if not operations:
         return Result("ok", time.perf_counter() - start, [])
-    budget = Budget(timeout, DEFAULT_MEMORY if memory is None else memory)
+    budget = Budget(timeout, memory)
     verdict: Verdict = "ok"
     found: list[tuple[list[int], Sequence[Operation], Steps, Found]] = []
     actions, action_of = number_actions(model, operations)
