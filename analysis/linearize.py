@@ -37,11 +37,16 @@ class Judgement:
     def operation(self, index: int) -> str:
         """One operation in words, with its line."""
         operation = self.history.operations[index]
-        return f"line {self.history.lines[index]}: process {operation.process} {self.model.describe(operation.action)}"
+        told = self.model.describe(operation.action)
+        return f"line {self.history.lines[index]}: process {operation.process} {told}"
 
 
 def judge_history(
-    model_name: str, history: History, timeout: float | None, memory: int, map_payloads: MapPayloads | None = None
+    model_name: str,
+    history: History,
+    timeout: float | None,
+    memory: int,
+    map_payloads: MapPayloads | None = None,
 ) -> Judgement:
     """Check a history; `timeout` in seconds, `memory` in bytes (with `map_payloads`: of each key).
 
@@ -55,7 +60,9 @@ def judge_history(
             result = check_by_key(model_name, history.operations, timeout, memory, map_payloads)
     except ModelError as error:
         line = None if error.operation is None else history.lines[error.operation]
-        raise InputError(history.source, str(error), f"operations of the model {model.name}", line=line) from error
+        raise InputError(
+            history.source, str(error), f"operations of the model {model.name}", line=line
+        ) from error
     return Judgement(model, history, result)
 
 
@@ -98,15 +105,19 @@ def payloads(
     for index, operation in enumerate(operations):
         parts.setdefault(model.partition(operation.action) if model.partition else None, []).append(index)
     for indices in parts.values():
-        rows = [
-            [*map(encode, operations[i].action), operations[i].call, operations[i].end] for i in indices
-        ]
-        job = {"model": model_name, "timeout": timeout, "memory": memory, "indices": indices, "operations": rows}
+        rows = [[*map(encode, operations[i].action), operations[i].call, operations[i].end] for i in indices]
+        job = {
+            "model": model_name,
+            "timeout": timeout,
+            "memory": memory,
+            "indices": indices,
+            "operations": rows,
+        }
         yield json.dumps(job).encode()
 
 
 def judge_payload(payload: bytes) -> bytes:
-    """Check one payload; the result is bytes of JSON, in which operations are indices into the whole history."""
+    """Check one payload; in the result, bytes of JSON, operations are indices into the whole history."""
     job = json.loads(payload)
     model = load_model(job["model"])
     operations = [Operation(Action(*map(decode, row[:4])), row[4], row[5]) for row in job["operations"]]
@@ -126,7 +137,9 @@ def judge_payload(payload: bytes) -> bytes:
         "placed": part.placed,
         "configurations": part.configurations,
         # Of an object that is in order nobody asks for the linearization, and there may be millions of them.
-        "linearizations": [[indices[i] for i in path] for path in part.linearizations if part.verdict != "ok"],
+        "linearizations": [
+            [indices[i] for i in path] for path in part.linearizations if part.verdict != "ok"
+        ],
         "blocked": None if part.blocked is None else indices[part.blocked],
         "states": [model.describe_state(state) for state in part.states],
         "reason": part.reason,
@@ -135,11 +148,16 @@ def judge_payload(payload: bytes) -> bytes:
 
 
 def check_by_key(
-    model_name: str, operations: list[Operation], timeout: float | None, memory: int, map_payloads: MapPayloads
+    model_name: str,
+    operations: list[Operation],
+    timeout: float | None,
+    memory: int,
+    map_payloads: MapPayloads,
 ) -> Result:
     """Check every independent object of a history where `map_payloads` runs it.
 
-    `seconds` of the result is the sum over the objects. Raises ModelError for the first operation that does not fit.
+    `seconds` of the result is the sum over the objects. Raises ModelError for the first operation that does
+    not fit.
     """
     results = map_payloads(judge_payload, payloads(model_name, operations, timeout, memory))
     told = sorted((json.loads(result) for result in results), key=lambda each: each["first"])
@@ -188,9 +206,11 @@ def evidence(judgement: Judgement) -> list[str]:
         lines.append(f"key {part.key!r}, {len(part.operations)} operations")
     placed = f"{part.placed} of {part.completed} completed operations can be placed"
     if part.verdict == "unknown":
-        return [*lines, f"{part.reason}: {placed}, by their ends, so far; {part.configurations} configurations"]
+        return [
+            *lines,
+            f"{part.reason}: {placed}, by their ends, so far; {part.configurations} configurations",
+        ]
     states = ", ".join(describe_state(judgement.model, state) for state in part.states[:8])
     more = ", …" if len(part.states) > 8 else ""
     return [*lines, f"{placed}, by their ends", f"cannot be placed: {judgement.operation(part.blocked)}",
             f"states possible before it: {states}{more}"]  # fmt: skip
-

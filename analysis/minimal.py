@@ -1,10 +1,10 @@
 """Shrinks a history that is not linearizable to a few operations that show it: delta debugging.
 
-Dropping operations would end with *a read of 5*, the write of 5 dropped before it, and that shows nothing. So an
-operation is not dropped but doubted: it may have taken effect in its interval, or never. Whatever is linearizable
-stays so when it is doubted, and when an observation is left out. The operations that are not doubted in the end
-cannot all be placed, whatever the others did; that is what they prove. The more are certain, the surer the failure,
-which is all that delta debugging asks for.
+Dropping operations would end with *a read of 5*, the write of 5 dropped before it, and that shows nothing.
+So an operation is not dropped but doubted: it may have taken effect in its interval, or never. Whatever is
+linearizable stays so when it is doubted, and when an observation is left out. The operations that are not
+doubted in the end cannot all be placed, whatever the others did; that is what they prove. The more are
+certain, the surer the failure, which is all that delta debugging asks for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from ..models.operations import Action, Model, Operation
 from ..models.porcupine import Part, check_operations
 
 SECONDS, MEMORY = 5.0, 512 << 20  # of one check; a set of operations that takes longer does not count
-RECENT = 200  # operations that are shrunk; those that ended before them are kept as they are, if they are needed
+RECENT = (
+    200  # operations that are shrunk; those that ended before them are kept as they are, if they are needed
+)
 DOUBTED = 2000  # more operations than that are not doubted together: too many states become possible
 MAYBE = "maybe"
 
@@ -27,8 +29,8 @@ MAYBE = "maybe"
 class Minimal:
     """Operations that cannot all be placed, as indices, in the order of their calls.
 
-    They fail after `before`, the operations that had ended by then and are needed as they are: none where the few
-    fail by themselves.
+    They fail after `before`, the operations that had ended by then and are needed as they are: none where
+    the few fail by themselves.
     """
 
     operations: list[int]
@@ -36,7 +38,7 @@ class Minimal:
 
 
 def doubting(model: Model[Any]) -> Model[frozenset[Hashable]]:
-    """The model whose state is the set of states that are possible if actions in `maybe` may not have happened."""
+    """The model of sets of states: those that are possible if doubted actions may not have happened."""
 
     def step(states: frozenset[Hashable], action: Action) -> frozenset[Hashable] | None:
         doubted = action.f == MAYBE
@@ -46,7 +48,9 @@ def doubting(model: Model[Any]) -> Model[frozenset[Hashable]]:
             after |= states
         return frozenset(after) or None
 
-    return Model(name=f"{model.name}, doubted", initial=frozenset((model.initial,)), step=step, partition=None)
+    return Model(
+        name=f"{model.name}, doubted", initial=frozenset((model.initial,)), step=step, partition=None
+    )
 
 
 class _Shrinker:
@@ -96,7 +100,8 @@ def minimal_failure(
 ) -> Minimal | None:
     """A few operations that show why a part of a history is illegal.
 
-    `part` is what the engine says of it. When `seconds` are over it is the fewest found so far; None if none were.
+    `part` is what the engine says of it. When `seconds` are over it is the fewest found so far; None if none
+    were.
     """
     if part.blocked is None or part.verdict != "illegal":
         return None

@@ -23,7 +23,9 @@ def _from_file(path: str, name: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise UsageError(f"--model {path}:{name}: running {path} raised {type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"--model {path}:{name}: running {path} raised {type(error).__name__}: {error}"
+        ) from error
     if not hasattr(module, name):
         raise UsageError(f"--model {path}:{name}: {path} has no {name}")
     return getattr(module, name)
@@ -32,8 +34,9 @@ def _from_file(path: str, name: str) -> Any:
 def load_model(name: str) -> Model[Any]:
     """The model that --model names.
 
-    A user's own is `FILE.py:NAME`: a Model, or a class or object with `initial` and `step(state, operation)`, and any
-    of the other fields of Model that it wants; a class is instantiated without arguments.
+    A user's own is `FILE.py:NAME`: a Model, or a class or object with `initial` and `step(state,
+    operation)`, and any of the other fields of Model that it wants; a class is instantiated without
+    arguments.
     """
     if name in MODELS:
         return MODELS[name]
@@ -45,12 +48,16 @@ def load_model(name: str) -> Model[Any]:
         try:
             found = found()
         except TypeError as error:
-            raise UsageError(f"--model {name}: {attribute} needs to be made without arguments: {error}") from error
+            raise UsageError(
+                f"--model {name}: {attribute} needs to be made without arguments: {error}"
+            ) from error
     if isinstance(found, Model):
         return found
     step: Callable[[Any, Any], Any] | None = getattr(found, "step", None)
     if not callable(step) or not hasattr(found, "initial"):
-        raise UsageError(f"--model {name}: {attribute} needs an `initial` state and a `step(state, operation)`")
+        raise UsageError(
+            f"--model {name}: {attribute} needs an `initial` state and a `step(state, operation)`"
+        )
     try:
         hash(found.initial)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""`logjudge linearize`: is a history of operations linearizable with respect to a sequential specification?"""
+"""`logjudge linearize`: is a history of operations linearizable by a sequential specification?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from ..histories.readers.operations import OPERATION_READERS, History, read_oper
 from ..models.specifications import MODELS, models_for
 
 EXIT = {"ok": 0, "illegal": 1, "broken": 2, "unknown": 3}
-# Of several files the worst decides. A breach that was proved outweighs a broken file, and that an unknown verdict.
+# Of several files the worst decides. A breach that was proved outweighs a broken file, and that an unknown
+# verdict.
 WORST_LAST = ("ok", "unknown", "broken", "illegal")
 
 
@@ -88,7 +89,9 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
 @click.option("--from", "format_name", help=f"Format of the files: {', '.join(OPERATION_READERS)}.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each file.")
-@click.option("--memory", type=click.IntRange(min=1), default=2048, show_default=True, help="MB for each file.")
+@click.option(
+    "--memory", type=click.IntRange(min=1), default=2048, show_default=True, help="MB for each file."
+)
 @click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a few operations that show it.")

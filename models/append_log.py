@@ -1,7 +1,8 @@
-"""An append-only log, as a topic-partition should be: append, read from an offset, end offset; empty at first.
+"""An append-only log, as a topic-partition should be: append, read from an offset, end offset.
 
-Offsets are dense from 0: the model knows no retention, compaction, transactions or markers, whose legal gaps the
-rules of analysis/rules know. Its state is the whole log, so it suits histories of thousands of records, not millions.
+Offsets are dense from 0: the model knows no retention, compaction, transactions or markers, whose legal gaps
+the rules of analysis/rules know. Its state is the whole log, so it suits histories of thousands of records,
+not millions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Drives the compiled search: lays the history out, calls the model when the search asks, lets the arrays grow."""
+"""Drives the compiled search: calls the model when the search asks, and lets the arrays grow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from . import linearize_layout as layouts
 from . import linearize_search as searches
+from .linearize_compiled import Ints, rehash_pairs
 from .linearize_steps import FURTHEST, Budget, Found, Steps
 from .operations import Operation
 
@@ -92,13 +93,15 @@ class DeepSearch:
         return self._found(None)
 
     def _provide_steps(self) -> bool:
-        """Call the model for the pairs that the search asked for; False if there is no memory for the answers."""
+        """Call the model for the pairs that the search asked for; False if there is no memory left."""
         steps, search = self.steps, self.search
         asked: list[list[int]] = search.asked[: search.registers[searches.ASKED]].tolist()
         state = asked[0][0]
         row = state * steps.width
         wanted = range(steps.width) if steps.width <= WHOLE_ROW else dict.fromkeys(pair[1] for pair in asked)
-        new = [(row + action, steps.ask(state, action)) for action in wanted if row + action not in steps.table]
+        new = [
+            (row + action, steps.ask(state, action)) for action in wanted if row + action not in steps.table
+        ]
         return self._add_steps(new)
 
     def _add_steps(self, new: list[tuple[int, int]]) -> bool:
@@ -111,13 +114,13 @@ class DeepSearch:
             if not self._has_memory_for(12 * size):
                 return False
             keys, values = np.zeros(size, np.int64), np.empty(size, np.int32)
-            searches.rehash_pairs(search.step_keys, search.step_values, keys, values)
+            rehash_pairs(search.step_keys, search.step_values, keys, values)
             self.search = search = search._replace(step_keys=keys, step_values=values)
         searches.add_steps(search, np.array(new, np.int64).reshape(-1, 2), self.steps.width)
         return self._has_memory_for(0)
 
     def _grow(self) -> bool:
-        """Double the arrays of configurations or bags, whichever is full; False if there is no memory for it."""
+        """Double the arrays of configurations or of bags, which are full; False if there is no memory."""
         search = self.search
         count, bags = int(search.registers[searches.COUNT]), int(search.registers[searches.BAGS])
         rows, width = search.configs.shape
@@ -139,7 +142,7 @@ class DeepSearch:
         if not self._has_memory_for(size * (2 * 12 + 8)):
             return False
         keys, values = np.zeros(2 * size, np.int64), np.empty(2 * size, np.int32)
-        searches.rehash_pairs(search.bag_keys, search.bag_values, keys, values)
+        rehash_pairs(search.bag_keys, search.bag_values, keys, values)
         parent, kind = np.zeros(size, np.int32), np.zeros(size, np.int32)
         parent[:bags], kind[:bags] = search.bag_parent[:bags], search.bag_class[:bags]
         self.search = search._replace(bag_keys=keys, bag_values=values, bag_parent=parent, bag_class=kind)
@@ -182,7 +185,7 @@ def _power_of_two(least: int) -> int:
     return 1 << max(0, least - 1).bit_length()
 
 
-def _longer(array: searches.Ints, count: int) -> searches.Ints:
+def _longer(array: Ints, count: int) -> Ints:
     """An array of twice the length that starts with the first `count` rows."""
     longer = np.empty((2 * len(array), *array.shape[1:]), np.int32)
     longer[:count] = array[:count]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .linearize_search import Ints, Longs, compiled
+from .linearize_compiled import Ints, Longs, compiled
 from .operations import Operation
 
 
@@ -64,7 +64,7 @@ def _number(owner: Ints, call_rank: Ints, end_rank: Ints) -> tuple[Ints, Ints]:
 
 @compiled
 def _link(owner: Ints, number_of: Ints, end_rank: Ints, n: int) -> tuple[Ints, Ints, Ints, int]:
-    """The linked list of the events of completed operations, and the slots, each freed when its holder ends."""
+    """The linked list of the events of completed operations, and their slots."""
     after = np.empty(2 * n + 1, np.int32)
     before = np.empty(2 * n + 1, np.int32)
     slot = np.empty(n, np.int32)

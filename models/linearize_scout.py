@@ -1,13 +1,14 @@
 """A first, short search in plain Python, for the histories that are easily decided.
 
-Most of a check of a hundred operations, and of a long history whose every state is new, is spent in the model and
-in the way to it; there a compiled search only adds the way back and forth. So the scout goes first: it decides
-easy histories outright, and where the going gets hard it gives up and leaves the steps that it learnt to
-linearize_search.py. The configurations are the same, and so are the four rules that leave some out.
+Most of a check of a hundred operations, and of a long history whose every state is new, is spent in the
+model and in the way to it; there a compiled search only adds the way back and forth. So the scout goes
+first: it decides easy histories outright, and where the going gets hard it gives up and leaves the steps
+that it learnt to linearize_search.py. The configurations are the same, and so are the four rules that leave
+some out.
 
-A configuration is `front`, the first operation by end that is not linearized; `open`, all that were called by its
-end and are not linearized; the state; and which operations of unknown outcome were used. No undo is needed:
-`open` is a short tuple, and each alternative keeps its own.
+A configuration is `front`, the first operation by end that is not linearized; `open`, all that were called
+by its end and are not linearized; the state; and which operations of unknown outcome were used. No undo is
+needed: `open` is a short tuple, and each alternative keeps its own.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any, Literal
 from .linearize_steps import FURTHEST, IMPOSSIBLE, Budget, Found, Steps
 from .operations import Operation
 
-# The scout gives up after so many configurations, and two more for each step that it had to ask the model for:
-# where most steps are known already, the compiled search is quicker.
+# The scout gives up after so many configurations, and two more for each step that it had to ask the model
+# for: where most steps are known already, the compiled search is quicker.
 PATIENCE = 400
 # It also gives up when it has not come further for so many configurations.
 STUCK = 10_000
@@ -33,12 +34,12 @@ LATE = 24
 Operations = tuple[int, ...]
 Path = tuple[int, Any] | None  # the last operation, and the path before it
 # What leads to a configuration that was not looked at yet: the path to the one before; its front, how many
-# operations were called by then, the open ones and the used ones; then the operation to place, the state before it
-# and the state after it. A plain tuple: thousands are made in a millisecond.
+# operations were called by then, the open ones and the used ones; then the operation to place, the state
+# before it and the state after it. A plain tuple: thousands are made in a millisecond.
 Move = tuple[Path, int, int, Operations, Operations, int, int, int]
-# A configuration in which operations of unknown outcome were not tried yet: its front and its number, both negated
-# for a heap; then the rest as in Move, with its state, and the state before such an operation if one led to it, else
-# -1. The furthest front is tried first, because it is what stopped the search.
+# A configuration in which operations of unknown outcome were not tried yet: its front and its number, both
+# negated for a heap; then the rest as in Move, with its state, and the state before such an operation if one
+# led to it, else -1. The furthest front is tried first, because it is what stopped the search.
 Waiting = tuple[int, int, Path, int, Operations, Operations, int, int]
 
 
@@ -58,7 +59,11 @@ class Scout:
             for i in self.lost:
                 self.is_lost[i] = 1
             self.by_call = [i for i in self.by_call if ends[i] is not None]
-        self.by_end = sorted(self.by_call, key=lambda i: (ends[i], i)) if self.lost else sorted(range(len(calls)), key=ends.__getitem__)
+        self.by_end = (
+            sorted(self.by_call, key=lambda i: (ends[i], i))
+            if self.lost
+            else sorted(range(len(calls)), key=ends.__getitem__)
+        )
         self.memo: set[tuple[int, Operations, int, Operations]] = set()
         self.forgot = False  # whether something was forgotten, so that not everything was tried
         self.moves: deque[Move] = deque(maxlen=ALTERNATIVES)
@@ -103,7 +108,8 @@ class Scout:
                 if path is before:
                     ways = [way for way in ways if self._after(without, way[0]) != way[1]]
                 else:
-                    # Observations came between: they may be what the operation of unknown outcome made possible.
+                    # Observations came between: they may be what the operation of unknown outcome made
+                    # possible.
                     without = -1
             if self.lost and self.calls[self.lost[0]] <= self.ends[self.by_end[front]]:
                 heappush(self.late, (-front, -visited, path, called, open_, used, state, without))
@@ -121,7 +127,7 @@ class Scout:
         return self._found(None if self.forgot else "illegal", visited, None)
 
     def _back(self) -> Move | None:
-        """The alternative that was kept last, or else an operation of unknown outcome; None if all were tried."""
+        """The alternative kept last, or one of unknown outcome; None if all were tried."""
         moves, late = self.moves, self.late
         while late and (not moves or moves[-1][1] + LATE < -late[0][0]):
             self._try_lost(*heappop(late))
@@ -130,10 +136,10 @@ class Scout:
     def _settle(
         self, path: Path, front: int, called: int, open_: Operations, state: int
     ) -> tuple[Path, int, int, Operations, list[tuple[int, int]]]:
-        """Advance the front, and place all observations that fit, as far as it goes; then the ways on from there.
+        """Advance the front and place all observations that fit, as far as it goes.
 
-        Gives the path, the front, the number of operations called, the open ones, and those that may be next with the
-        states after them. At first the front is -1.
+        Gives the path, the front, the number of operations called, the open ones, and those that may be next
+        with the states after them. At first the front is -1.
         """
         calls, ends, by_call, by_end, steps = self.calls, self.ends, self.by_call, self.by_end, self.steps
         action_of, observes, get = steps.action_of, steps.observes, steps.table.get

@@ -1,44 +1,40 @@
 """The compiled search for a linearization: Wing and Gong's, with Lowe's memo and an explicit undo stack.
 
-Completed operations are numbered by the order of their ends, so that a **configuration** is small however long
-the history is. Let `front` be the first operation, by end, that is not linearized. All before it are; none that
-was called after its end can be. So the set of linearized operations is `front`, plus those that are linearized
-among the few that overlap its end: a bit each, in a slot that an operation holds from its call to its end. With
-the state and the operations of unknown outcome that were used, that is the whole configuration. The memo keeps
-configurations whole and compares them whole: a collision of hashes costs time and is never an answer.
+Completed operations are numbered by the order of their ends, so that a **configuration** is small however
+long the history is. Let `front` be the first operation, by end, that is not linearized. All before it are;
+none that was called after its end can be. So the set of linearized operations is `front`, plus those that
+are linearized among the few that overlap its end: a bit each, in a slot that an operation holds from its
+call to its end. With the state and the operations of unknown outcome that were used, that is the whole
+configuration. The memo keeps configurations whole and compares them whole: a collision of hashes costs time
+and is never an answer.
 
-Operations of unknown outcome are grouped in classes of equal actions. Their members are interchangeable, but for
-their calls, so the earliest-called is used first, and a multiset of classes says which were used. Multisets are
-nodes of a trie (`bags`), reached by their classes in ascending order: one number each, equal when they are.
+Operations of unknown outcome are grouped in classes of equal actions. Their members are interchangeable, but
+for their calls, so the earliest-called is used first, and a multiset of classes says which were used.
+Multisets are nodes of a trie (`bags`), reached by their classes in ascending order: one number each, equal
+when they are.
 
 Four rules leave out configurations that cannot change the verdict:
 - an observation (an action that the model declares never to change a state, such as a read) that fits comes
-  next at once: in any linearization of the rest it may be moved to the front. This holds of no other action that
-  happens to leave the present state as it is: its place may be later, where it does change one;
+  next at once: in any linearization of the rest it may be moved to the front. This holds of no other action
+  that happens to leave the present state as it is: its place may be later, where it does change one;
 - an operation of unknown outcome that leaves the state as it is is not used: it may as well never happen;
-- after one of unknown outcome comes one that it makes a difference to: otherwise the same is reached without it.
-  So no linearization with the fewest such operations is lost;
+- after one of unknown outcome comes one that it makes a difference to: otherwise the same is reached without
+  it. So no linearization with the fewest such operations is lost;
 - a configuration is expanded once.
 
-Operations of unknown outcome are tried late: the configurations in which they may be used wait until the stack has
-nothing left within PATIENCE fronts of them. The furthest front is tried first, because it is what stopped the search.
+Operations of unknown outcome are tried late: the configurations in which they may be used wait until the
+stack has nothing left within PATIENCE fronts of them. The furthest front is tried first, because it is what
+stopped the search.
 
-Nothing here calls Python. Where the step of a (state, action) pair is not in the table, or an array is full, or
-the fuel is burnt, `search` returns, its caller (porcupine.py) provides, and it resumes at the same place.
+Nothing here calls Python. Where the step of a (state, action) pair is not in the table, or an array is full,
+or the fuel is burnt, `search` returns, its caller (linearize_deep.py) provides, and it resumes at the same place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
-import numba
-import numpy as np
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-Function = TypeVar("Function", bound=Callable[..., object])
+from .linearize_compiled import Ints, Longs, compiled, place_of
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
 IMPOSSIBLE, UNASKED = -1, -2  # what the step table says beside a state
@@ -49,19 +45,13 @@ PARENT, TAKEN, DEPTH, FRONT, STATE, BAG, SLOTS = range(7)
 # The registers of a search, kept between its pauses.
 COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, REGISTERS = range(11)
 
-PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
-
-
-def compiled(function: Function) -> Function:
-    """Compiled by numba, and kept on disk where there is a place to write; compiled in memory where there is none."""
-    try:
-        return cast(Function, numba.njit(cache=True)(function))
-    except RuntimeError:  # "no locator available": neither beside the source nor in the user's cache
-        return cast(Function, numba.njit(function))
+PATIENCE = (
+    24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
+)
 
 
 class Search(NamedTuple):
-    """The arrays of one search over one history of n completed operations; all int32 but where said otherwise."""
+    """The arrays of one search over n completed operations; int32 but where said otherwise."""
 
     # The history: fixed.
     action: Ints  # of a completed operation
@@ -94,17 +84,6 @@ class Search(NamedTuple):
 
 
 @compiled
-def place_of(keys: Longs, key: int) -> int:
-    """Where the key is in an open-addressing table, or the empty place where it would go."""
-    size = len(keys) - 1
-    mixed = key * 0x9E3779B97F4A7C1
-    place = (mixed ^ (mixed >> 31)) & size
-    while keys[place] != 0 and keys[place] != key:
-        place = (place + 1) & size
-    return place
-
-
-@compiled
 def step_of(s: Search, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or UNASKED."""
     key = ((state << 32) | action) + 1
@@ -114,23 +93,13 @@ def step_of(s: Search, state: int, action: int) -> int:
 
 @compiled
 def add_steps(s: Search, steps: Longs, width: int) -> None:
-    """Put new steps into the table, which has room for them: rows of state * width + action, and the state after."""
+    """Put new steps into the table, which has room: rows of state * width + action, and the state after."""
     for i in range(len(steps)):
         key = ((steps[i, 0] // width << 32) | steps[i, 0] % width) + 1
         place = place_of(s.step_keys, key)
         s.step_keys[place] = key
         s.step_values[place] = steps[i, 1]
     s.registers[STEPS] += len(steps)
-
-
-@compiled
-def rehash_pairs(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -> None:
-    """Copy a table of pairs into a larger, empty one."""
-    for i in range(len(keys)):
-        if keys[i] != 0:
-            place = place_of(new_keys, keys[i])
-            new_keys[place] = keys[i]
-            new_values[place] = values[i]
 
 
 @compiled
@@ -145,7 +114,8 @@ def child_bag(s: Search, bag: int, kind: int) -> int:
         s.bag_values[place] = made
         s.bag_parent[made] = bag
         s.bag_class[made] = kind
-    return s.bag_values[place]
+    child: int = s.bag_values[place]
+    return child
 
 
 @compiled
@@ -155,8 +125,8 @@ def bag_with(s: Search, bag: int, kind: int) -> int:
     while base != 0 and s.bag_class[base] > kind:
         base = s.bag_parent[base]
     made = child_bag(s, base, kind)
-    # The greater ones again, in ascending order. Walking from the root for each would be simpler and quadratic;
-    # the slots of the path beyond its end are free, so they hold them meanwhile.
+    # The greater ones again, in ascending order. Walking from the root for each would be simpler and
+    # quadratic; the slots of the path beyond its end are free, so they hold them meanwhile.
     top = len(s.path) - 1
     free = top
     while bag != base:
@@ -207,7 +177,7 @@ def rehash_memo(configs: Ints, count: int, memo: Ints) -> None:
 
 @compiled
 def push(s: Search, parent: int, taken: int, state: int) -> None:
-    """Stack the configuration after an operation (0..n-1) or a class of unknown outcome (-1 - class), if new."""
+    """Stack what an operation (0..n-1) or a class of unknown outcome (-1 - class) leads to, if new."""
     row = s.registers[COUNT]
     configs = s.configs
     n = len(s.action)
@@ -258,7 +228,7 @@ def relink(s: Search, node: int) -> None:
 
 @compiled
 def go_to(s: Search, row: int) -> None:
-    """Move the path, the list and the used members from the present configuration to another: undo, then redo."""
+    """Move path, list and used members from the present configuration to another: undo, then redo."""
     n = len(s.action)
     configs = s.configs
     meeting = row
@@ -302,15 +272,16 @@ def ask(s: Search, state: int, action: int) -> None:
 
 @compiled
 def state_without(s: Search, row: int) -> int:
-    """The state before the operation of unknown outcome that led to the row; IMPOSSIBLE if another led to it."""
+    """The state before the operation of unknown outcome that led to a row; else IMPOSSIBLE."""
     if row == 0 or s.configs[row, TAKEN] >= 0:
         return IMPOSSIBLE
-    return s.configs[s.configs[row, PARENT], STATE]
+    state: int = s.configs[s.configs[row, PARENT], STATE]
+    return state
 
 
 @compiled
 def wait(s: Search, row: int) -> None:
-    """Let a configuration wait for operations of unknown outcome; LATEST is the furthest front where any waits."""
+    """Let a configuration wait; LATEST is the furthest front where any waits."""
     front = s.configs[row, FRONT]
     s.late_next[row] = s.late_head[front]
     s.late_head[front] = row
@@ -319,7 +290,7 @@ def wait(s: Search, row: int) -> None:
 
 @compiled
 def expand(s: Search, row: int) -> bool:
-    """Stack what a completed operation leads to from the present configuration; False if steps are asked for."""
+    """Stack what completed operations lead to from the present configuration; False if steps lack."""
     n = len(s.action)
     state = s.configs[row, STATE]
     node = s.after[2 * n]
@@ -353,7 +324,7 @@ def expand(s: Search, row: int) -> bool:
 
 @compiled
 def expand_late(s: Search, row: int) -> bool:
-    """Stack what an operation of unknown outcome leads to; False if steps are asked for."""
+    """Stack what operations of unknown outcome lead to; False if steps lack."""
     state = s.configs[row, STATE]
     limit = s.end_rank[s.configs[row, FRONT]]
     for kind in range(len(s.used)):
@@ -372,7 +343,7 @@ def expand_late(s: Search, row: int) -> bool:
         if member == s.class_start[kind + 1] or s.member_rank[member] >= limit:
             continue
         stepped = step_of(s, state, s.class_action[kind])
-        if stepped == IMPOSSIBLE or stepped == state:  # numba: no `in` for these types
+        if stepped == state or stepped == IMPOSSIBLE:  # noqa: SIM109 (numba has no `in` for these)
             continue
         if without == IMPOSSIBLE or step_of(s, without, s.class_action[kind]) != stepped:
             push(s, row, -1 - kind, stepped)

@@ -61,7 +61,7 @@ class Steps:
         return self.state_bytes + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
 
     def ask(self, state: int, action: int) -> int:
-        """Call the model for a pair that is not in the table yet; a state that is new gets the next number."""
+        """Call the model for a pair that is not in the table yet; a new state gets the next number."""
         before = self.states[state]
         try:
             after = self.model.step(before, self.actions[action])
@@ -88,10 +88,11 @@ class Steps:
         return number
 
 
-def number_actions(
-    model: Model[Any], operations: Sequence[Operation]
-) -> tuple[dict[Action, int], list[int]]:
-    """Number the actions, equal ones alike, and give each operation's; refuses those that the model does not know."""
+def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[dict[Action, int], list[int]]:
+    """Number the actions, equal ones alike, and give each operation's.
+
+    Raises ModelError for those that the model does not know, and for times that make no sense.
+    """
     numbers: dict[Action, int] = {}
     try:
         action_of = [numbers.setdefault(operation[0], len(numbers)) for operation in operations]

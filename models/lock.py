@@ -1,7 +1,7 @@
 """A lock: acquire when it is free, release when it is held; free at first.
 
-The value of an operation is the owner. Without one (null) any holder is as good as another: the plain mutex of
-Jepsen's histories. The state is a tuple: empty where free, else the owner.
+The value of an operation is the owner. Without one (null) any holder is as good as another: the plain mutex
+of Jepsen's histories. The state is a tuple: empty where free, else the owner.
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ UNKNOWN = Unknown.UNKNOWN
 
 
 class Action(NamedTuple):
-    """What was asked of one object, and what it answered; hashable, equal when a model cannot tell them apart.
+    """What was asked of one object, and what it answered; hashable.
 
-    Values that Python calls equal (1, 1.0 and True) are one value here; the readers of logjudge keep them apart.
+    Values that Python calls equal (1, 1.0 and True) are one value here; the readers of logjudge keep them
+    apart.
     """
 
     f: str  # the function: read, write, cas, ...
@@ -75,11 +76,13 @@ class ModelError(Exception):
 
 
 def describe_action(action: Action) -> str:
-    """An action as a short line, such as `cas (1, 2) → True`."""
+    """An action as a short line, such as `cas (1, 2) → True`; an answer that is only *done* is left out."""
     asked = "" if action.value is None else f" {action.value!r}"
     key = "" if action.key is None else f"[{action.key!r}]"
-    answered = "?" if action.result is UNKNOWN else repr(action.result)
-    return f"{action.f}{key}{asked} → {answered}"
+    if action.result is UNKNOWN:
+        return f"{action.f}{key}{asked} → ?"
+    answered = "" if asked and action.result is None else f" → {action.result!r}"
+    return f"{action.f}{key}{asked}{answered}"
 
 
 def by_key(action: Action) -> Hashable:
@@ -119,4 +122,3 @@ class Model(Generic[State]):
     problem: Callable[[Action], str | None] = no_problem
     describe: Callable[[Action], str] = describe_action
     describe_state: Callable[[State], str] = repr
-

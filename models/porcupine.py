@@ -1,19 +1,19 @@
-"""Is a history linearizable with respect to a sequential specification? The engine's interface, after Go Porcupine.
+"""Is a history linearizable by a sequential specification? An interface after Go Porcupine's.
 
     from logjudge.models.porcupine import Action, Operation, check_operations
     from logjudge.models.register import REGISTER
-    result = check_operations(REGISTER, [Operation(Action("write", 1), 0, 10), Operation(Action("read", None, 1), 5, 12)])
+    check_operations(REGISTER, [Operation(Action("write", 1), 0, 10), Operation(Action("read", None, 1), 5, 12)])
 
-The verdict is `ok`, `illegal`, or `unknown` where a budget of time or memory ran out first: never a guess.
-A history is first given to a short search in plain Python (linearize_scout.py), then, if it is not easy, to the
-compiled one (linearize_search.py), where the reasons stand why each shortcut keeps the verdict.
+The verdict is `ok`, `illegal`, or `unknown` where a budget of time or memory ran out first: never a guess. A
+history is first given to a short search in plain Python (linearize_scout.py), then, if it is not easy, to
+the compiled one (linearize_search.py), where the reasons stand why each shortcut keeps the verdict.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -67,8 +67,8 @@ class Part:
 class Result:
     """The verdict on a history, and what was found out about each part that was looked at.
 
-    The parts after an illegal one are not looked at. `seconds` is what it took to the verdict, the numbering of
-    actions and the calls of the model with it; without compilation where `warm_up` came before.
+    The parts after an illegal one are not looked at. `seconds` is what it took to the verdict, the numbering
+    of actions and the calls of the model with it; without compilation where `warm_up` came before.
     """
 
     verdict: Verdict
@@ -149,8 +149,8 @@ def check_operations(
     `timeout` is in seconds (None: no limit), `memory` in bytes (None: 2 GiB) and counts what the search holds
     beside the operations themselves. Raises ModelError where the model cannot take an operation.
     """
-    # The search makes millions of small tuples and no cycles: the collector of cycles would only walk them, again
-    # and again, for a third of the time and more.
+    # The search makes millions of small tuples and no cycles: the collector of cycles would only walk them,
+    # again and again, for a third of the time and more.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -216,7 +216,9 @@ def warm_up() -> None:
     """Compile the search, or load it from numba's cache, so that `seconds` does not count it."""
     from .linearize_deep import DeepSearch
 
-    model = Model("warm-up", initial=0, step=lambda state, action: state + action.value or None, partition=None)
+    model = Model(
+        "warm-up", initial=0, step=lambda state, action: state + action.value or None, partition=None
+    )
     operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
     actions, action_of = number_actions(model, operations)
     steps = Steps(model, list(actions), action_of)

@@ -10,7 +10,7 @@ Elements = tuple[Any, ...]
 
 
 def step(state: Elements, action: Action) -> Elements | None:
-    """The queue after the action; a dequeue's result is the element at the head, or None of an empty queue."""
+    """The queue after the action; a dequeue's result is the element at the head, or None where empty."""
     if action.f == "enqueue":
         return (*state, action.value)
     if not state:

@@ -14,8 +14,7 @@ from .register import REGISTER
 from .set import SET
 
 MODELS: dict[str, Model[Any]] = {
-    model.name: model
-    for model in (REGISTER, KEY_VALUE, SET, QUEUE, COUNTER, LOCK, APPEND_LOG)
+    model.name: model for model in (REGISTER, KEY_VALUE, SET, QUEUE, COUNTER, LOCK, APPEND_LOG)
 }
 # `register` has compare-and-set already; the name by which others know that model.
 MODELS["cas-register"] = REGISTER

@@ -46,7 +46,7 @@ def _is_legal(model: Model[Any], order: Sequence[Operation]) -> bool:
 
 
 def is_linearization(model: Model[Any], operations: Sequence[Operation], order: Sequence[int]) -> bool:
-    """Whether an answer of the engine is what it says: each once, all completed ones, in time, by the model."""
+    """Whether an order has each once, all completed ones, in time, by the model."""
     completed = {i for i, operation in enumerate(operations) if operation.end is not None}
     return (
         len(set(order)) == len(order)
@@ -58,10 +58,10 @@ def is_linearization(model: Model[Any], operations: Sequence[Operation], order: 
 def register_run(
     count: int, processes: int, seed: int, values: int | None = 5, lost: float = 0.0
 ) -> list[Operation]:
-    """A linearizable history of a register, with one point in each interval at which the operation took effect.
+    """A linearizable history of a register: each operation takes effect at a point in its interval.
 
-    `values` None writes a new value each time, and no cas. A share `lost` of operations has an unknown outcome: half
-    of them take effect.
+    `values` None writes a new value each time, and no cas. A share `lost` of operations has an unknown
+    outcome: half of them take effect.
     """
     rng = random.Random(seed)
     free = [(rng.random(), process) for process in range(processes)]

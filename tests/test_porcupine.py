@@ -33,6 +33,7 @@ DATA = Path(__file__).parent / "data" / "porcupine"
 REGISTER = MODELS["register"]
 VALUES = st.integers(0, 2)
 
+
 def act(*fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Action]:
     """Actions with these fields."""
     return st.tuples(*fields).map(lambda values: Action(*values))
@@ -183,7 +184,9 @@ def test_readme_of_the_module() -> None:
 def test_intervals_are_closed() -> None:
     write = Operation(Action("write", 1), 0, 5)
     assert check_operations(REGISTER, [write, Operation(Action("read", None, None), 5, 9)]).verdict == "ok"
-    assert check_operations(REGISTER, [write, Operation(Action("read", None, None), 6, 9)]).verdict == "illegal"
+    assert (
+        check_operations(REGISTER, [write, Operation(Action("read", None, None), 6, 9)]).verdict == "illegal"
+    )
     instant = [Operation(Action("write", 1), 3, 3), Operation(Action("read", None, None), 3, 3)]
     assert check_operations(REGISTER, instant).verdict == "ok"
 
@@ -199,7 +202,9 @@ def test_times_are_compared_exactly() -> None:
 
 def test_a_lost_write_may_come_late_or_never() -> None:
     lost = Operation(Action("write", 1), 0, None)
-    reads = [Operation(Action("read", None, value), 10 * i + 5, 10 * i + 9) for i, value in enumerate([None, 1])]
+    reads = [
+        Operation(Action("read", None, value), 10 * i + 5, 10 * i + 9) for i, value in enumerate([None, 1])
+    ]
     assert check_operations(REGISTER, [lost, *reads]).verdict == "ok"
     assert check_operations(REGISTER, [lost, reads[0]]).verdict == "ok"
     back = Operation(Action("read", None, None), 30, 31)
@@ -268,7 +273,7 @@ def test_events_are_operations() -> None:
 
 
 def hard_history(count: int) -> list[Operation]:
-    """Adds that are all concurrent, and a sum that none of their subsets has: every subset has to be tried."""
+    """Adds that are all concurrent, and a sum that no subset of them has: every one has to be tried."""
     adds = [Operation(Action("add", 1 << (i + 1)), 0, 100) for i in range(count)]
     return [*adds, Operation(Action("read", None, 1), 0, 100)]
 
@@ -363,11 +368,11 @@ def test_a_model_that_raises_or_cheats_is_an_error() -> None:
     operations = [Operation(Action("divide", 0), 0, 1)]
     with pytest.raises(ModelError, match="ZeroDivisionError"):
         check_operations(Model("broken", 1, broken), operations)
-    cheat = Model("cheat", 1, lambda state, action: state + 1, observes=lambda action: True)
+    cheat = Model("cheat", 1, lambda state, _: state + 1, observes=lambda _: True)
     with pytest.raises(ModelError, match="declared an observation"):
         check_operations(cheat, operations)
     with pytest.raises(ModelError, match="unhashable"):
-        check_operations(Model("lists", 1, lambda state, action: []), operations)  # type: ignore[arg-type,return-value]
+        check_operations(Model("lists", 1, lambda *_: []), operations)  # type: ignore[arg-type,return-value]
 
 
 def test_no_operations_are_in_order() -> None:

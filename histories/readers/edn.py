@@ -1,9 +1,10 @@
 """A small reader of EDN, the notation of Jepsen's histories, for files of a few million forms at most.
 
-Why not edn-format from PyPI: it is a grammar in pure Python (ply), some fifty times slower than the one regular
-expression here, and it makes Python values that compare equal where EDN's do not (1, 1.0 and true). Here nil,
-integers and strings become Python's; every other scalar a `Word`, which equals only itself; vectors, lists and
-sets become tuples and frozensets; maps become dicts at the top and frozen pairs inside. Tags are dropped.
+Why not edn-format from PyPI: it is a grammar in pure Python (ply), some fifty times slower than the one
+regular expression here, and it makes Python values that compare equal where EDN's do not (1, 1.0 and true).
+Here nil, integers and strings become Python's; every other scalar a `Word`, which equals only itself;
+vectors, lists and sets become tuples and frozensets; maps become dicts at the top and frozen pairs inside.
+Tags are dropped.
 """
 
 from __future__ import annotations

@@ -106,7 +106,10 @@ def pair(lines: Iterable[Line], source: str, format_name: str) -> History:
         index, invoked = open_.pop(line.process)
         if invoked.f != line.f:
             raise InputError(
-                source, f"an end of {line.f!r}", f"one of {invoked.f!r}, invoked at line {invoked.line}", line=line.line
+                source,
+                f"an end of {line.f!r}",
+                f"one of {invoked.f!r}, invoked at line {invoked.line}",
+                line=line.line,
             )
         if line.type == "fail":
             dropped.add(index)

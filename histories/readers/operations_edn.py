@@ -1,8 +1,8 @@
 """Histories of operations in EDN: Jepsen's history.edn, and the key-value histories of Porcupine's test data.
 
-An event is a map with :process, :type, :f and :value; :key where there are several objects, or every value is a pair
-[key value] as Jepsen's `independent` writes them. Events of processes that are no numbers (:nemesis) are
-annotations.
+An event is a map with :process, :type, :f and :value; :key where there are several objects, or every value
+is a pair [key value] as Jepsen's `independent` writes them. Events of processes that are no numbers
+(:nemesis) are annotations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _event(line: int, event: Any, source: str) -> Line:
 
 
 def _is_independent(lines: list[Line]) -> bool:
-    """Whether the values of a register's history are pairs of a key and a value, as Jepsen's `independent` makes."""
+    """Whether a register's values are pairs of a key and a value, as Jepsen's `independent` makes."""
     reads = 0
     for line in lines:
         if line.process is None or line.type != "invoke":
@@ -74,7 +74,9 @@ def _split_key(line: Line, source: str) -> Line:
     if not (isinstance(line.value, tuple) and len(line.value) == 2):
         if line.type in ("info", "fail"):
             return line._replace(value=None)
-        raise InputError(source, f"the value {line.value!r}", "a pair of key and value, as elsewhere", line=line.line)
+        raise InputError(
+            source, f"the value {line.value!r}", "a pair of key and value, as elsewhere", line=line.line
+        )
     return line._replace(key=line.value[0], value=line.value[1])
 
 
@@ -87,7 +89,7 @@ def read(text: str, source: str) -> Iterable[Line]:
 
 
 def _without_echo(lines: list[Line]) -> Iterator[Line]:
-    """The lines, with a get's argument left out: Porcupine's histories repeat an empty string or nil there."""
+    """The lines without the arguments of gets, where some histories have an empty string."""
     for line in lines:
         if line.f == "get" and line.type == "invoke":
             line = line._replace(value=None)

@@ -1,10 +1,11 @@
 """Histories of operations in JSON, an object a line.
 
-Either events, `{"process": 1, "type": "invoke", "f": "write", "value": 3}` and later the same process with `ok`,
-`fail` or `info` (and `"result"`, or the answer in `"value"`), or whole operations, `{"process": 1, "f": "write",
-"value": 3, "call": 0, "end": 10}` with `"result"`, where an `end` of null or none at all means that the outcome is
-unknown. `"key"` names the object where there are several. `"time"` may give the time of every event; otherwise their
-order is the order of time. `{"note": "text"}` and events of the process "nemesis" are annotations.
+Either events, `{"process": 1, "type": "invoke", "f": "write", "value": 3}` and later the same process with
+`ok`, `fail` or `info` (and `"result"`, or the answer in `"value"`), or whole operations, `{"process": 1,
+"f": "write", "value": 3, "call": 0, "end": 10}` with `"result"`, where an `end` of null or none at all means
+that the outcome is unknown. `"key"` names the object where there are several. `"time"` may give the time of
+every event; otherwise their order is the order of time. `{"note": "text"}` and events of the process
+"nemesis" are annotations.
 """
 
 from __future__ import annotations
@@ -60,13 +61,15 @@ def _events(line: int, event: dict[str, Any], source: str) -> Iterator[Line]:
         return
     f = event.get("f")
     if not isinstance(f, str):
-        raise InputError(source, f"f {f!r}" if "f" in event else "an event without f", "f with a name", line=line)
+        raise InputError(
+            source, f"f {f!r}" if "f" in event else "an event without f", "f with a name", line=line
+        )
     process = event.get("process")
     time = _time(event, "time", source, line) if "time" in event else None
     if process == "nemesis":
         yield Line(line, None, "info", f, f"nemesis {f} {event.get('value') or ''}".strip(), time=time)
         return
-    result = UNKNOWN
+    result: Hashable = UNKNOWN
     if "result" in event:
         asked = event["result"]
         result = asked if f in ("cas", "contains") and isinstance(asked, bool) else freeze(asked)
@@ -95,7 +98,9 @@ def read(text: str, source: str) -> Iterator[Line]:
             event = _DECODER.decode(line)
         except (ValueError, RecursionError) as error:
             found = "too deep a nesting" if isinstance(error, RecursionError) else f"{error}"
-            raise InputError(source, f"{found} in {line[:60]!r}", "one JSON object a line", line=number) from error
+            raise InputError(
+                source, f"{found} in {line[:60]!r}", "one JSON object a line", line=number
+            ) from error
         if not isinstance(event, dict):
             raise InputError(source, f"{line[:60]!r}", "one JSON object a line", line=number)
         yield from _events(number, event, source)

@@ -1,8 +1,8 @@
 """The log of a register under Jepsen, as in Porcupine's test data of etcd.
 
-A line is `INFO  jepsen.util - PROCESS  :invoke|:ok|:fail|:info  :read|:write|:cas  VALUE`; lines of other loggers
-are passed over. A cas that fails did not match, which is an answer; a write that fails did not happen; a read that
-fails says nothing. A process that timed out (`:info`) is not used again.
+A line is `INFO  jepsen.util - PROCESS  :invoke|:ok|:fail|:info  :read|:write|:cas  VALUE`; lines of other
+loggers are passed over. A cas that fails did not match, which is an answer; a write that fails did not
+happen; a read that fails says nothing. A process that timed out (`:info`) is not used again.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ def read(text: str, source: str) -> Iterator[Line]:
             yield Line(number, None, kind, f, f"{process} {f} {rest}".strip())
             continue
         if kind not in ("invoke", "ok", "fail", "info") or f not in ("read", "write", "cas"):
-            raise InputError(source, f":{kind} :{f}", ":invoke, :ok, :fail or :info of :read, :write or :cas", line=number)  # fmt: skip
+            expected = ":invoke, :ok, :fail or :info of :read, :write or :cas"
+            raise InputError(source, f":{kind} :{f}", expected, line=number)
         value = _value(f, kind, rest, source, number)
         if f == "cas" and kind in ("ok", "fail") and value is not None:
-            # A pair after :fail is the comparison that did not match; a word would be an error, and no answer.
+            # A pair after :fail is the comparison that did not match; a word would be an error, and no
+            # answer.
             yield Line(number, int(process), "ok", f, value, result=kind == "ok")
         else:
             yield Line(number, int(process), kind, f, value)
