@@ -29,18 +29,19 @@ STUCK = 10_000
 # Memo and alternatives are bounded; what is forgotten costs time, or the claim to have tried everything.
 MEMO, ALTERNATIVES = 100_000, 20_000
 # Operations of unknown outcome are tried when nothing else is left within so many fronts.
-LATE = 24
+LATE = 16
 
 Operations = tuple[int, ...]
 Path = tuple[int, Any] | None  # the last operation, and the path before it
-# What leads to a configuration that was not looked at yet: the path to the one before; its front, how many
-# operations were called by then, the open ones and the used ones; then the operation to place, the state
-# before it and the state after it. A plain tuple: thousands are made in a millisecond.
-Move = tuple[Path, int, int, Operations, Operations, int, int, int]
-# A configuration in which operations of unknown outcome were not tried yet: its front and its number, both
-# negated for a heap; then the rest as in Move, with its state, and the state before such an operation if one
-# led to it, else -1. The furthest front is tried first, because it is what stopped the search.
-Waiting = tuple[int, int, Path, int, Operations, Operations, int, int]
+# A configuration, and how far it was looked at: the path to it; its front; how many operations were called by
+# then, the open ones, and the used ones of unknown outcome; its state, and the state before an operation of
+# unknown outcome, if one led to it, else -1; and the place in `open` from which on operations were not tried
+# as the next one, NEW before anything was done. A plain tuple: thousands are made in a millisecond.
+Configuration = tuple[Path, int, int, Operations, Operations, int, int, int]
+NEW = -1
+# Configurations that wait for operations of unknown outcome are in a heap by front and number, both negated: the
+# furthest front is tried first, because it is what stopped the search.
+Waiting = tuple[int, int, Configuration]
 
 
 class Scout:
@@ -53,20 +54,15 @@ class Scout:
         self.ends: Sequence[float] = ends
         self.by_call = sorted(range(len(calls)), key=calls.__getitem__)
         self.lost: list[int] = []  # of unknown outcome, by call
-        self.is_lost = bytearray(len(calls))
+        completed: Sequence[int] = range(len(calls))
         if None in ends:
             self.lost = [i for i in self.by_call if ends[i] is None]
-            for i in self.lost:
-                self.is_lost[i] = 1
             self.by_call = [i for i in self.by_call if ends[i] is not None]
-        self.by_end = (
-            sorted(self.by_call, key=lambda i: (ends[i], i))
-            if self.lost
-            else sorted(range(len(calls)), key=ends.__getitem__)
-        )
+            completed = sorted(self.by_call)
+        self.by_end = sorted(completed, key=ends.__getitem__)
         self.memo: set[tuple[int, Operations, int, Operations]] = set()
         self.forgot = False  # whether something was forgotten, so that not everything was tried
-        self.moves: deque[Move] = deque(maxlen=ALTERNATIVES)
+        self.moves: deque[Configuration] = deque(maxlen=ALTERNATIVES)
         self.late: list[Waiting] = []
         self.best = -1
         self.dead_ends: dict[int, Path] = {}  # the path to each state at the best front that leads nowhere
@@ -74,79 +70,78 @@ class Scout:
     def run(self) -> Found:
         """Search until there is a verdict, or until it gets hard."""
         steps, moves, memo = self.steps, self.moves, self.memo
+        action_of, observes, get, width = steps.action_of, steps.observes, steps.table.get, steps.width
+        n = len(self.by_end)
+        if n == 0:
+            return Found("ok", 0, [[]], [], 0)
         visited = progress = 0
         asked_before = len(steps.table)
-        if not self.by_end:
-            return Found("ok", 0, [[]], [], 0)
-        move: Move | None = (None, -1, 0, (), (), -1, -1, 0)
-        while move is not None:
-            path, front, called, open_, used, operation, without, state = move
-            if operation >= 0:
-                path = (operation, path)
-                if self.is_lost[operation]:
-                    used = tuple(sorted((*used, operation)))
-                else:
+        present: Configuration | None = (None, -1, 0, (), (), 0, -1, NEW)
+        while present is not None:
+            path, front, called, open_, used, state, without, start = present
+            if start == NEW:
+                before = path
+                path, front, called, open_ = self._settle(path, front, called, open_, state)
+                if front == n:
+                    return Found("ok", front, [_unrolled(path)], [], visited)
+                visited += 1
+                if front > self.best:
+                    self.best, progress = front, visited
+                    self.dead_ends.clear()
+                key = (front, open_, state, used)
+                if key in memo:
+                    present = self._back()
+                    continue
+                memo.add(key)
+                if visited > PATIENCE and self._is_hard(visited, progress, len(steps.table) - asked_before):
+                    return self._found(None, visited, path)
+                if path is not before:
+                    # Observations came between: they may be what one of unknown outcome made possible.
                     without = -1
-                    at = open_.index(operation)
-                    open_ = open_[:at] + open_[at + 1 :]
-            before = path
-            path, front, called, open_, ways = self._settle(path, front, called, open_, state)
-            if front == len(self.by_end):
-                return Found("ok", front, [_unrolled(path)], [], visited)
-            visited += 1
-            if front > self.best:
-                self.best, progress = front, visited
-                self.dead_ends.clear()
-            key = (front, open_, state, used)
-            if key in memo:
-                move = self._back()
-                continue
-            memo.add(key)
-            if visited > PATIENCE and self._is_hard(visited, progress, len(steps.table) - asked_before):
-                return self._found(None, visited, path)
-            if without >= 0:
-                if path is before:
-                    ways = [way for way in ways if self._after(without, way[0]) != way[1]]
-                else:
-                    # Observations came between: they may be what the operation of unknown outcome made
-                    # possible.
-                    without = -1
-            if self.lost and self.calls[self.lost[0]] <= self.ends[self.by_end[front]]:
-                heappush(self.late, (-front, -visited, path, called, open_, used, state, without))
-            if not ways:
-                if front == self.best and state not in self.dead_ends:
+                if self.lost and self.calls[self.lost[0]] <= self.ends[self.by_end[front]]:
+                    waiting = (path, front, called, open_, used, state, without, NEW)
+                    heappush(self.late, (-front, -visited, waiting))
+                start = 0
+            row = state * width
+            for at in range(start, len(open_)):
+                action = action_of[open_[at]]
+                if observes[action]:
+                    continue
+                after = get(row + action)
+                if after is None:
+                    after = steps.ask(state, action)
+                if after >= 0 and (without < 0 or self._after(without, action) != after):
+                    break
+            else:
+                if start == 0 and front == self.best and state not in self.dead_ends:
                     self.dead_ends[state] = path
-                move = self._back()
+                present = self._back()
                 continue
-            operation, after = ways[0]
-            move = (path, front, called, open_, used, operation, state, after)
-            if len(ways) > 1:
-                self.forgot |= len(moves) + len(ways) > ALTERNATIVES
-                for operation, after in ways[:0:-1]:
-                    moves.append((path, front, called, open_, used, operation, state, after))
+            if at + 1 < len(open_):
+                self.forgot |= len(moves) == ALTERNATIVES
+                moves.append((path, front, called, open_, used, state, without, at + 1))
+            present = ((open_[at], path), front, called, open_[:at] + open_[at + 1 :], used, after, -1, NEW)
         return self._found(None if self.forgot else "illegal", visited, None)
 
-    def _back(self) -> Move | None:
+    def _back(self) -> Configuration | None:
         """The alternative kept last, or one of unknown outcome; None if all were tried."""
         moves, late = self.moves, self.late
         while late and (not moves or moves[-1][1] + LATE < -late[0][0]):
-            self._try_lost(*heappop(late))
+            self._try_lost(heappop(late)[2])
         return moves.pop() if moves else None
 
     def _settle(
         self, path: Path, front: int, called: int, open_: Operations, state: int
-    ) -> tuple[Path, int, int, Operations, list[tuple[int, int]]]:
+    ) -> tuple[Path, int, int, Operations]:
         """Advance the front and place all observations that fit, as far as it goes.
 
-        Gives the path, the front, the number of operations called, the open ones, and those that may be next
-        with the states after them. At first the front is -1.
+        Gives the path, the front, the number of operations called, and the open ones. At first the front is -1.
         """
         calls, ends, by_call, by_end, steps = self.calls, self.ends, self.by_call, self.by_end, self.steps
         action_of, observes, get = steps.action_of, steps.observes, steps.table.get
         row = state * steps.width
         n = len(by_end)
-        ways: list[tuple[int, int]] = []
-        fresh = open_  # those whose step is not known yet
+        fresh = open_  # those that were not looked at yet
         while True:
             if front < 0 or by_end[front] not in open_:
                 # All that were called by the front's end are open, or placed.
@@ -155,7 +150,7 @@ class Scout:
                 while front < n and calls[by_end[front]] <= horizon and by_end[front] not in open_:
                     front += 1
                 if front == n:
-                    return path, front, called, open_, ways
+                    return path, front, called, open_
                 horizon = ends[by_end[front]]
                 first = called
                 while called < n and calls[by_call[called]] <= horizon:
@@ -167,20 +162,18 @@ class Scout:
             fits = []
             for operation in fresh:
                 action = action_of[operation]
-                after = get(row + action)
-                if after is None:
-                    after = steps.ask(state, action)
-                if after >= 0:
-                    if after == state and observes[action]:
+                if observes[action]:
+                    after = get(row + action)
+                    if after is None:
+                        after = steps.ask(state, action)
+                    if after == state:
                         path = (operation, path)
                         fits.append(operation)
-                    else:
-                        ways.append((operation, after))
             if not fits:
-                return path, front, called, open_, ways
+                return path, front, called, open_
             open_ = tuple([operation for operation in open_ if operation not in fits])
             if by_end[front] in open_:
-                return path, front, called, open_, ways
+                return path, front, called, open_
             fresh = ()
 
     def _is_hard(self, visited: int, progress: int, asked: int) -> bool:
@@ -202,27 +195,16 @@ class Scout:
         paths = sorted(map(_unrolled, self.dead_ends.values() or [path]), key=len, reverse=True)
         return Found(verdict, max(self.best, 0), paths[:FURTHEST], sorted(states), visited)
 
-    def _after(self, state: int, operation: int) -> int:
-        action = self.steps.action_of[operation]
+    def _after(self, state: int, action: int) -> int:
         after = self.steps.table.get(state * self.steps.width + action)
         return self.steps.ask(state, action) if after is None else after
 
-    def _try_lost(
-        self,
-        negated_front: int,
-        _: int,
-        path: Path,
-        called: int,
-        open_: Operations,
-        used: Operations,
-        state: int,
-        without: int,
-    ) -> None:
+    def _try_lost(self, waiting: Configuration) -> None:
         """Keep as alternatives the operations of unknown outcome that may be next and make a difference.
 
         Of those with the same action the one that was called first stands for all.
         """
-        front = -negated_front
+        path, front, called, open_, used, state, without, _ = waiting
         horizon = self.ends[self.by_end[front]]
         seen: set[int] = set()
         for operation in self.lost:
@@ -232,12 +214,13 @@ class Scout:
             if operation in used or action in seen:
                 continue
             seen.add(action)
-            after = self._after(state, operation)
+            after = self._after(state, action)
             if after in (IMPOSSIBLE, state):
                 continue
-            if without < 0 or self._after(without, operation) != after:
+            if without < 0 or self._after(without, action) != after:
                 self.forgot |= len(self.moves) == ALTERNATIVES
-                self.moves.append((path, front, called, open_, used, operation, state, after))
+                now = tuple(sorted((*used, operation)))
+                self.moves.append(((operation, path), front, called, open_, now, after, state, NEW))
 
 
 def _unrolled(path: Path) -> list[int]:

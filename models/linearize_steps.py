@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from operator import le
 from typing import Any, Literal, NamedTuple
 
 from .operations import Action, Model, ModelError, Operation
@@ -65,15 +66,11 @@ class Steps:
         before = self.states[state]
         try:
             after = self.model.step(before, self.actions[action])
-            if after is None:
-                number = IMPOSSIBLE
-            else:
-                known = self.numbers.get(after)
-                if known is None:
-                    known = self.numbers[after] = len(self.states)
-                    self.states.append(after)
-                    self.state_bytes += sys.getsizeof(after)
-                number = known
+            number = IMPOSSIBLE if after is None else self.numbers.get(after)
+            if number is None:
+                number = self.numbers[after] = len(self.states)
+                self.states.append(after)
+                self.state_bytes += sys.getsizeof(after)
         except Exception as error:
             raise ModelError(
                 f"model {self.model.name}: step({before!r}, {self.actions[action]!r}) "
@@ -110,9 +107,12 @@ def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[
             problem = model.problem(action)
         if problem:
             raise ModelError(problem, action_of.index(number))
-    for index, (_, call, end, _) in enumerate(operations):
-        if not call <= (call if end is None else end):
-            raise ModelError(f"an operation that ends at {end!r}, called at {call!r}", index)
+    _, calls, ends, _ = zip(*operations, strict=True)
+    if None in ends:
+        ends = tuple([call if end is None else end for call, end in zip(calls, ends, strict=True)])
+    if not all(map(le, calls, ends)):
+        index = next(i for i, (call, end) in enumerate(zip(calls, ends, strict=True)) if not call <= end)
+        raise ModelError(f"an operation that ends at {ends[index]!r}, called at {calls[index]!r}", index)
     return numbers, action_of
 
 
