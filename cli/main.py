@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
     "search": ("search", "Search for a schedule that breaks an invariant, and shrink it."),
     "scenarios": ("scenarios", "List and run the catalogue of ways to lose data."),
+    "linearize": ("linearize", "Decide whether a history of operations is linearizable."),
 }
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH = 0, 1, 2, 3, 70
