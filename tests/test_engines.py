@@ -16,9 +16,10 @@ from typing import Any
 import polars as pl
 import pytest
 import zstandard
-from logjudge.analysis import local, stages
+from logjudge.analysis import local
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict import verdict_of
+from logjudge.histories import parsing
 from logjudge.histories.bundle import open_run
 from logjudge.histories.files import blocks
 from notation import History, JudgeOnce, parse
@@ -61,12 +62,24 @@ def together(texts: list[str]) -> list[tuple[History, dict[str, str]]]:
 
 
 RUNS = together(HISTORIES)
+SOME = together(HISTORIES[::5])  # for what is judged again and again
+
+
+def _judge_all(runs: list[tuple[History, dict[str, str]]], folder: Path) -> list[tuple[Path, Results]]:
+    folders = [run.write(folder / str(number)) for number, (run, _) in enumerate(runs)]
+    return [(each, local.judge_run(open_run(each))) for each in folders]
 
 
 @pytest.fixture(scope="module")
 def on_polars(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Results]]:
-    folders = [run.write(tmp_path_factory.mktemp("run") / "corpus") for run, _ in RUNS]
-    return [(folder, local.judge_run(open_run(folder))) for folder in folders]
+    return _judge_all(RUNS, tmp_path_factory.mktemp("all"))
+
+
+@pytest.fixture(scope="module")
+def some(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Results]]:
+    judged = _judge_all(SOME, tmp_path_factory.mktemp("some"))
+    assert sum(len(results.findings()) for _, results in judged) > 30
+    return judged
 
 
 def test_together_as_alone(on_polars: list[tuple[Path, Results]], judged_once: JudgeOnce) -> None:
@@ -122,10 +135,8 @@ def _two_halves(history: History, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [_one_file_a_process, _shuffled, _gzipped, _zstandard, _two_halves])
-def test_any_files(
-    write: Callable[[History, Path], None], on_polars: list[tuple[Path, Results]], tmp_path: Path
-) -> None:
-    for number, ((history, _), (folder, expected)) in enumerate(zip(RUNS, on_polars, strict=True)):
+def test_any_files(write: Callable[[History, Path], None], some: list[tuple[Path, Results]], tmp_path: Path) -> None:
+    for number, ((history, _), (folder, expected)) in enumerate(zip(SOME, some, strict=True)):
         bundle = tmp_path / str(number)
         (bundle / "history").mkdir(parents=True)
         (bundle / "run.json").write_bytes((folder / "run.json").read_bytes())
@@ -136,15 +147,15 @@ def test_any_files(
 
 
 @pytest.mark.parametrize("split_bytes", [5_000, 60_000])
-def test_any_splits(split_bytes: int, on_polars: list[tuple[Path, Results]]) -> None:
-    for folder, expected in on_polars:
+def test_any_splits(split_bytes: int, some: list[tuple[Path, Results]]) -> None:
+    for folder, expected in some:
         results = local.judge_run(open_run(folder, split_bytes=split_bytes))
         assert results.findings().equals(expected.findings())
 
 
-def test_any_blocks(monkeypatch: pytest.MonkeyPatch, on_polars: list[tuple[Path, Results]]) -> None:
-    monkeypatch.setattr(stages, "blocks", partial(blocks, block_bytes=3_000))
-    for folder, expected in on_polars:
+def test_any_blocks(monkeypatch: pytest.MonkeyPatch, some: list[tuple[Path, Results]]) -> None:
+    monkeypatch.setattr(parsing, "blocks", partial(blocks, block_bytes=3_000))
+    for folder, expected in some:
         assert local.judge_run(open_run(folder)).findings().equals(expected.findings())
 
 
