@@ -49,7 +49,7 @@ class Partition:
         confirmed: pl.Series | None = None,
     ) -> None:
         self.topic, self.partition, self.settings = topic, partition, settings
-        # Operations stand in the order of their lines, whatever the order in which tasks delivered them.
+        # Operations stand in the order of time, then of their lines, whatever the order of files and of tasks.
         self.sends = _in_order(sends, SENDS)
         self.reads = _in_order(reads, READS)
         self.marks = _in_order(marks, MARKS)
@@ -271,5 +271,6 @@ def _in_order(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
     """Without the columns that say which partition it is: all rows agree in them."""
     if frame is None or not len(frame):
         return pl.DataFrame(schema={name: kind for name, kind in schema.items() if name not in ("topic", "partition")})
-    at = frame["at"]
-    return frame if at.is_sorted() else frame.sort("at", "index", maintain_order=True)
+    if frame["at"].is_sorted() and frame["completed"].is_sorted(nulls_last=True):
+        return frame
+    return frame.sort("completed", "at", "index", nulls_last=True, maintain_order=True)

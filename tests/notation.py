@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,9 @@ class Judged:
         return [finding for finding in self.findings if finding["rule"] == rule]
 
 
+JudgeOnce = Callable[[str], Judged]
+
+
 def judge(history: History | str, folder: Path, **settings: Any) -> Judged:
     """Writes the history as a bundle, opens it and judges it; `settings` replace fields of Settings."""
     told = parse(history) if isinstance(history, str) else history
@@ -80,7 +83,7 @@ def judge(history: History | str, folder: Path, **settings: Any) -> Judged:
 
 
 def parse(text: str, topic: str = "x", prefix: str = "") -> History:
-    """One line of the language; `prefix` goes before the names of processes."""
+    """One line of the language; `prefix` goes before the names of processes and groups."""
     options, tokens = re.fullmatch(r"\s*(?:\{(.*?)\})?\s*(.*?)\s*", text, re.DOTALL).groups()  # type: ignore[union-attr]
     writer = _Writer(topic, prefix)
     for token in tokens.split():
@@ -103,6 +106,7 @@ def _config(options: str, topic: str, prefix: str) -> Config:
         elif owner == "x":
             config["topics"][topic][key] = value
         else:
+            value = prefix + told if key == "group.id" else value
             config["processes"].setdefault(prefix + owner, {})[key] = value
     return config
 

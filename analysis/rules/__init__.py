@@ -160,7 +160,7 @@ RULES: dict[str, Rule] = {
             "int-send-skip",
             "records of others stand between those of one transaction",
             "A note, never a breach: any second producer causes it.",
-            "p:(a@0,b@2) q:x@1",
+            "p:(a@0,b@2).. q:x@1 p:..(a@0,b@2)",
             ("transactions",),
             sending.int_send_skips,
             jepsen.int_send_skips,

@@ -18,8 +18,12 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     if not len(crowded):
         return
     sure = p.entries.filter(~pl.col("offset").is_duplicated())["offset"].to_numpy()
-    places = _places(p).join(crowded, on=["offset", "value"], how="semi").unique(["offset", "value"], keep="first")
-    at_offset = places.sort("at").partition_by("offset", as_dict=True)
+    places = (
+        _places(p)
+        .join(crowded, on=["offset", "value"], how="semi")
+        .unique(["offset", "value"], keep="first", maintain_order=True)
+    )
+    at_offset = places.partition_by("offset", as_dict=True)
     by_offset = crowded.group_by("offset", maintain_order=True).agg("value")
     for run in neighbours(by_offset, sure):
         first, last = int(run["offset"][0]), int(run["offset"][-1])
@@ -52,7 +56,11 @@ def duplicates(p: Partition) -> Iterator[Finding]:
         twice = twice.filter(~pl.col("value").is_in(sent.filter(sent.is_duplicated()).implode()))
     if not len(twice):
         return
-    places = _places(p).join(twice, on=["offset", "value"], how="semi").unique(["offset", "value"], keep="first")
+    places = (
+        _places(p)
+        .join(twice, on=["offset", "value"], how="semi")
+        .unique(["offset", "value"], keep="first", maintain_order=True)
+    )
     shown = places.sort("offset").partition_by("value", as_dict=True)
     senders = {row["value"]: row["process"] for row in p.sends.unique("value", keep="first").iter_rows(named=True)}
     for (value,), rows in twice.group_by("value", maintain_order=True):
@@ -77,9 +85,13 @@ def duplicates(p: Partition) -> Iterator[Finding]:
 
 
 def _places(p: Partition) -> pl.DataFrame:
-    """Where each (offset, value) shows first: the acknowledgement or the first poll."""
-    acks = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
+    """Where each (offset, value) shows: the acknowledgement and the first poll, in the order of time."""
+    acks = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "completed", "at")
     reads = p.entries.filter(pl.col("times") > 0).select(
-        "offset", "value", pl.col("first_reader").alias("process"), pl.col("first_read_at").alias("at")
+        "offset",
+        "value",
+        pl.col("first_reader").alias("process"),
+        pl.col("first_read").alias("completed"),
+        pl.col("first_read_at").alias("at"),
     )
-    return pl.concat([acks, reads]).sort("at")
+    return pl.concat([acks, reads]).sort("completed", "at", nulls_last=True)

@@ -10,7 +10,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partition import FinalReads, Partition
 from ..settled import COMPACTED
-from .wording import distinct, neighbours, plural, proof, seconds, some, where
+from .wording import distinct, neighbours, proof, seconds, some, where
 
 
 def lost_writes(p: Partition) -> Iterator[Finding]:
@@ -89,12 +89,14 @@ def unseen(p: Partition) -> Iterator[Finding]:
     unplaced = missing.filter(pl.col("offset").is_null())
     for run in [*neighbours(placed, others), *([unplaced] if len(unplaced) else [])]:
         first, last = run.row(0, named=True), run.row(-1, named=True)
+        place = where(p, first["offset"], last["offset"])
         yield Finding(
             rule="unseen",
-            sentence=f"{plural(len(run), 'acknowledged write')} at {where(p, first['offset'], last['offset'])}"
-            f" ({some(run['value'].to_list())}) never appeared in any read; nothing proves that "
-            + ("it is" if len(run) == 1 else "they are")
-            + " gone",
+            sentence=f"{first['value']} was acknowledged at {place} by {first['process']} at"
+            f" {seconds(first['completed'])}, but never appeared in any read; nothing proves that it is gone"
+            if len(run) == 1
+            else f"{len(run)} acknowledged writes at {place} ({some(run['value'].to_list())}) of"
+            f" {some(distinct(run['process']))} never appeared in any read; nothing proves that they are gone",
             topic=p.topic,
             partition=p.partition,
             first_offset=first["offset"],
@@ -212,7 +214,10 @@ def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
             "offset",
             pl.col("value").alias("other"),
             pl.min_horizontal("first_read", "acked").alias("other_since"),
-            pl.coalesce("first_read_at", "acked_at").alias("other_at"),
+            pl.when(pl.col("acked").is_null() | (pl.col("first_read") < pl.col("acked")))
+            .then("first_read_at")
+            .otherwise("acked_at")
+            .alias("other_at"),
         )
         .drop_nulls("other_since")
     )
@@ -257,6 +262,6 @@ def _passed_over(p: Partition, fate: pl.DataFrame) -> pl.Series:
         return pl.Series(np.zeros(len(fate), bool))
     offset = fate["offset"].fill_null(-1).to_numpy()
     within = np.zeros(len(fate), bool)
-    for low, high in spans.select("low", "high").iter_rows():
+    for low, high in spans.select("low", "high").drop_nulls().iter_rows():  # polls may tell no offsets
         within |= (offset > low) & (offset < high)
     return pl.Series(within & fate["first_read"].is_null().to_numpy())

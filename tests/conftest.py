@@ -1,0 +1,37 @@
+"""Fixtures that several modules share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from notation import Judged, JudgeOnce, judge
+
+
+@pytest.fixture(scope="session")
+def judged_once(tmp_path_factory: pytest.TempPathFactory) -> JudgeOnce:
+    """Judges a history of the corpus on polars; what several tests look at is judged once."""
+    done: dict[str, Judged] = {}
+
+    def once(history: str) -> Judged:
+        if history not in done:
+            done[history] = judge(history, tmp_path_factory.mktemp("run"))
+        return done[history]
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One session on two cores for all tests, as starting one takes seconds."""
+    from logjudge.cli.doctor import java
+
+    found = java()
+    if found.state != "ok":
+        pytest.skip(f"Spark needs Java 17 or newer, and there is {found}")
+    from logjudge.analysis.spark import open_session
+
+    session = open_session("local[2]", conf=[("spark.driver.memory", "1g")])
+    yield session
+    session.stop()

@@ -1,0 +1,192 @@
+"""What a finding says: its sentence, the lines that prove it, the findings that it belongs to, the assumptions."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from notation import Event, History, JudgeOnce, judge, parse
+from rules_corpus import load
+
+FOUND = list({case.history: case for case in load() if case.found}.values())
+
+UNCLEAN = "p:a@0 p:b@1 p:e@2 c:<a@0,b@1,e@2 nemesis:kill q:x@1 c:<x@1 final:<a@0,x@1"
+
+
+def _wrote(event: Event) -> list[Event]:
+    steps = event.get("ops", [event])
+    return [step for step in steps if step["f"] == "send"]
+
+
+def _read(event: Event) -> list[Event]:
+    steps = event.get("ops", [event])
+    return [record for step in steps if step["f"] in ("poll", "handle") for record in step.get("records", [])]
+
+
+def _sends(event: Event, value: str, process: str | None = None, offset: str | None = None) -> bool:
+    return (process is None or event["process"] == process) and any(
+        send["value"] == value and (offset is None or str(send.get("offset")) == offset) for send in _wrote(event)
+    )
+
+
+def _reads(event: Event, offset: str, value: str | None = None) -> bool:
+    return any(str(read["offset"]) == offset and value in (None, read["value"]) for read in _read(event))
+
+
+def _value_at(event: Event, value: str, offset: str) -> bool:
+    return event["type"] == "ok" and (_reads(event, offset, value) or _sends(event, value, None, offset))
+
+
+def _is_move(event: Event, process: str) -> bool:
+    return event["process"] == process and event["f"] in ("seek", "assign", "poll", "txn")
+
+
+def _offsets(event: Event, f: str) -> list[str]:
+    steps = [event, *event.get("ops", [])]
+    return [str(place["offset"]) for step in steps if step["f"] == f for place in step.get("offsets", [])]
+
+
+# What an item of evidence may say, and what the line that it names must then be.
+SAYS: dict[str, Any] = {
+    r"(\S+) (?:sends|writes|fails to write) (\S+)(?: afterwards)?": lambda e, p, v: _sends(e, v, p),
+    r"(\S+) acknowledged": lambda e, v: e["type"] == "ok" and _sends(e, v),
+    r"(\S+) acknowledged at (?:offset )?(\d+)": lambda e, v, o: (
+        e["type"] == "ok" and _sends(e, v) and (_sends(e, v, None, o) or _sends(e, v, None, "None"))
+    ),
+    r"(\S+) read by (\S+)": lambda e, v, p: e["process"] == p and any(r["value"] == v for r in _read(e)),
+    r"(\S+) reads offset (\d+)": lambda e, p, o: e["process"] == p and _reads(e, o),
+    r"(\S+) reads (\S+)": lambda e, p, v: e["process"] == p and any(r["value"] == v for r in _read(e)),
+    r"offset (\d+) holds (\S+) instead": lambda e, o, v: _value_at(e, v, o),
+    r"(\S+) at offset (\d+)": lambda e, v, o: _value_at(e, v, o),
+    r"(?:an )?end offset (?:of )?(\d+)(?: is answered later)?": lambda e, o: _offsets(e, "end_offsets") == [o],
+    r"(\S+) stands at (\d+)": lambda e, p, _: _is_move(e, p),
+    r"(?:(?:\S+) commits|commit of) (\d+)": lambda e, o: _offsets(e, "commit") == [o],
+    r"the transaction": lambda e: e["f"] == "txn" and e["type"] == "ok",
+}
+
+
+@pytest.mark.parametrize("history", [case.history for case in FOUND])
+def test_evidence_points_to_the_lines_that_say_so(history: str, judged_once: JudgeOnce) -> None:
+    run = judged_once(history)
+    for finding in run.findings:
+        assert finding["evidence"], finding["sentence"]
+        for item in finding["evidence"]:
+            assert item["source"] == "history.jsonl"
+            event = run.history.events[item["line"] - 1]
+            assert _proves(item["says"], event), f"{item['says']}: {json.dumps(event)}"
+
+
+def _proves(says: str, event: Event) -> bool:
+    for pattern, holds in SAYS.items():
+        found = re.fullmatch(pattern, says)
+        if found:
+            return bool(holds(event, *found.groups()))
+    raise AssertionError(f"nothing is known of evidence that says {says!r}")
+
+
+@pytest.mark.parametrize("history", [case.history for case in FOUND])
+def test_sentences_name_what_they_are_about(history: str, judged_once: JudgeOnce) -> None:
+    for finding in judged_once(history).findings:
+        sentence = finding["sentence"]
+        assert re.search(r"\bx(-0)?\b", sentence)
+        named = [process for process in finding["processes"] if re.search(rf"\b{re.escape(process)}\b", sentence)]
+        grouped = finding["count"] > 1 or finding["rule"] in ("inconsistent-offsets", "realtime-order", "consumer-loss")
+        assert named or grouped, sentence
+        offsets = {finding["first_offset"], finding["last_offset"]} - {None}
+        assert any(re.search(rf"(@|-|\b){offset}\b", sentence) for offset in offsets) or not offsets
+        assert "None" not in sentence
+
+
+@pytest.mark.parametrize("history", [case.history for case in FOUND])
+def test_links_go_both_ways(history: str, judged_once: JudgeOnce) -> None:
+    by_id = {finding["id"]: finding for finding in judged_once(history).findings}
+    assert len(by_id) == len(judged_once(history).findings)
+    for finding in by_id.values():
+        for other in finding["related"]:
+            assert finding["id"] in by_id[other]["related"]
+            assert "lost-write" in {finding["rule"], by_id[other]["rule"]}
+
+
+def test_one_story_of_a_loss(tmp_path: Path) -> None:
+    run = judge(UNCLEAN, tmp_path)
+    (loss,) = run.of("lost-write")
+    assert loss["sentence"] == (
+        "2 writes acknowledged at x-0@1-2 (b, e) are gone; 2 of them had been read by c before they vanished;"
+        " 1 of their offsets now hold x"
+    )
+    assert set(loss["related"]) == {
+        "inconsistent-offsets/x-0/0",
+        "nonmonotonic-poll/x-0/0",
+        "realtime-order/x-0/0",
+    }
+    assert loss["processes"] == ["p"]
+
+
+def test_what_does_not_belong_to_a_loss_is_not_linked(tmp_path: Path) -> None:
+    run = judge("p:a@0 p:b@1 nemesis:kill q:x@1 p:e@4 q:f@3 c:<a@0,x@1 c:< d:<e@4,f@3", tmp_path)
+    (loss,) = run.of("lost-write")
+    assert loss["related"] == ["inconsistent-offsets/x-0/0"]
+    assert {finding["rule"] for finding in run.findings if not finding["related"]} == {
+        "int-nonmonotonic-poll",
+        "realtime-order",
+    }
+
+
+def test_a_replaced_write_names_time_reader_and_successor(tmp_path: Path) -> None:
+    run = judge("p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1", tmp_path)
+    (loss,) = run.of("lost-write")
+    assert loss["sentence"] == (
+        "b was acknowledged at x-0@1 by p at 0.004 s; c read it at 0.006 s before it vanished; its offset now holds x"
+    )
+    assert [(item["line"], item["says"]) for item in loss["evidence"]] == [
+        (3, "p sends b"),
+        (4, "b acknowledged at offset 1"),
+        (6, "b read by c"),
+        (10, "offset 1 holds x instead"),
+    ]
+
+
+def test_acks_1_is_said_and_can_be_allowed(tmp_path: Path) -> None:
+    history = "{p.acks=1} p:a@0 p:b@1 nemesis:kill end=1 final:<a@0"
+    (loss,) = judge(history, tmp_path / "strict").of("lost-write")
+    assert "with acks=1, which permits its loss" in loss["sentence"]
+    assert loss["severity"] == "violation"
+    allowed = judge(history, tmp_path / "allowed", allow=("lost-write:acks=1",))
+    assert allowed.of("lost-write")[0]["severity"] == "permitted"
+    assert allowed.verdict["rules"]["lost-write"]["verdict"] == "valid"
+    other = judge(history.replace("acks=1", "acks=all"), tmp_path / "all", allow=("lost-write:acks=1",))
+    assert other.of("lost-write")[0]["severity"] == "violation"
+
+
+ASSUMPTIONS = {
+    "values unique": ("p:a@0 q:a@1 final:<a@0,a@1", "p:a@0 q:b@1 final:<a@0,b@1"),
+    "timeouts not called failures": ("p:a@0 p:b!REQUEST_TIMED_OUT final:<a@0", "p:a@0 p:b!TOO_LARGE final:<a@0"),
+    "final reads complete": ("p:a@0 p:b@1 end=2 final:<a@0", "p:a@0 p:b@1 end=2 final:<a@0,b@1"),
+    "lines well formed": ("p:a@0 p:b.. p:b.. p:..b@1 final:<a@0,b@1", "p:a@0 p:b.. p:..b@1 final:<a@0,b@1"),
+}
+
+
+@pytest.mark.parametrize("name", ASSUMPTIONS)
+def test_a_broken_assumption_keeps_the_run_from_being_valid(name: str, tmp_path: Path) -> None:
+    broken, sound = (
+        judge(_same_op(text) if name == "lines well formed" else text, tmp_path / str(number)).verdict
+        for number, text in enumerate(ASSUMPTIONS[name])
+    )
+    holds = {item["name"]: item["holds"] for item in broken["assumptions"]}
+    assert holds == {**dict.fromkeys(holds, True), name: False}
+    assert broken["verdict"] != "valid"
+    assert sound["verdict"] == "valid"
+    assert all(item["holds"] is True for item in sound["assumptions"])
+
+
+def _same_op(text: str) -> History:
+    """Lets a doubled invocation use one operation number twice, which is malformed."""
+    history = parse(text)
+    invocations = [event for event in history.events if event.get("value") == "b" and event["type"] == "invoke"]
+    for event in history.events:
+        if event.get("value") == "b":
+            event["op"] = invocations[0]["op"]
+    return history
