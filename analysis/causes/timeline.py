@@ -132,7 +132,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         return
     if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
         if row["isr"] != previous["isr"]:
-            verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "became"
+            verb = "shrank to" if len(row["isr"]) < len(previous["isr"]) else "became"
             builder.isr.append((time, isr, Fact(f"the ISR of {name} {verb} [{listed}]", time, *source)))
         return
     term = builder.term(row["leader_epoch"])
