@@ -35,7 +35,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
             continue
         if explanation.cause != "unknown":
             finding.cause = explanation.cause
-        record = {"findings": [finding.id], "lost": _lost(p, finding), **_record(explanation)}
+        record = {"findings": [finding.id], "lost": _lost(p, finding), **record_of(explanation)}
         same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
         if same:
             same["findings"].append(finding.id)
@@ -105,12 +105,12 @@ def _repeated(p: Partition, finding: Finding) -> Explanation | None:
     )
 
 
-def _record(explanation: Explanation) -> Record:
+def record_of(explanation: Explanation) -> Record:
     return {
         "cause": explanation.cause,
         "chain": [vars(fact) for fact in explanation.chain],
         "prevented_by": list(explanation.prevented_by),
         "citation": explanation.citation,
         "missing": list(explanation.missing),
-        "readings": [_record(reading) for reading in explanation.readings],
+        "readings": [record_of(reading) for reading in explanation.readings],
     }

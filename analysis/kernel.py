@@ -42,7 +42,7 @@ def judge_unit(
     """Findings of a unit, each with its id, and a bounded summary of each of its partitions."""
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
-    for p in _partitions(topic, partition, tables, common, settings):
+    for p in partitions_of(topic, partition, tables, common, settings):
         found = judge(p)
         causes = explain(p, found)
         findings.extend(found)
@@ -50,7 +50,10 @@ def judge_unit(
     return findings, summaries
 
 
-def _partitions(topic: str, partition: int, tables: Tables, common: Common, settings: Settings) -> Iterator[Partition]:
+def partitions_of(
+    topic: str, partition: int, tables: Tables, common: Common, settings: Settings
+) -> Iterator[Partition]:
+    """The partitions of a unit, each with its observations and what the brokers kept of it."""
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
     if settings.dialect != "jepsen":
         p = _native(topic, partition, whole, common, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -16,8 +17,29 @@ from .stages import Parts, Unit, close_waiting, read_evidence, read_split
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
+@dataclass
+class Gathered:
+    """A run that is read but not judged: the observations of each unit, and what all units share."""
+
+    results: Results
+    units: dict[Unit, Tables]
+    common: Common
+
+
 def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     """Reads every split, then judges partition by partition."""
+    gathered = gather(run, progress)
+    results, units = gathered.results, gathered.units
+    order = sorted(units)
+    for done, unit in enumerate(order):
+        progress("judging", done, len(order), "partitions")
+        findings, summaries = judge_unit(*unit, units.pop(unit), gathered.common, run.settings)
+        results.add_judged(to_frame(findings), summaries)
+    return results
+
+
+def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
+    """Reads every split and every broker's file."""
     results = Results(run)
     units: dict[Unit, Tables] = {}
     context, unplaced, waiting = [], [], []
@@ -48,13 +70,8 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
     everywhere, nowhere = _all(context, CONTEXT).sort("completed", "at"), _all(unplaced, SENDS)
     common = Common(everywhere, nowhere, {table: pl.concat(frames) for table, frames in shared.items()})
-    order = sorted(units)
-    for done, unit in enumerate(order):
-        progress("judging", done, len(order), "partitions")
-        findings, summaries = judge_unit(*unit, units.pop(unit), common, run.settings)
-        results.add_judged(to_frame(findings), summaries)
     results.context = everywhere
-    return results
+    return Gathered(results, units, common)
 
 
 def _all(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:

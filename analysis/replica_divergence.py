@@ -25,14 +25,14 @@ def replica_divergence(kept: Kept, sends: pl.DataFrame) -> Judgement:
         records = kept.records.filter(pl.col("snapshot") == snapshot)
         if records["broker"].n_unique() < 2:
             continue
-        for run in runs(_diverging(records), "position", "key"):
+        for run in runs(diverging(records), "position", "key"):
             brokers = run["brokers"][0].to_list()
             sides = _group(brokers, run["sides"][0].split("|"))
             out.findings.append(_finding(kept, snapshot, records, run, sides, sends, bounds))
     return out
 
 
-def _diverging(records: pl.DataFrame) -> pl.DataFrame:
+def diverging(records: pl.DataFrame) -> pl.DataFrame:
     """One row an offset at which replicas differ: `sides` names for each of its `brokers` the first that
     has the same record, and `position` counts the offsets that two replicas hold.
     """

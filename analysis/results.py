@@ -68,7 +68,11 @@ class Results:
     def causes(self) -> list[dict[str, Any]]:
         """The explanations of all partitions (explaining.py), each fact with its source and line."""
         told = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]
-        facts = [fact for cause in told for fact in _facts_of(cause)]
+        self.locate([fact for cause in told for fact in _facts_of(cause)])
+        return told
+
+    def locate(self, facts: list[dict[str, Any]]) -> None:
+        """Gives facts that name a place of the history its file and line instead."""
         places = sorted({fact["place"] for fact in facts if fact["place"] is not None})
         located = self._located(pl.DataFrame({"place": places}, schema={"place": pl.Int64}))
         lines = {row["place"]: (row["source"], row["line"]) for row in located.iter_rows(named=True)}
@@ -76,7 +80,6 @@ class Results:
             place = fact.pop("place")
             if place in lines:
                 fact["source"], fact["line"] = lines[place]
-        return told
 
     def quarantine(self) -> pl.DataFrame:
         """source, line (from 1) and reason of each line that was left out."""

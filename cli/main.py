@@ -14,6 +14,9 @@ from ..histories.errors import LogjudgeError
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
+    "explain": ("explain", "Tell why: the story of a run, a partition, or one offset."),
+    "timeline": ("timeline", "Tell what happened to partitions, in order."),
+    "diff": ("diff", "Show the replicas of a partition side by side."),
     "report": ("report", "Write the report of a judged run again."),
     "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),

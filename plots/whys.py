@@ -138,7 +138,7 @@ def source_of(fact: Record) -> str:
 
 def sentence_of(why: Why, most: int = 12) -> str:
     """The whole chain in one sentence, as a postmortem begins."""
-    dated = [f"{step.says} at {step.seconds} s" if step.seconds else step.says for step in why.steps[:most]]
+    dated = [f"{step.seconds} s {step.says}" if step.seconds else step.says for step in why.steps[:most]]
     return "; ".join(dated)
 
 
