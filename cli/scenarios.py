@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -12,12 +11,12 @@ from ..histories.simulation.bundle import write_bundle
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import page
 from ..histories.simulation.scenarios import load, names
+from .check import command as check
 from .main import EXIT_BREACH
 from .simulate import refuse_used, summary
 
-# Judges a bundle as `check` does and returns its report. This is where the analysis is to be plugged in;
-# until it is, a run is held against the simulator's own truth alone.
-JUDGE: Callable[[Path], str] | None = None
+# A simulated run is small, and a student may have no Java.
+AS_LOCAL = {"engine": "local"}
 
 
 @click.group("scenarios", invoke_without_command=True)
@@ -47,8 +46,8 @@ def run(ctx: click.Context, name: str, out: Path | None) -> None:
     came = outcome(written.cluster, scenario)
     for broken, text in came.breaks.items():
         click.echo(f"{broken} is broken: {text}")
-    if JUDGE is not None:
-        click.echo(JUDGE(folder))
+    click.echo()
+    ctx.invoke(check, runs=(str(folder),), out=folder.with_name(folder.name + "-judged"), **AS_LOCAL)
     wrong = came.differs(scenario)
     if wrong:
         raise UsageError(f"{name} did not go as its page says: {wrong}")
