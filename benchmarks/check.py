@@ -97,10 +97,8 @@ def main() -> None:
         counted = events(small if run == small else hot if run == hot else even)
         print(f"| {name} | {wall:.1f} | {cpu:.1f} | {peak:,.0f} | {counted / wall:,.0f} |", flush=True)
         time.sleep(1)
-    local = figures["polars, JSON lines"]
-    print(
-        f"\n- Spark against polars on the same file: {figures['Spark local[*], JSON lines, without session start'][0] / local[0]:.2f} x"
-    )
+    local, spark = figures["polars, JSON lines"], figures["Spark local[*], JSON lines, without session start"]
+    print(f"\n- Spark against polars on the same file: {spark[0] / local[0]:.2f} x")
     print(f"- ten times the operations: {local[0] / figures['polars, a tenth'][0]:.1f} x the time")
     print(f"- a hot partition against even ones: {figures['polars, one hot partition'][2] / local[2]:.2f} x the memory")
 
