@@ -14,7 +14,7 @@ needed: `open` is a short tuple, and each alternative keeps its own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush, nsmallest
 from typing import Any, Literal
 
@@ -34,94 +34,107 @@ LATE = 16
 Operations = tuple[int, ...]
 Path = tuple[int, Any] | None  # the last operation, and the path before it
 # A configuration, and how far it was looked at: the path to it; its front; how many operations were called by
-# then, the open ones, and the used ones of unknown outcome; its state, and the state before an operation of
-# unknown outcome, if one led to it, else -1; and the place in `open` from which on operations were not tried
-# as the next one, NEW before anything was done. A plain tuple: thousands are made in a millisecond.
-Configuration = tuple[Path, int, int, Operations, Operations, int, int, int]
+# then; the open observations, the other open ones, and the used ones of unknown outcome; its state, and the
+# state before an operation of unknown outcome, if one led to it, else -1; and the place among the others from
+# which on they were not tried as the next one, NEW before anything was done. A plain tuple: thousands are made
+# in a millisecond.
+Configuration = tuple[Path, int, int, Operations, Operations, Operations, int, int, int]
 NEW = -1
 # Configurations that wait for operations of unknown outcome are in a heap by front and number, both negated: the
 # furthest front is tried first, because it is what stopped the search.
 Waiting = tuple[int, int, Configuration]
+# What settling gives: path, front, operations called, open observations, the other open ones.
+Settled = tuple[Path, int, int, Operations, Operations]
 
 
 class Scout:
-    """One short search. Operations are numbered as given; `steps` knows their actions."""
+    """One short search. Operations are numbered by their ends, those of unknown outcome last, by their calls."""
 
     def __init__(self, operations: Sequence[Operation], steps: Steps, budget: Budget) -> None:
         self.steps, self.budget = steps, budget
         _, calls, ends, _ = zip(*operations, strict=True)
-        self.calls: Sequence[float] = calls
-        self.ends: Sequence[float] = ends
-        self.by_call = sorted(range(len(calls)), key=calls.__getitem__)
-        self.lost: list[int] = []  # of unknown outcome, by call
         completed: Sequence[int] = range(len(calls))
+        lost: list[int] = []
         if None in ends:
-            self.lost = [i for i in self.by_call if ends[i] is None]
-            self.by_call = [i for i in self.by_call if ends[i] is not None]
-            completed = sorted(self.by_call)
-        self.by_end = sorted(completed, key=ends.__getitem__)
-        self.memo: set[tuple[int, Operations, int, Operations]] = set()
+            completed = [i for i in completed if ends[i] is not None]
+            lost = sorted((i for i, end in enumerate(ends) if end is None), key=calls.__getitem__)
+        self.n = len(completed)
+        self.given = given = [*sorted(completed, key=ends.__getitem__), *lost]  # the index of each number
+        self.calls: list[float] = [calls[i] for i in given]
+        self.ends: list[float] = [ends[i] for i in given]  # what is not completed is not asked for its end
+        self.action_of = [steps.action_of[i] for i in given]
+        self.lost = range(self.n, len(given))
+        self.by_call = sorted(range(self.n), key=self.calls.__getitem__)
+        self.memo: set[tuple[int, Operations, Operations, int, Operations]] = set()
         self.forgot = False  # whether something was forgotten, so that not everything was tried
         self.moves: deque[Configuration] = deque(maxlen=ALTERNATIVES)
         self.late: list[Waiting] = []
-        self.best = -1
+        self.best = -1  # the furthest front of those that led nowhere
+        self.furthest = self.progress = 0  # the furthest front when last asked, and the number of its configuration
+        self.asked_before = len(steps.table)
         self.dead_ends: dict[int, Path] = {}  # the path to each state at the best front that leads nowhere
 
     def run(self) -> Found:
         """Search until there is a verdict, or until it gets hard."""
-        steps, moves, memo = self.steps, self.moves, self.memo
-        action_of, observes, get, width = steps.action_of, steps.observes, steps.table.get, steps.width
-        n = len(self.by_end)
-        if n == 0:
-            return Found("ok", 0, [[]], [], 0)
-        visited = progress = 0
-        asked_before = len(steps.table)
-        present: Configuration | None = (None, -1, 0, (), (), 0, -1, NEW)
-        while present is not None:
-            path, front, called, open_, used, state, without, start = present
+        if self._is_in_order():
+            return Found("ok", self.n, [self.given[: self.n]], [], self.n)
+        moves, memo, settle, ask = self.moves, self.memo, self._settler(), self.steps.ask
+        action_of, get, width, n = self.action_of, self.steps.table.get, self.steps.width, self.n
+        first_lost = self.calls[n] if self.lost else float("inf")
+        ends, visited, limit = self.ends, 0, PATIENCE
+        path: Path = None
+        front, called, state, without, start, stuck = -1, 0, 0, -1, NEW, False
+        watching: Operations = ()
+        changing: Operations = ()
+        used: Operations = ()
+        while True:
+            if stuck:
+                resumed = self._back()
+                if resumed is None:
+                    return self._found(None if self.forgot else "illegal", visited, None)
+                path, front, called, watching, changing, used, state, without, start = resumed
+                stuck = False
             if start == NEW:
                 before = path
-                path, front, called, open_ = self._settle(path, front, called, open_, state)
+                path, front, called, watching, changing = settle(path, front, called, watching, changing, state)
                 if front == n:
-                    return Found("ok", front, [_unrolled(path)], [], visited)
-                visited += 1
-                if front > self.best:
-                    self.best, progress = front, visited
-                    self.dead_ends.clear()
-                key = (front, open_, state, used)
+                    return Found("ok", front, [self._unrolled(path)], [], visited)
+                key = (front, watching, changing, state, used)
                 if key in memo:
-                    present = self._back()
+                    stuck = True
                     continue
                 memo.add(key)
-                if visited > PATIENCE and self._is_hard(visited, progress, len(steps.table) - asked_before):
-                    return self._found(None, visited, path)
-                if path is not before:
+                visited += 1
+                if visited > limit:
+                    limit = self._next_limit(visited, front)
+                    if limit == 0:
+                        return self._found(None, visited, path)
+                if without >= 0 and path is not before:
                     # Observations came between: they may be what one of unknown outcome made possible.
                     without = -1
-                if self.lost and self.calls[self.lost[0]] <= self.ends[self.by_end[front]]:
-                    waiting = (path, front, called, open_, used, state, without, NEW)
+                if first_lost <= ends[front]:
+                    waiting = (path, front, called, watching, changing, used, state, without, NEW)
                     heappush(self.late, (-front, -visited, waiting))
                 start = 0
             row = state * width
-            for at in range(start, len(open_)):
-                action = action_of[open_[at]]
-                if observes[action]:
-                    continue
+            for at in range(start, len(changing)):
+                action = action_of[changing[at]]
                 after = get(row + action)
                 if after is None:
-                    after = steps.ask(state, action)
+                    after = ask(state, action)
                 if after >= 0 and (without < 0 or self._after(without, action) != after):
                     break
             else:
-                if start == 0 and front == self.best and state not in self.dead_ends:
-                    self.dead_ends[state] = path
-                present = self._back()
+                stuck = True
+                if start == 0 and front >= self.best:
+                    self._note(front, state, path)
                 continue
-            if at + 1 < len(open_):
+            if at + 1 < len(changing):
                 self.forgot |= len(moves) == ALTERNATIVES
-                moves.append((path, front, called, open_, used, state, without, at + 1))
-            present = ((open_[at], path), front, called, open_[:at] + open_[at + 1 :], used, after, -1, NEW)
-        return self._found(None if self.forgot else "illegal", visited, None)
+                moves.append((path, front, called, watching, changing, used, state, without, at + 1))
+            path = (changing[at], path)
+            changing = changing[:at] + changing[at + 1 :]
+            state, without, start = after, -1, NEW
 
     def _back(self) -> Configuration | None:
         """The alternative kept last, or one of unknown outcome; None if all were tried."""
@@ -130,56 +143,72 @@ class Scout:
             self._try_lost(heappop(late)[2])
         return moves.pop() if moves else None
 
-    def _settle(
-        self, path: Path, front: int, called: int, open_: Operations, state: int
-    ) -> tuple[Path, int, int, Operations]:
-        """Advance the front and place all observations that fit, as far as it goes.
+    def _settler(self) -> Callable[[Path, int, int, Operations, Operations, int], Settled]:
+        """The function that settles a configuration; inside it, what it needs is at hand without look-ups."""
+        calls, ends, by_call, n = self.calls, self.ends, self.by_call, self.n
+        observes, get, watch, width = self.steps.observes, self.steps.table.get, self.steps.watch, self.steps.width
+        action_of = self.action_of
+        call_times = [calls[i] for i in by_call]
 
-        Gives the path, the front, the number of operations called, and the open ones. At first the front is -1.
-        """
-        calls, ends, by_call, by_end, steps = self.calls, self.ends, self.by_call, self.by_end, self.steps
-        action_of, observes, get = steps.action_of, steps.observes, steps.table.get
-        row = state * steps.width
-        n = len(by_end)
-        fresh = open_  # those that were not looked at yet
-        while True:
-            if front < 0 or by_end[front] not in open_:
+        def settle(
+            path: Path, front: int, called: int, watching: Operations, changing: Operations, state: int
+        ) -> Settled:
+            """Advance the front and place all observations that fit, as far as it goes; the front is -1 at first."""
+            row = state * width
+            waited, watching = watching, ()
+            for operation in waited:
+                action = action_of[operation]
+                after = get(row + action)
+                if after is None:
+                    after = watch(state, action)
+                if after == state:
+                    path = (operation, path)
+                else:
+                    watching += (operation,)
+            while front not in changing and front not in watching:
                 # All that were called by the front's end are open, or placed.
-                horizon = ends[by_end[front]] if front >= 0 else float("-inf")
+                horizon = ends[front] if front >= 0 else float("-inf")
                 front += 1
-                while front < n and calls[by_end[front]] <= horizon and by_end[front] not in open_:
+                while front < n and calls[front] <= horizon and front not in watching and front not in changing:
                     front += 1
                 if front == n:
-                    return path, front, called, open_
-                horizon = ends[by_end[front]]
-                first = called
-                while called < n and calls[by_call[called]] <= horizon:
+                    break
+                horizon = ends[front]
+                while called < n and call_times[called] <= horizon:
+                    operation = by_call[called]
                     called += 1
-                if called > first:
-                    new = tuple(by_call[first:called])
-                    open_ += new
-                    fresh += new
-            fits = []
-            for operation in fresh:
-                action = action_of[operation]
-                if observes[action]:
-                    after = get(row + action)
-                    if after is None:
-                        after = steps.ask(state, action)
-                    if after == state:
-                        path = (operation, path)
-                        fits.append(operation)
-            if not fits:
-                return path, front, called, open_
-            open_ = tuple([operation for operation in open_ if operation not in fits])
-            if by_end[front] in open_:
-                return path, front, called, open_
-            fresh = ()
+                    action = action_of[operation]
+                    if observes[action]:
+                        after = get(row + action)
+                        if after is None:
+                            after = watch(state, action)
+                        if after == state:
+                            path = (operation, path)
+                        else:
+                            watching += (operation,)
+                    elif changing and operation < changing[-1]:
+                        # In the order of their ends: what has to be placed first is tried first.
+                        changing = tuple(sorted((*changing, operation)))
+                    else:
+                        changing += (operation,)
+            return path, front, called, watching, changing
 
-    def _is_hard(self, visited: int, progress: int, asked: int) -> bool:
-        """Whether to give up; forgets what is too much to keep."""
-        if visited > PATIENCE + 2 * asked or visited - progress > STUCK:
-            return True
+        return settle
+
+    def _note(self, front: int, state: int, path: Path) -> None:
+        """Keep the path to a configuration that leads nowhere, if none came further."""
+        if front > self.best:
+            self.best = front
+            self.dead_ends.clear()
+        self.dead_ends.setdefault(state, path)
+
+    def _next_limit(self, visited: int, front: int) -> int:
+        """After how many configurations to ask again; 0 to give up. Forgets what is too much to keep."""
+        if front > self.furthest:
+            self.furthest, self.progress = front, visited
+        asked = len(self.steps.table) - self.asked_before
+        if visited > PATIENCE + 2 * asked or visited - self.progress > STUCK:
+            return 0
         if len(self.memo) > MEMO:
             self.memo.clear()
             self.forgot = True
@@ -188,12 +217,26 @@ class Scout:
             self.forgot = True
         # A configuration in the memo is a tuple of four, with a tuple of operations; about 300 bytes.
         held = self.steps.nbytes + 300 * (len(self.memo) + len(self.moves))
-        return held > self.budget.memory or self.budget.is_late()
+        return 0 if held > self.budget.memory or self.budget.is_late() else visited + 16
 
     def _found(self, verdict: Literal["illegal", None], visited: int, path: Path) -> Found:
-        states = dict.fromkeys(state for front, _, state, _ in self.memo if front == self.best)
-        paths = sorted(map(_unrolled, self.dead_ends.values() or [path]), key=len, reverse=True)
-        return Found(verdict, max(self.best, 0), paths[:FURTHEST], sorted(states), visited)
+        furthest = max((key[0] for key in self.memo), default=0)
+        states = dict.fromkeys(key[3] for key in self.memo if key[0] == furthest)
+        ends = self.dead_ends.values() if furthest == self.best else [path]
+        paths = sorted(map(self._unrolled, ends), key=len, reverse=True)
+        return Found(verdict, furthest, paths[:FURTHEST], sorted(states), visited)
+
+    def _is_in_order(self) -> bool:
+        """Whether the order of their ends is a linearization, as where each operation ends before the next is called."""
+        get, ask, width, state = self.steps.table.get, self.steps.ask, self.steps.width, 0
+        for action in self.action_of[: self.n]:
+            after = get(state * width + action)
+            if after is None:
+                after = ask(state, action)
+            if after < 0:
+                return False
+            state = after
+        return True
 
     def _after(self, state: int, action: int) -> int:
         after = self.steps.table.get(state * self.steps.width + action)
@@ -204,13 +247,13 @@ class Scout:
 
         Of those with the same action the one that was called first stands for all.
         """
-        path, front, called, open_, used, state, without, _ = waiting
-        horizon = self.ends[self.by_end[front]]
+        path, front, called, watching, changing, used, state, without, _ = waiting
+        horizon = self.ends[front]
         seen: set[int] = set()
         for operation in self.lost:
             if self.calls[operation] > horizon:
                 break
-            action = self.steps.action_of[operation]
+            action = self.action_of[operation]
             if operation in used or action in seen:
                 continue
             seen.add(action)
@@ -220,13 +263,14 @@ class Scout:
             if without < 0 or self._after(without, action) != after:
                 self.forgot |= len(self.moves) == ALTERNATIVES
                 now = tuple(sorted((*used, operation)))
-                self.moves.append(((operation, path), front, called, open_, now, after, state, NEW))
+                self.moves.append(
+                    ((operation, path), front, called, watching, changing, now, after, state, NEW)
+                )
 
-
-def _unrolled(path: Path) -> list[int]:
-    """The operations of a path, first to last."""
-    operations = []
-    while path is not None:
-        operation, path = path
-        operations.append(operation)
-    return operations[::-1]
+    def _unrolled(self, path: Path) -> list[int]:
+        """The operations of a path, first to last, as they were given."""
+        operations = []
+        while path is not None:
+            operation, path = path
+            operations.append(self.given[operation])
+        return operations[::-1]

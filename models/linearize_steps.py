@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import le
 from typing import Any, Literal, NamedTuple
 
@@ -55,34 +55,57 @@ class Steps:
         self.numbers: dict[Any, int] = {model.initial: 0}
         self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
         self.state_bytes = sys.getsizeof(model.initial)
+        # Calls the model for a pair that is not in the table yet; a new state gets the next number.
+        self.ask = self._asker()
 
     @property
     def nbytes(self) -> int:
         """About what states and table take in memory."""
         return self.state_bytes + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
 
-    def ask(self, state: int, action: int) -> int:
-        """Call the model for a pair that is not in the table yet; a new state gets the next number."""
+    def _asker(self) -> Callable[[int, int], int]:
+        """The function `ask`; inside it, what it needs is at hand without look-ups."""
+        step, actions, states, numbers = self.model.step, self.actions, self.states, self.numbers
+        observes, table, width = self.observes, self.table, self.width
+
+        def ask(state: int, action: int) -> int:
+            before = states[state]
+            try:
+                after = step(before, actions[action])
+                number = IMPOSSIBLE if after is None else numbers.get(after)
+                if number is None:
+                    number = numbers[after] = len(states)
+                    states.append(after)
+                    self.state_bytes += sys.getsizeof(after)
+            except Exception as error:
+                raise ModelError(
+                    f"model {self.model.name}: step({before!r}, {actions[action]!r}) "
+                    f"raised {type(error).__name__}: {error}"
+                ) from error
+            if observes[action] and number != state and number != IMPOSSIBLE:
+                raise ModelError(
+                    f"model {self.model.name}: {actions[action]!r} is declared an observation "
+                    f"but changes {before!r} to {after!r}"
+                )
+            table[state * width + action] = number
+            return number
+
+        return ask
+
+    def watch(self, state: int, action: int) -> int:
+        """`ask` for an observation: what comes after is the same state, or nothing, and needs no number."""
         before = self.states[state]
         try:
             after = self.model.step(before, self.actions[action])
-            number = IMPOSSIBLE if after is None else self.numbers.get(after)
-            if number is None:
-                number = self.numbers[after] = len(self.states)
-                self.states.append(after)
-                self.state_bytes += sys.getsizeof(after)
-        except Exception as error:
-            raise ModelError(
-                f"model {self.model.name}: step({before!r}, {self.actions[action]!r}) "
-                f"raised {type(error).__name__}: {error}"
-            ) from error
-        if self.observes[action] and number not in (state, IMPOSSIBLE):
-            raise ModelError(
-                f"model {self.model.name}: {self.actions[action]!r} is declared an observation "
-                f"but changes {before!r} to {after!r}"
-            )
-        self.table[state * self.width + action] = number
-        return number
+            if after is None:
+                self.table[state * self.width + action] = IMPOSSIBLE
+                return IMPOSSIBLE
+            if after is before or after == before:
+                self.table[state * self.width + action] = state
+                return state
+        except Exception:
+            return self.ask(state, action)  # it raises again, and an error that says all
+        return self.ask(state, action)
 
 
 def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[dict[Action, int], list[int]]:

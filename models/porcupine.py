@@ -67,8 +67,9 @@ class Part:
 class Result:
     """The verdict on a history, and what was found out about each part that was looked at.
 
-    The parts after an illegal one are not looked at. `seconds` is what it took to the verdict, the numbering
-    of actions and the calls of the model with it; without compilation where `warm_up` came before.
+    The parts after an illegal one are not looked at. `seconds` is the search alone, to the verdict, with all calls
+    of the model: not the check and numbering of the actions before it, nor the collection of evidence after it,
+    nor compilation where `warm_up` came before.
     """
 
     verdict: Verdict
@@ -116,7 +117,7 @@ def _part(model: Model[Any], indices: list[int], operations: Sequence[Operation]
 
 
 def _split(
-    model: Model[Any], operations: Sequence[Operation], actions: dict[Action, int], action_of: list[int]
+    model: Model[Any], operations: Sequence[Operation], actions: list[Action], action_of: list[int]
 ) -> list[list[int]]:
     """The indices of the operations on each independent object, in the order of first appearance."""
     everything = [list(range(len(operations)))]
@@ -158,27 +159,32 @@ def check_operations(
 
 def _check(model: Model[State], operations: Sequence[Operation], timeout: float | None, memory: int) -> Result:
     """`check_operations`, with its budgets."""
-    start = time.perf_counter()
     if not operations:
-        return Result("ok", time.perf_counter() - start, [])
+        return Result("ok", 0.0, [])
     budget = Budget(timeout, memory)
+    numbers, action_of = number_actions(model, operations)
+    actions = list(numbers)
+    start = time.perf_counter()
+    split = _split(model, operations, actions, action_of)
+    seconds = time.perf_counter() - start
     verdict: Verdict = "ok"
-    found: list[tuple[list[int], Sequence[Operation], Steps, Found]] = []
-    actions, action_of = number_actions(model, operations)
-    for indices in _split(model, operations, actions, action_of):
+    parts: list[Part] = []
+    for indices in split:
+        start = time.perf_counter()
         if len(indices) == len(operations):
-            part, steps = operations, Steps(model, list(actions), action_of)
+            chosen, steps = operations, Steps(model, actions, action_of)
         else:
-            part = [operations[i] for i in indices]
-            steps = Steps(model, *renumber(list(actions), [action_of[i] for i in indices]))
-        found.append((indices, part, steps, _search(part, steps, budget)))
-        if found[-1][3].verdict == "illegal":
+            chosen = [operations[i] for i in indices]
+            steps = Steps(model, *renumber(actions, [action_of[i] for i in indices]))
+        found = _search(chosen, steps, budget)
+        seconds += time.perf_counter() - start
+        parts.append(_part(model, indices, chosen, steps, found))
+        if found.verdict == "illegal":
             verdict = "illegal"
             break
-        if found[-1][3].verdict is None:
+        if found.verdict is None:
             verdict = "unknown"
-    seconds = time.perf_counter() - start
-    return Result(verdict, seconds, [_part(model, *each) for each in found])
+    return Result(verdict, seconds, parts)
 
 
 def check_events(

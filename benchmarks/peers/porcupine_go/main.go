@@ -1,8 +1,9 @@
 // Checks histories with Go Porcupine and prints one JSON object: file to seconds of searching alone, and verdict.
 //
-// Usage: porcupine_go REPEATS TIMEOUT_SECONDS FILE...
+// Usage: porcupine_go MILLISECONDS TIMEOUT_SECONDS FILE...
 // A file that ends in .log is a register's history (etcd under Jepsen), any other a key-value store's.
-// The seconds are the least of the repeats: reading is done once, before them, and the first one warms up.
+// Each file is checked again and again for so many milliseconds, and at least thrice unless one check takes a second;
+// the seconds are the least. Reading is done once, before.
 package main
 
 import (
@@ -201,7 +202,7 @@ func readLines(name string) []string {
 }
 
 func main() {
-	repeats := number(os.Args[1])
+	length := time.Duration(number(os.Args[1])) * time.Millisecond
 	timeout := time.Duration(number(os.Args[2])) * time.Second
 	outcomes := map[string]outcome{}
 	for _, name := range os.Args[3:] {
@@ -214,7 +215,8 @@ func main() {
 			events = readKeyValue(readLines(name))
 		}
 		best := outcome{Seconds: -1}
-		for i := 0; i < repeats; i++ {
+		began := time.Now()
+		for i := 0; i < 3 || time.Since(began) < length; i++ {
 			start := time.Now()
 			result := porcupine.CheckEventsTimeout(model, events, timeout)
 			seconds := time.Since(start).Seconds()
