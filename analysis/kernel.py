@@ -50,7 +50,9 @@ def judge_unit(
     return findings, summaries
 
 
-def partitions_of(topic: str, partition: int, tables: Tables, common: Common, settings: Settings) -> Iterator[Partition]:
+def partitions_of(
+    topic: str, partition: int, tables: Tables, common: Common, settings: Settings
+) -> Iterator[Partition]:
     """The partitions of a unit, each with its observations and what the brokers kept of it."""
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
     if settings.dialect != "jepsen":

@@ -79,7 +79,9 @@ def _bold(text: str) -> str:
 
 
 def _wrap(text: str, width: int, first: str, rest: str = "  ") -> list[str]:
-    return textwrap.wrap(printable(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first]
+    return textwrap.wrap(
+        printable(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    ) or [first]
 
 
 def _items(items: list[tuple[str, str]], numbered: bool, width: int) -> list[str]:

@@ -137,7 +137,9 @@ def _held(row: Record) -> list[str]:
     held = row["holds"]
     if held is None:
         return ["", "", f"nothing: {row['why_not']}"]
-    value = f"<{held['control']} marker>" if held["control"] else "tombstone" if held["value"] is None else held["value"]
+    value = (
+        f"<{held['control']} marker>" if held["control"] else "tombstone" if held["value"] is None else held["value"]
+    )
     value = value if held["key"] is None else f"{held['key']}={value}"
     return ["" if held["epoch"] is None else str(held["epoch"]), moment(held["timestamp"]), value]
 
@@ -166,7 +168,9 @@ def _whys(document: Document, causes: list[Record], started_at: str | None) -> N
 
 
 def _why(document: Document, why: Why) -> None:
-    document.numbered([(f"{step.seconds} s {step.says}" if step.seconds else step.says, step.source) for step in why.steps])
+    document.numbered(
+        [(f"{step.seconds} s {step.says}" if step.seconds else step.says, step.source) for step in why.steps]
+    )
     if why.prevented_by:
         document.say(f"Would have been prevented by: {'; '.join(why.prevented_by)}")
     if why.citation:

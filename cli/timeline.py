@@ -36,7 +36,9 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
     opened.located({"all": told})
     if as_json:
         clocks = opened.clocks()
-        click.echo(json.dumps({"started_at": opened.started_at or None, "clocks": clocks, "partitions": told}, indent=2))
+        click.echo(
+            json.dumps({"started_at": opened.started_at or None, "clocks": clocks, "partitions": told}, indent=2)
+        )
         return
     document = _document(opened, told)
     click.echo(document.markdown() if as_markdown else document.terminal())

@@ -15,7 +15,8 @@ CAPTION = (
     "Each column is an offset of the partition. The upper lane shows what became of the record that was first known to"
     " stand there, the lane below what holds a lost record's place now. Under them, what each consumer read: a red"
     " range without hatching was read only as it was before the loss, so that consumer still has what the log no"
-    " longer holds and never saw what replaced it. Where brokers' files tell, a lane names the cause of each loss. Stretches in which nothing happened are cut (≈)."
+    " longer holds and never saw what replaced it. Where brokers' files tell, a"
+    " lane names the cause of each loss. Stretches in which nothing happened are cut (≈)."
 )
 
 # Class -> colour, label, hatch; the order of the legend.
@@ -66,7 +67,13 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
         later = bool(told["later"])
         found = [] if part["lost"] else breaches(told)
         causes = _causes(part)
-        lanes = [1.0, *([0.6] if later else []), *([0.3] if found else []), *([0.4] if causes else []), *([0.5] * len(readers))]
+        lanes = [
+            1.0,
+            *([0.6] if later else []),
+            *([0.3] if found else []),
+            *([0.4] if causes else []),
+            *([0.5] * len(readers)),
+        ]
         figure, (axis,) = style.sheet(title_of(part), [1], 2.0 + 0.5 * sum(lanes))
         severe = [(first, last) for first, last, kinds in told["blocks"] if any(kind in SEVERE for kind in kinds)]
         scale = scale_of(told["first"], told["last"], [*severe, *((first, last) for first, last, _ in found)])
@@ -93,7 +100,7 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
                 name = f"{style.printable(reader['process'], 18)} read"
             names.append((y + height / 2, name))
         _dress(axis, scale, names, y)
-        _legend(axis, told, readers)
+        _legend(axis, told, readers, sorted({cause for *_, cause in causes}))
         left = told["readers_left_out"] + len(told["readers"]) - len(readers)
         if left:
             axis.text(
@@ -122,9 +129,7 @@ def title_of(part: dict[str, Any]) -> str:
     read = {0: "none of them ever read", part["lost"]: "all of them after being read"}.get(
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
     )
-    why = sorted({cause for *_, cause in part.get("causes", ())})
-    because = f": {', '.join(why)}" if why and why != ["unknown"] else ", cause unknown" if why else ""
-    return f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost ({where}), {read}{because}"
+    return f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
 
 
 def breaches(told: dict[str, Any]) -> list[tuple[int, int, str]]:
@@ -213,7 +218,7 @@ def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: flo
         axis.text(cut, bottom - 0.12, "≈", ha="center", va="center", fontsize=12, clip_on=False)
 
 
-def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]]) -> None:
+def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]], causes: list[str]) -> None:
     from matplotlib.patches import Patch
 
     counts: dict[str, int] = {}
@@ -247,6 +252,10 @@ def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]]) -> 
                 label="saw the lost record, then its successor",
             )
         )
+    # A cause may be too long for its box.
+    for cause in causes:
+        colour = style.QUIET if cause == "unknown" else DARK_RED
+        handles.append(Patch(facecolor=colour, label=f"cause: {style.printable(cause, 40)}"))
     axis.legend(
         handles=handles,
         loc="lower left",

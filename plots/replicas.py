@@ -51,7 +51,7 @@ def draw(figures: Record, partition: str) -> Figure:
             until = logs[number + 1]["time"] if number + 1 < len(logs) else None
             _panel(axis, told, log, scale, looks, until)
         _axis(axes[-1], scale)
-        _legend(axes[0], looks)
+        _legend(axes[0], logs, looks)
     return figure
 
 
@@ -95,8 +95,20 @@ def _title(part: Record, logs: list[Record]) -> str:
         more = " and more" if len(worst["differ"]) > 1 else ""
         sides = " and ".join(f"broker{'s' if len(side) > 1 else ''} {', '.join(side)}" for side in _sides(worst, first))
         end = logs[-1]
-        until = "; still so at the end" if end["differ"] and not end["name"] else "; made equal later" if not end["differ"] else ""
+        until = (
+            "; still so at the end"
+            if end["differ"] and not end["name"]
+            else "; made equal later"
+            if not end["differ"]
+            else ""
+        )
         return f"{name}: {sides} hold different records at {first} to {last}{more}{until}"
+    for log in logs:
+        for broker in log["brokers"]:
+            missing = (broker["high_watermark"] or 0) - broker["end"]
+            if missing > 0:
+                who = f"broker {style.printable(broker['broker'], 12)}"
+                return f"{name}: {who} lacks {style.plural(missing, 'record')} below its own high watermark"
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
         return f"{name}: replicas agree as far as they go; some end earlier"
     return f"{name}: replicas hold the same records"
@@ -114,7 +126,8 @@ def _sides(log: Record, offset: int) -> list[list[str]]:
 
 def _scale(logs: list[Record]) -> Scale:
     brokers = [broker for log in logs for broker in log["brokers"]]
-    low, high = min(b["start"] for b in brokers), max(max(b["end"] for b in brokers) - 1, 1)
+    low = min(b["start"] for b in brokers)
+    high = max(max(b["end"], b["high_watermark"] or 0) for b in brokers) - 1
     return scale_of(low, max(high, low + 1), [(first, last) for log in logs for first, last in log["differ"]])
 
 
@@ -129,7 +142,7 @@ def _looks(logs: list[Record]) -> dict[Any, tuple[str, str]]:
     for number, side in enumerate(sides):
         looks["side", side] = (COLOURS[number % len(COLOURS)], f"as broker {side} has it")
     if ("same", None) in keys:
-        looks["same", None] = (SAME, "the same on all (the format has no leader epochs)")
+        looks["same", None] = (SAME, "no difference (the format has no leader epochs)")
     return looks
 
 
@@ -160,7 +173,9 @@ def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any,
         frame.set(edgecolor=style.RED, linewidth=2.4, zorder=5)
         axis.add_patch(frame)
     axis.set_ylim(-len(brokers) + 0.4, 0.62)
-    names = [f"broker {style.printable(b['broker'], 12)}" + ("\nleads" if b["broker"] == leader else "") for b in brokers]
+    names = [
+        f"broker {style.printable(b['broker'], 12)}" + ("\nleads" if b["broker"] == leader else "") for b in brokers
+    ]
     axis.set_yticks([-row for row in range(len(brokers))], names)
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
@@ -188,14 +203,28 @@ def _label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) ->
 
 
 def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
-    """The high watermark that the broker checkpointed."""
+    """The high watermark that the broker checkpointed; what it promises beyond the log's end is missing."""
+    from matplotlib.patches import Rectangle
+
     mark = broker["high_watermark"]
-    if mark is not None and broker["start"] <= mark <= broker["end"]:
+    if mark is not None and mark > broker["end"]:
+        left, right = scale.place(broker["end"]), scale.place(mark)
+        gone = Rectangle((left, -row - 0.32), right - left, 0.64, facecolor="none", edgecolor=style.RED, hatch="////")
+        axis.add_patch(gone)
+    if mark is not None and broker["start"] <= mark:
         x = scale.place(mark)
         axis.plot([x], [-row + 0.38], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
         right = x > 0.85
         offset, align = ((-6, 3), "right") if right else ((6, 3), "left")
-        axis.annotate(f"high watermark {mark}", (x, -row + 0.34), offset, textcoords="offset points", ha=align, fontsize=8, zorder=9)
+        axis.annotate(
+            f"high watermark {mark}",
+            (x, -row + 0.34),
+            offset,
+            textcoords="offset points",
+            ha=align,
+            fontsize=8,
+            zorder=9,
+        )
 
 
 def _cut(axis: Axes, told: Record, log: Record, broker: Record, scale: Scale, row: int, until: int | None) -> None:
@@ -208,7 +237,9 @@ def _cut(axis: Axes, told: Record, log: Record, broker: Record, scale: Scale, ro
         axis.plot([x, x], [-row - 0.42, -row + 0.42], color=style.INK, linestyle=(0, (3, 2)), linewidth=2, zorder=9)
         says = f"cut from here to its end at {time / 1e9:.1f} s"
         place, align = ((-5, 0), "right") if x > 0.7 else ((5, 0), "left")
-        axis.annotate(says, (x, -row - 0.4), place, textcoords="offset points", ha=align, va="center", fontsize=8, zorder=9)
+        axis.annotate(
+            says, (x, -row - 0.4), place, textcoords="offset points", ha=align, va="center", fontsize=8, zorder=9
+        )
 
 
 def leader_at(told: Record, time: int | None) -> str | None:
@@ -226,9 +257,13 @@ def _axis(axis: Axes, scale: Scale) -> None:
     axis.set_xlabel("offset" + (" (cut where white)" if scale.cuts else ""))
 
 
-def _legend(axis: Axes, looks: dict[Any, tuple[str, str]]) -> None:
+def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=colour, label=label) for colour, label in list(looks.values())[:8]]
-    handles.append(Patch(facecolor="none", edgecolor=style.RED, linewidth=2, label="different records"))
+    if any(log["differ"] for log in logs):
+        handles.append(Patch(facecolor="none", edgecolor=style.RED, linewidth=2, label="different records"))
+    if any((broker["high_watermark"] or 0) > broker["end"] for log in logs for broker in log["brokers"]):
+        label = "missing below the high watermark"
+        handles.append(Patch(facecolor="none", edgecolor=style.RED, hatch="////", linewidth=0.5, label=label))
     axis.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.12), ncols=3, borderaxespad=0.2)

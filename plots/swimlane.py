@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 CAPTION = (
     "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
-    " (hatched: though it was down), a thin line while it lived out of sync. × it died, ● it started. A red line is an unclean"
-    " election, a grey one a clean one. Below, where each log ended: ● as a broker loaded it or a snapshot shows it,"
+    " (hatched: though it was down), a thin line while it lived out of sync. × it died, ● it started. A red line is"
+    " an unclean election, a grey one a clean one. Below, where each log ended: ● as a broker loaded it or a snapshot shows it,"
     " ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
 )
 MOST_BROKERS = 9
@@ -105,7 +105,9 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
     for since, until, isr in _spells(told["isr"], low, high):
         for broker in isr:
             if broker in rows:
-                axis.barh(rows[broker], place(until) - place(since), left=place(since), height=0.62, color="#cfe0ee", zorder=3)
+                axis.barh(
+                    rows[broker], place(until) - place(since), left=place(since), height=0.62, color="#cfe0ee", zorder=3
+                )
                 for start, end in down[broker]:
                     left, right = max(start, since), min(end, until)
                     if left < right:
@@ -140,14 +142,36 @@ def _leaders(
         width = (place(until) - place(since)) / (place(high) - place(low))
         for text in (f"leads, epoch {term['epoch']}", f"epoch {term['epoch']}", str(term["epoch"])):
             if width > 0.0105 * len(text):
-                axis.text(place(since) + 0.004 * (place(high) - place(low)), row, text, va="center", fontsize=8.5, color="white", zorder=8)
+                axis.text(
+                    place(since) + 0.004 * (place(high) - place(low)),
+                    row,
+                    text,
+                    va="center",
+                    fontsize=8.5,
+                    color="white",
+                    zorder=8,
+                )
                 break
         if term["epoch"] > 0 and low <= term["time"]:
             unclean = term["how"] == "unclean election"
-            axis.axvline(place(term["time"]), color=style.RED if unclean else style.FAINT, linewidth=2 if unclean else 1, zorder=6)
+            axis.axvline(
+                place(term["time"]),
+                color=style.RED if unclean else style.FAINT,
+                linewidth=2 if unclean else 1,
+                zorder=6,
+            )
             if unclean:
                 begins = f", from offset {term['start']}" if term["start"] is not None else ""
-                axis.annotate(f"unclean election{begins}", (place(term["time"]), 0.62), (4, 0), textcoords="offset points", color=style.RED, fontsize=8.5, va="center", zorder=9)
+                axis.annotate(
+                    f"unclean election{begins}",
+                    (place(term["time"]), 0.62),
+                    (4, 0),
+                    textcoords="offset points",
+                    color=style.RED,
+                    fontsize=8.5,
+                    va="center",
+                    zorder=9,
+                )
 
 
 def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, list[str]]]:
@@ -190,12 +214,23 @@ def _ends(axis: Axes, ends: list[list[Any]], brokers: list[str], place: Any) -> 
         logs = [end for end in own if end[3] != "high-watermark"]
         if not own:
             continue
-        axis.plot([place(end[0]) for end in logs], [end[2] for end in logs], color=colour, linewidth=1, linestyle=(0, (3, 3)))
+        axis.plot(
+            [place(end[0]) for end in logs], [end[2] for end in logs], color=colour, linewidth=1, linestyle=(0, (3, 3))
+        )
         for kinds, marker, size in ((("loaded", "snapshot"), "o", 6), (("truncated", "corruption"), "X", 9)):
             chosen = [end for end in logs if end[3] in kinds]
-            axis.plot([place(end[0]) for end in chosen], [end[2] for end in chosen], marker, color=colour, markersize=size)
+            axis.plot(
+                [place(end[0]) for end in chosen], [end[2] for end in chosen], marker, color=colour, markersize=size
+            )
         marks = [end for end in own if end[3] == "high-watermark"]
-        axis.plot([place(end[0]) for end in marks], [end[2] for end in marks], "v", color=colour, markersize=5, markerfacecolor="none")
+        axis.plot(
+            [place(end[0]) for end in marks],
+            [end[2] for end in marks],
+            "v",
+            color=colour,
+            markersize=5,
+            markerfacecolor="none",
+        )
         axis.plot([], [], "o-", color=colour, label=f"broker {style.printable(broker, 12)}")
     axis.set_title("where each log ended (▼ high watermark, × cut)")
     axis.set_ylabel("offset")

@@ -191,7 +191,7 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
 def _without_clients(summary: Record, bins: Bins) -> Record:
     """The summary as if clients had been asked and said nothing."""
     nothing = [0] * bins.number
-    series = {name: nothing for name in ("acked", "seen", "never", "lost")}
+    series = dict.fromkeys(("acked", "seen", "never", "lost"), nothing)
     impact = {"acknowledged": 0, "lost": 0, "lost_read": 0}
     figures = {"bins": bins.to_json(), "series": series, "lags": [], "impact": impact, "offsets": None}
     return {**summary, "figures": {**figures, "replicas": summary["figures"]["replicas"]}}

@@ -1,13 +1,13 @@
 """The replicas of a partition, bounded, for pictures: blocks of their logs by epoch, and who led when.
 
-    logs   [{name, time, brokers: [{broker, start, end, high_watermark, blocks}], differ: [[first, last]]}]
-           one a snapshot; a block is [first, last, leader epoch or null, side]: the side is the first broker with the
-           same records where replicas differ, else null
-    cuts   [[time, broker, end, was]]: truncations that cut something; `was` is the end before, where it is known
-    terms  [{epoch, leader, time, start, how}]
-    isr    [[time, [brokers]]]
-    lives  [[time, broker, "died" or "started"]]
-    ends   [[time, broker, offset, kind]]: loaded, snapshot, truncated, corruption, high-watermark
+logs   [{name, time, brokers: [{broker, start, end, high_watermark, blocks}], differ: [[first, last]]}]
+       one a snapshot; a block is [first, last, leader epoch or null, side]: the side is the first broker with the
+       same records where replicas differ, else null
+cuts   [[time, broker, end, was]]: truncations that cut something; `was` is the end before, where it is known
+terms  [{epoch, leader, time, start, how}]
+isr    [[time, [brokers]]]
+lives  [[time, broker, "died" or "started"]]
+ends   [[time, broker, offset, kind]]: loaded, snapshot, truncated, corruption, high-watermark
 """
 
 from __future__ import annotations
