@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 CAPTION = (
     "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
     " (hatched: though it was down), a thin line while it lived out of sync. × it died, ● it started. A red line is"
-    " an unclean election, a grey one a clean one. Below, where each log ended: ● as a broker loaded it or a snapshot shows it,"
-    " ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
+    " an unclean election, a grey one a clean one. Below, where each log ended: ● as a broker loaded it or a snapshot"
+    " shows it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
 )
 MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
