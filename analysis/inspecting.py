@@ -9,7 +9,7 @@ from ..histories.bundle import open_run
 from ..histories.errors import UsageError
 from .evidence import clocks_of
 from .explaining import explain
-from .kernel import judge, partitions_of
+from .kernel import judge, named_only, partitions_of
 from .local import Gathered, Progress, gather
 from .partition import Partition
 from .results import Results
@@ -29,6 +29,12 @@ class Inspected:
             tables = self._gathered.units[unit]
             for p in partitions_of(*unit, tables, self._gathered.common, self.run.settings):
                 self._partitions[p.name] = p
+        if not self._partitions:
+            # Logs of brokers alone: partitions of which nothing is told but what happened to them.
+            for unit in sorted(self._gathered.units):
+                tables = self._gathered.units[unit]
+                p = named_only(*unit, tables, self._gathered.common, self.run.settings)
+                self._partitions[p.name] = p
 
     @property
     def results(self) -> Results:
@@ -36,7 +42,8 @@ class Inspected:
 
     @property
     def has_history(self) -> bool:
-        return bool(self.run.splits)
+        """Whether times count from the start of a run that is known."""
+        return not self.run.settings.undated
 
     @property
     def started_at(self) -> str:

@@ -15,6 +15,7 @@ from ..histories.tables import MARKS, READS, SENDS, Finding
 from .evidence import kept_of, settled_sends, timeline_of
 from .explaining import explain
 from .partition import Partition
+from .replicas import kept
 from .rules import RULES
 from .story import link
 from .summary import summarise
@@ -94,6 +95,14 @@ def _native(
     p.kept, p.settled = logs, settled
     if logs is not None:
         p.timeline = timeline_of(logs, whole, common.shared, common.context, settings)
+    return p
+
+
+def named_only(topic: str, partition: int, tables: Tables, common: Common, settings: Settings) -> Partition:
+    """A partition that brokers' logs name, of which nothing else was kept: it has a timeline, and nothing to judge."""
+    whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
+    p = Partition(topic, partition, settings, context=common.context)
+    p.timeline = timeline_of(kept(topic, partition, {}), whole, common.shared, common.context, settings)
     return p
 
 

@@ -81,10 +81,20 @@ class Results:
             if place in lines:
                 fact["source"], fact["line"] = lines[place]
 
+    @property
+    def left_out(self) -> int:
+        """How many lines of the history could not be judged."""
+        return sum(map(len, self._quarantine))
+
     def quarantine(self) -> pl.DataFrame:
-        """source, line (from 1) and reason of each line that was left out."""
+        """source, line (from 1), byte and reason of each line of the history that was left out, and of what could not
+        be read in brokers' files."""
         rows = pl.concat(self._quarantine) if self._quarantine else pl.DataFrame(schema=QUARANTINED)
-        return self._located(rows.sort("place")).select("source", "line", "reason")
+        lines = self._located(rows.sort("place")).select(
+            "source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason"
+        )
+        damage = [row for summary in self.summaries for row in (summary.get("evidence") or {}).get("damage", ())]
+        return pl.concat([lines, pl.DataFrame(damage, schema=lines.schema)])
 
     def _resolved(self, found: pl.DataFrame) -> pl.DataFrame:
         items = found.select("id", "evidence").explode("evidence", empty_as_null=False).unnest("evidence")

@@ -72,8 +72,10 @@ def legal_absences(kept: Kept) -> pl.DataFrame:
 
 def _leaders(kept: Kept) -> tuple[pl.DataFrame | None, bool]:
     """The last records of the leader, and whether nothing of them can be hidden."""
+    if kept.leader is None:
+        return None, False
     last = kept.records.filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader))
-    if kept.leader is None or not last.height:
+    if not last.height:
         return None, False
     here = (pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader)
     start = extents(kept).filter(here)["start"][0]

@@ -32,16 +32,32 @@ def _headline(report: dict[str, Any]) -> str:
 
 def _scope(report: dict[str, Any], seconds: float) -> str:
     counts, given = report["counts"], report["input"]
+    where = _plural(counts["partitions"], "partition")
     parts = [
         f"{counts.get('operations', 0):,} operations ({counts.get('ok', 0):,} ok, {counts.get('fail', 0):,} failed,"
-        f" {counts.get('info', 0):,} undecided) on {counts['partitions']:,} partitions"
+        f" {counts.get('info', 0):,} undecided) on {where}"
     ]
+    if not counts.get("operations") and counts.get("evidence files"):
+        parts = [_kept(counts, where)]
     if given["span_ns"]:
         parts.append(f"over {(given['span_ns'][1] - given['span_ns'][0]) / 1e9:,.1f} s")
     system = given["system"] if isinstance(given["system"], dict) else {}
     if system:
         parts.append(f"of {system.get('name', '')} {system.get('version', '')}".rstrip())
     return ", ".join([" ".join(parts), f"judged by {given['engine']} in {seconds:.1f} s"])
+
+
+def _kept(counts: dict[str, Any], where: str) -> str:
+    """What was judged where nobody recorded clients."""
+    files = _plural(counts["evidence files"], "file") + " of brokers"
+    if not counts.get("batches") and not counts.get("kept records"):
+        return f"no history of clients and no logs of partitions; {files}: `logjudge timeline` tells what they say"
+    batches = _plural(counts["batches"], "batch", "batches") if counts.get("batches") else "dumps"
+    return f"no history of clients; {_plural(counts['kept records'], 'record')} in {batches} on {where}, {files}"
+
+
+def _plural(count: int, noun: str, many: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
 def _rules(report: dict[str, Any], width: int) -> list[str]:

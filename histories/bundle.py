@@ -17,6 +17,9 @@ from .readers import READERS, recognise
 _EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
 
 
+UNDATED = "1970-01-01T00:00:00+00:00"
+
+
 @dataclass(frozen=True)
 class Settings:
     """What run.json says, in the words of Kafka's configuration. Shipped to every worker as JSON."""
@@ -35,6 +38,11 @@ class Settings:
     def final(self) -> bool:
         """Whether the run claims to end with reads of everything (format.md)."""
         return self.config.get("final") is True
+
+    @property
+    def undated(self) -> bool:
+        """Whether times are since 1970, as no history says when the run began."""
+        return self.config.get("started_at") == UNDATED
 
     def role(self, process: str) -> str:
         return str(self.processes.get(process, {}).get("role", ""))
@@ -129,6 +137,9 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
         splits.extend(_splits_of(file, name, len(splits), split_bytes))
     dialect = "jepsen" if "jepsen" in readers else "native"
     name = str(config.get("name") or config_name)
+    if not files and "started_at" not in config:
+        # Without a history nothing says when the run began: times then count from 1970.
+        config = {**config, "started_at": UNDATED}
     settings = Settings(name, dialect, config)
     run = Run(path, settings, tuple(splits), (), size, evidence)
     return replace(run, files=tuple(dict.fromkeys(run._shown)))

@@ -263,9 +263,7 @@ class Scout:
             if without < 0 or self._after(without, action) != after:
                 self.forgot |= len(self.moves) == ALTERNATIVES
                 now = tuple(sorted((*used, operation)))
-                self.moves.append(
-                    ((operation, path), front, called, watching, changing, now, after, state, NEW)
-                )
+                self.moves.append(((operation, path), front, called, watching, changing, now, after, state, NEW))
 
     def _unrolled(self, path: Path) -> list[int]:
         """The operations of a path, first to last, as they were given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from . import style
@@ -18,6 +19,8 @@ CAPTION = (
     " broker cut its log before the next panel. A log that merely ends earlier is behind, not different."
 )
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
+DARK = (style.BLUE, style.GREEN)
+DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 SAME = "#c3c9cf"
 MOST_PANELS = 4
 MOST_BROKERS = 7
@@ -48,7 +51,7 @@ def draw(figures: Record, partition: str) -> Figure:
             until = logs[number + 1]["time"] if number + 1 < len(logs) else None
             _panel(axis, told, log, scale, looks, until)
         _axis(axes[-1], scale)
-        _legend(axes[0], looks)
+        _legend(axes[0], logs, looks)
     return figure
 
 
@@ -68,31 +71,63 @@ def panels_of(told: Record) -> list[Record]:
 
 
 def _distinct(logs: list[Record]) -> list[Record]:
-    """Without panels that show again what the panel before shows."""
+    """Of neighbours in which all replicas agree only the last: the earlier one shows nothing more."""
     kept: list[Record] = []
     for log in logs:
+        if kept and not log["differ"] and _agree(log) and not kept[-1]["differ"] and _agree(kept[-1]):
+            kept.pop()
         if not kept or [log["differ"], log["brokers"]] != [kept[-1]["differ"], kept[-1]["brokers"]]:
             kept.append(log)
     return kept
+
+
+def _agree(log: Record) -> bool:
+    """Whether the logs end at one offset and no high watermark lags far: nothing is about to happen."""
+    ends = {broker["end"] for broker in log["brokers"]}
+    return len(ends) == 1 and all(2 * (b["high_watermark"] or b["end"]) > b["end"] + b["start"] for b in log["brokers"])
 
 
 def _title(part: Record, logs: list[Record]) -> str:
     name = style.printable(part["name"])
     worst = max(logs, key=lambda log: sum(last - first + 1 for first, last in log["differ"]))
     if worst["differ"]:
-        spans = " and ".join(f"{first} to {last}" for first, last in worst["differ"][:2])
-        more = " and more" if len(worst["differ"]) > 2 else ""
-        for_ever = worst["differ"] and logs[-1]["differ"]
-        until = ", still at the end" if for_ever and not logs[-1]["name"] else ", later made equal"
-        return f"{name}: replicas hold different records at offsets {spans}{more}{until if len(logs) > 1 else ''}"
+        first, last = worst["differ"][0]
+        more = " and more" if len(worst["differ"]) > 1 else ""
+        sides = " and ".join(f"broker{'s' if len(side) > 1 else ''} {', '.join(side)}" for side in _sides(worst, first))
+        end = logs[-1]
+        until = (
+            "; still so at the end"
+            if end["differ"] and not end["name"]
+            else "; made equal later"
+            if not end["differ"]
+            else ""
+        )
+        return f"{name}: {sides} hold different records at {first} to {last}{more}{until}"
+    for log in logs:
+        for broker in log["brokers"]:
+            missing = (broker["high_watermark"] or 0) - broker["end"]
+            if missing > 0:
+                who = f"broker {style.printable(broker['broker'], 12)}"
+                return f"{name}: {who} lacks {style.plural(missing, 'record')} below its own high watermark"
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
-        return f"{name}: replicas agree as far as they go; some are behind"
+        return f"{name}: replicas agree as far as they go; some end earlier"
     return f"{name}: replicas hold the same records"
+
+
+def _sides(log: Record, offset: int) -> list[list[str]]:
+    """The brokers that hold the same record at an offset at which they differ."""
+    sides: dict[str, list[str]] = {}
+    for broker in log["brokers"]:
+        for first, last, _, side in broker["blocks"]:
+            if first <= offset <= last and side is not None:
+                sides.setdefault(side, []).append(style.printable(broker["broker"], 12))
+    return list(sides.values())
 
 
 def _scale(logs: list[Record]) -> Scale:
     brokers = [broker for log in logs for broker in log["brokers"]]
-    low, high = min(b["start"] for b in brokers), max(max(b["end"] for b in brokers) - 1, 1)
+    low = min(b["start"] for b in brokers)
+    high = max(max(b["end"], b["high_watermark"] or 0) for b in brokers) - 1
     return scale_of(low, max(high, low + 1), [(first, last) for log in logs for first, last in log["differ"]])
 
 
@@ -107,7 +142,7 @@ def _looks(logs: list[Record]) -> dict[Any, tuple[str, str]]:
     for number, side in enumerate(sides):
         looks["side", side] = (COLOURS[number % len(COLOURS)], f"as broker {side} has it")
     if ("same", None) in keys:
-        looks["same", None] = (SAME, "the same on all (the format has no leader epochs)")
+        looks["same", None] = (SAME, "no difference (the format has no leader epochs)")
     return looks
 
 
@@ -129,7 +164,7 @@ def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any,
             box = Rectangle((left, -row - 0.32), max(right - left, 0.002), 0.64, facecolor=looks[_key(block)][0])
             box.set(edgecolor=style.PAPER, linewidth=1.2)
             axis.add_patch(box)
-            _label(axis, block, left, right, -row)
+            _label(axis, block, scale, -row, looks[_key(block)][0])
         _end(axis, broker, scale, row)
         _cut(axis, told, log, broker, scale, row, until)
     for first, last in log["differ"]:
@@ -152,26 +187,43 @@ def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any,
         axis.axvline(cut, color=style.PAPER, linewidth=5, zorder=6)
 
 
-def _label(axis: Axes, block: list[Any], left: float, right: float, y: float) -> None:
+def _label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) -> None:
+    """Epoch and offsets, in the widest part of the box that no cut goes through."""
     first, last, epoch, _ = block
+    left, right = scale.place(first), scale.place(last + 1)
+    stops = [left, *(cut for cut in scale.cuts if left < cut < right), right]
+    since, until = max(pairwise(stops), key=lambda piece: piece[1] - piece[0])
     known = "" if epoch is None else f"epoch {epoch}: "
     span = f"{first}" if first == last else f"{first}–{last}"
+    ink = "white" if colour in DARK else DARK_TEXT
     for text in (known + span, span):
-        if right - left > 0.0095 * len(text):
-            axis.text((left + right) / 2, y, text, ha="center", va="center", fontsize=8.5, color="white", zorder=7)
+        if until - since > 0.0095 * len(text):
+            axis.text((since + until) / 2, y, text, ha="center", va="center", fontsize=8.5, color=ink, zorder=7)
             return
 
 
 def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
-    """The high watermark that the broker checkpointed."""
+    """The high watermark that the broker checkpointed; what it promises beyond the log's end is missing."""
+    from matplotlib.patches import Rectangle
+
     mark = broker["high_watermark"]
-    if mark is not None and broker["start"] <= mark <= broker["end"]:
+    if mark is not None and mark > broker["end"]:
+        left, right = scale.place(broker["end"]), scale.place(mark)
+        gone = Rectangle((left, -row - 0.32), right - left, 0.64, facecolor="none", edgecolor=style.RED, hatch="////")
+        axis.add_patch(gone)
+    if mark is not None and broker["start"] <= mark:
         x = scale.place(mark)
         axis.plot([x], [-row + 0.38], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
         right = x > 0.85
         offset, align = ((-6, 3), "right") if right else ((6, 3), "left")
         axis.annotate(
-            f"high watermark {mark}", (x, -row + 0.34), offset, textcoords="offset points", ha=align, fontsize=8
+            f"high watermark {mark}",
+            (x, -row + 0.34),
+            offset,
+            textcoords="offset points",
+            ha=align,
+            fontsize=8,
+            zorder=9,
         )
 
 
@@ -205,9 +257,13 @@ def _axis(axis: Axes, scale: Scale) -> None:
     axis.set_xlabel("offset" + (" (cut where white)" if scale.cuts else ""))
 
 
-def _legend(axis: Axes, looks: dict[Any, tuple[str, str]]) -> None:
+def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=colour, label=label) for colour, label in list(looks.values())[:8]]
-    handles.append(Patch(facecolor="none", edgecolor=style.RED, linewidth=2, label="different records"))
+    if any(log["differ"] for log in logs):
+        handles.append(Patch(facecolor="none", edgecolor=style.RED, linewidth=2, label="different records"))
+    if any((broker["high_watermark"] or 0) > broker["end"] for log in logs for broker in log["brokers"]):
+        label = "missing below the high watermark"
+        handles.append(Patch(facecolor="none", edgecolor=style.RED, hatch="////", linewidth=0.5, label=label))
     axis.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.12), ncols=3, borderaxespad=0.2)

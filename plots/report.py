@@ -100,7 +100,9 @@ def _told(
         "whys": whys[:MOST_WHYS],
         "whys_left_out": max(len(whys) - MOST_WHYS, 0),
         "impact_by_cause": impact_by_cause(whys),
-        "brokers_seen": bool(verdict["counts"].get("batches")),
+        "brokers_seen": bool(verdict["counts"].get("kept records")),
+        "clients_seen": bool(verdict["counts"].get("operations")),
+        "undated": figures["started_at"].startswith("1970-01-01"),
         "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
         "figures": figures,
         "pictures": pictures,
@@ -110,6 +112,8 @@ def _told(
 
 def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     """What happened, in one or two sentences."""
+    if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
+        return _without_clients(verdict)
     if impact["lost"]:
         read = {
             0: "Nobody had read them",
@@ -131,6 +135,20 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         acknowledged = style.plural(impact["acknowledged"], "acknowledged write")
         return f"None of {acknowledged} was lost, and no guarantee was broken."
     return VERDICTS.get(verdict["verdict"], "")
+
+
+def _without_clients(verdict: dict[str, Any]) -> str:
+    """What brokers' files alone show."""
+    divergence = verdict["rules"].get("replica-divergence", {})
+    broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
+    nobody = "What clients were promised is not known: no history of them was given."
+    if divergence.get("findings"):
+        return f"Replicas hold different records at {style.plural(divergence['count'], 'offset')}. {nobody}"
+    if broken:
+        return f"The brokers' files break {', '.join(broken)}. {nobody}"
+    if not verdict["counts"].get("kept records"):
+        return f"The brokers' logs tell what happened, but no records were kept. {nobody}"
+    return f"The brokers' files show no breach. {nobody}"
 
 
 def _totals(rules: dict[str, Any]) -> dict[str, int]:

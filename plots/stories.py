@@ -81,7 +81,7 @@ def timeline(
     for rank, story in enumerate(stories):
         for finding in [story.finding, *story.consequences]:
             moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
-    moments += _facts(causes)
+    moments += [*_facts(causes), *_leadership(figures)]
     kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MOST_MOMENTS]
     kept.sort(key=lambda moment: (moment[1], moment[0]))
     started = figures["started_at"]
@@ -96,6 +96,25 @@ def _facts(causes: Sequence[dict[str, Any]]) -> list[tuple[int, int, str, str]]:
         if cause["cause"] != "unknown" and cause.get("lost"):
             told.update({(fact["time"], fact["says"]): None for fact in cause["chain"] if fact["time"] is not None})
     return [(0, time, "fact", says) for time, says in told]
+
+
+def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
+    """Changes of leader and truncations, where causes don't tell them: of the partitions with figures of their own."""
+    moments: list[tuple[int, int, str, str]] = []
+    for part in figures["partitions"]:
+        told = part.get("replicas")
+        if not told or part.get("causes"):
+            continue
+        name = part["name"]
+        for term in told["terms"][1:]:
+            if term["time"] is not None:
+                how = f" ({term['how']})" if term["how"] else ""
+                says = f"broker {term['leader']} led {name} in epoch {term['epoch']}{how}"
+                moments.append((1, term["time"], "fact", says))
+        for time, broker, end, was in told["cuts"]:
+            before = f" from {was}" if was is not None else ""
+            moments.append((1, time, "fact", f"broker {broker} cut its log of {name}{before} to {end}"))
+    return moments
 
 
 def _moments_of(finding: Row, times: Row | None) -> list[tuple[int, str, str]]:

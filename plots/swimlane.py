@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "A lane a broker: dark while it led (with its leader epoch), light while it was in the ISR, a thin line while it"
-    " lived but was out of sync, nothing while it was down (× it died, ○ it started). A red line is an unclean"
-    " election, a grey one a clean one. Below, where each log ended: ● as a broker loaded it or a snapshot shows it,"
-    " ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
+    "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
+    " (hatched: though it was down), a thin line while it lived out of sync. × it died, ● it started. A red line is"
+    " an unclean election, a grey one a clean one. Below, where each log ended: ● as a broker loaded it or a snapshot"
+    " shows it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
 )
 MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
@@ -45,7 +45,7 @@ def draw(figures: Record, partition: str) -> Figure:
         ends = [end for end in told["ends"] if low <= end[0] <= high]
         bands = bands_of(figures, low, high, place)
         rows = [0.3 * max(lanes(bands), 0.2), 0.55 * len(brokers) + 0.3, *([2.2] if ends else [])]
-        figure, axes = style.sheet(_title(name, told), rows, 1.6 + sum(rows))
+        figure, axes = style.sheet(_title(name, part, told), rows, 1.6 + sum(rows))
         draw_bands(axes[0], axes[1:], bands)
         _lanes(axes[1], told, brokers, low, high, place)
         if ends:
@@ -80,16 +80,19 @@ def _brokers(told: Record) -> list[str]:
     return sorted(named | set(told["brokers"]), key=lambda name: (len(name), name))[:MOST_BROKERS]
 
 
-def _title(name: str, told: Record) -> str:
+def _title(name: str, part: Record, told: Record) -> str:
     unclean = [term for term in told["terms"] if term["how"] == "unclean election"]
-    changes = max(len(told["terms"]) - 1, 0)
+    why = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
+    lost = f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
     if unclean:
-        said = ", ".join(f"{term['leader']} in epoch {term['epoch']}" for term in unclean[:3])
-        return f"{name}: elected uncleanly: broker {style.printable(said)}"
-    clean = all(term["how"] != "whether it was clean is not known" for term in told["terms"])
-    cuts = f", {style.plural(len(told['cuts']), 'truncation')}" if told["cuts"] else ""
-    known = ", no unclean election" if clean else ", whether all were clean is not known"
-    return f"{name}: {style.plural(changes, 'change')} of leader or epoch{known if changes else ''}{cuts}"
+        said = ", ".join(f"{style.printable(term['leader'], 12)} in epoch {term['epoch']}" for term in unclean[:3])
+        return f"{lost}: unclean election of broker {said}"
+    if why:
+        return f"{lost}: {', '.join(why)}"
+    changes = max(len(told["terms"]) - 1, 0)
+    known = all(term["how"] != "whether it was clean is not known" for term in told["terms"])
+    clean = ", none of them unclean" if known else ", whether all were clean is not known"
+    return f"{lost}: {style.plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
 
 
 def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, place: Any) -> None:
@@ -105,6 +108,11 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
                 axis.barh(
                     rows[broker], place(until) - place(since), left=place(since), height=0.62, color="#cfe0ee", zorder=3
                 )
+                for start, end in down[broker]:
+                    left, right = max(start, since), min(end, until)
+                    if left < right:
+                        box = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
+                        axis.barh(rows[broker], place(right) - place(left), left=place(left), zorder=3.5, **box)
     _leaders(axis, told, rows, down, low, high, place)
     for time, broker, kind in _lives(told):
         if broker in rows and low <= time <= high:

@@ -36,6 +36,7 @@ class Timeline:
     version_fact: Fact | None
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
+    clocks: Mapping[str, Clock] = field(default_factory=dict)  # by broker: how its times were corrected
 
     def ends_of(self, broker: str, *kinds: str) -> list[LogEnd]:
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
@@ -97,6 +98,7 @@ def build_timeline(
         builder.version_fact,
         builder.log_starts,
         builder.cleanings,
+        dict(clocks),
     )
 
 

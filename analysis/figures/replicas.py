@@ -114,7 +114,8 @@ def _cuts(timeline: Timeline) -> list[list[Any]]:
         if end.kind == "high-watermark" or end.noop or end.time is None:
             continue
         was = known.get(end.broker)
-        if end.kind in ("truncated", "corruption") and (was is None or end.end < was):
+        # Every new follower truncates its empty log to nothing.
+        if end.kind in ("truncated", "corruption") and (end.end < was if was is not None else end.end > 0):
             cuts.append([end.time, end.broker, end.end, was])
         known[end.broker] = end.end
     return cuts

@@ -86,7 +86,7 @@ def test_a_leader_from_outside_the_isr_is_unclean():
     explained = explain_loss(timeline(AFTER, meta=meta), lost())
     assert explained.cause == "unclean-election"
     says = " | ".join(fact.says for fact in explained.chain)
-    assert "the ISR of orders-0 shrank [1]" in says
+    assert "the ISR of orders-0 shrank to [1]" in says
     assert "broker 2 was elected leader of orders-0 in epoch 1" in says
 
 
