@@ -190,6 +190,8 @@ def controller_crash(cluster: Cluster, fault: Fault) -> Heal:
     chosen = _controllers(cluster, fault)
     for controller in chosen:
         controller.alive = False
+        if cluster.quorum.controller is controller:
+            cluster.quorum.controller = None
 
     def heal() -> None:
         for controller in chosen:

@@ -123,6 +123,22 @@ def test_a_new_controller_takes_over_with_a_higher_epoch() -> None:
     assert details(facts, "controller") == [(1,), (2,)]
 
 
+def test_a_controller_that_dies_while_no_other_lives_comes_back_with_a_new_epoch() -> None:
+    """Both are dead for a while; the one that returns must be elected again, or no broker would obey it."""
+    cluster, facts = run(
+        "kraft",
+        {},
+        Fault(2 * SECOND, "controller-crash", (101,), 6 * SECOND),
+        Fault(4 * SECOND, "controller-crash", (102,), 2 * SECOND),
+        Fault(5 * SECOND, "crash", (1,), 3 * SECOND),
+    )
+    assert [d[0] for d in details(facts, "controller")] == [1, 2, 3]
+    assert not details(facts, "refused-controller")
+    assert cluster.final
+    assert cluster.quorum.states[0].isr != ()
+    assert len(cluster.quorum.states[0].isr) == 3
+
+
 def test_delete_records_moves_the_log_start_everywhere() -> None:
     cluster, _ = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "delete-records", (), 0, 10))
     assert {b.replicas[0].log.start for b in cluster.brokers.values()} == {10}
