@@ -161,7 +161,7 @@ def _groups(p: Partition) -> dict[str, list[str]]:
         groups.setdefault(p.settings.group_of(process), []).append(process)
     for process in sorted(p.settings.processes):
         group = p.settings.group_of(process)
-        if group in groups and process not in groups[group]:
+        if group and group in groups and process not in groups[group]:
             groups[group].append(process)
     return groups
 

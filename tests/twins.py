@@ -1,0 +1,326 @@
+"""Every rule once more, as naively as it can be said, written from the design and not from the code.
+
+Lists, sets and loops over the events of one tiny history of partition x-0, which nothing here makes fast. A breach
+is (rule, severity, ...): what follows is told in BREACHES of test_twins.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from notation import Event, History
+
+Breach = tuple[Any, ...]
+FOREVER = 10**18
+
+
+class Send(NamedTuple):
+    value: str
+    key: str | None
+    offset: int | None
+    process: str
+    outcome: str
+    begun: int
+    done: int
+    op: tuple[str, int]
+    acked: bool
+    txn: bool
+
+
+class Read(NamedTuple):
+    offset: int
+    value: str
+    process: str
+    done: int
+    op: tuple[str, int]
+
+
+class Op(NamedTuple):
+    process: str
+    f: str
+    outcome: str
+    begun: int
+    done: int
+    told: Event
+    id: tuple[str, int]
+
+
+class Twin:
+    def __init__(self, history: History) -> None:
+        self.config = history.config
+        self.processes = self.config["processes"]
+        self.ops = sorted(_operations(history.events), key=lambda op: op.done)
+        self.sends = [send for op in sorted(self.ops, key=lambda op: op.begun) for send in self._sends(op)]
+        self.reads = [read for op in self.ops for read in _reads(op)]
+        self.acked = [send for send in self.sends if send.acked]
+        self.healed = max([time for op in self.ops if op.f in ("fault", "heal") for time in (op.begun, op.done)] + [0])
+        self.ends = [(op, *answer) for op in self.ops if op.outcome == "ok" for answer in _places(op, "end_offsets")]
+        # With transactions, a read_committed client is told the last stable offset.
+        stable = any(send.txn for send in self.sends)
+        self.log_ends = [
+            (op, offset)
+            for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun)
+            if not (stable and self.about(op.process, "isolation.level") == "read_committed")
+        ]
+        self.start = self._log_start()
+        self.final = self._final()
+
+    def about(self, process: str, name: str) -> Any:
+        return self.processes.get(process, {}).get(name)
+
+    def dirty(self, process: str) -> bool:
+        return bool(self.about(process, "isolation.level") == "read_uncommitted")
+
+    def _sends(self, op: Op) -> Iterator[Send]:
+        acks = str(self.about(op.process, "acks") or "all")
+        for step in op.told.get("ops", [op.told]) if op.f in ("send", "txn") else []:
+            if step["f"] == "send" and step["value"] is not None:
+                offset = step.get("offset")
+                acked = op.outcome == "ok" and acks != "0"
+                who = (op.process, op.outcome, op.begun, op.done, op.id)
+                yield Send(step["value"], step.get("key"), offset, *who, acked, op.f == "txn")
+
+    def _log_start(self) -> int:
+        told = [start for _, _, start in self.ends if start is not None]
+        for op in self.ops:
+            fault = op.told.get("fault", {})
+            if fault.get("kind") == "delete-records" and op.outcome != "fail":
+                told.append(fault["offsets"]["0"])
+        if told or not self.config.get("final"):
+            return max(told, default=0)
+        return min(self._set_by("final"), default=0)
+
+    def _set_by(self, process: str) -> list[int]:
+        return [
+            offset
+            for op in self.ops
+            if op.process == process and op.outcome == "ok"
+            for offset, _ in (*_places(op, "assign"), *_places(op, "seek"))
+        ]
+
+    def _final(self) -> dict[str, Any] | None:
+        """The final reads of the process of that name."""
+        mine = [read for read in self.reads if read.process == "final" and read.done >= self.healed]
+        assigned = self._set_by("final")
+        if not self.config.get("final") or not (mine or assigned):
+            return None
+        begin = max(self.start, min(assigned, default=self.start))
+        top = max([read.offset + 1 for read in mine] or [begin])
+        asked = [offset for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun) if op.begun >= self.healed]
+        end = asked[-1] if asked else top
+        complete = not any(send.offset is not None and top <= send.offset < end for send in self.acked)
+        moves = [op.done for op in self.ops if op.process == "final"]
+        return {
+            "values": {read.value for read in mine},
+            "begin": begin,
+            "end": max(top, end) if complete else top,
+            "until": max([read.done for read in mine] or moves),
+            "complete": complete,
+        }
+
+    def at(self, value: str) -> int | None:
+        """The offset that the value is known to have: its acknowledgement's, else its first reader's."""
+        sent = [send.offset for send in self.sends if send.value == value and send.offset is not None]
+        return (sent + [read.offset for read in self.reads if read.value == value] + [None])[0]
+
+    def held(self) -> dict[int, set[str]]:
+        """Every value that an acknowledgement or a poll places at an offset."""
+        held: dict[int, set[str]] = {}
+        for entry in (*self.sends, *self.reads):
+            if entry.offset is not None:
+                held.setdefault(entry.offset, set()).add(entry.value)
+        return held
+
+    def legally_gone(self, value: str) -> bool:
+        offset = self.at(value)
+        return (offset is not None and offset < self.start) or self.compacted(value)
+
+    def compacted(self, value: str) -> bool:
+        if "compact" not in self.config["topics"]["x"].get("cleanup.policy", ""):
+            return False
+        mine = [send for send in self.sends if send.value == value and send.key is not None]
+        for send in mine:
+            for other in self.sends:
+                if other.key == send.key and other.value != value and other.outcome != "fail":
+                    here, there = self.at(value), self.at(other.value)
+                    if here is None or there is None or there > here:
+                        return True
+        return False
+
+    def existing(self, process: str) -> set[int]:
+        """Offsets that hold something for this reader, and not legally nothing."""
+        found = set()
+        for offset, values in self.held().items():
+            for value in values:
+                sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
+                acked = any(send.acked for send in sent)
+                aborted = bool(sent) and all(send.outcome == "fail" for send in sent)
+                seen = any(
+                    (read.value, read.offset) == (value, offset) and not self.dirty(read.process) for read in self.reads
+                )
+                visible = self.dirty(process) or acked or (seen and not aborted)
+                if visible and offset >= self.start and not self.compacted(value):
+                    found.add(offset)
+        return found
+
+    def lost(self) -> set[str]:
+        return {send.value for send in self.acked if self.is_lost(send)}
+
+    def is_lost(self, send: Send) -> bool:
+        value, offset, final = send.value, self.at(send.value), self.final
+        reads = [read for read in self.reads if read.value == value]
+        if offset is None or self.legally_gone(value) or (final and value in final["values"]):
+            return False
+        known = min([send.done] + [read.done for read in reads])
+        last = max([send.done] + [read.done for read in reads])
+        for other in self.held()[offset] - {value}:
+            times = [entry.done for entry in self.reads if (entry.offset, entry.value) == (offset, other)]
+            times += [
+                sent.done for sent in self.sends if (sent.offset, sent.value, sent.outcome) == (offset, other, "ok")
+            ]
+            if times and min(times) > known:
+                return True
+        if any(op.begun > last and end <= offset for op, end in self.log_ends):
+            return True
+        if final:
+            passed = final["begin"] <= offset < final["end"]
+            came_to_the_end = bool(reads) and final["complete"] and last < final["until"] and offset >= final["begin"]
+            return bool(passed or came_to_the_end)
+        if reads:
+            return False
+        spans: dict[str, list[int]] = {}
+        for read in self.reads:
+            spans.setdefault(read.process, []).append(read.offset)
+        return any(min(mine) < offset < max(mine) for mine in spans.values())
+
+    def breaches(self) -> Iterator[Breach]:
+        yield from (("lost-write", "violation", value) for value in self.lost())
+        yield from self._unseen()
+        yield from self._identity()
+        yield from self._visibility()
+        yield from self._positions()
+        yield from self._order()
+        yield from self._ends()
+
+    def _unseen(self) -> Iterator[Breach]:
+        seen = {read.value for read in self.reads}
+        for send in self.acked if self.final else []:
+            gone = self.is_lost(send) or self.legally_gone(send.value)
+            if send.value not in seen and not gone and send.done < self.final["until"]:  # type: ignore[index]
+                yield ("unseen", "violation", send.value)
+
+    def _identity(self) -> Iterator[Breach]:
+        places: dict[str, set[int]] = {}
+        for offset, values in self.held().items():
+            if len(values) > 1:
+                yield ("inconsistent-offsets", "violation", offset, *sorted(values))
+            for value in values:
+                places.setdefault(value, set()).add(offset)
+        for value, offsets in places.items():
+            senders = [send.process for send in self.sends if send.value == value]
+            if len(offsets) > 1 and len(senders) < 2:
+                excused = senders and self.about(senders[0], "enable.idempotence") is False
+                yield ("duplicate", "permitted" if excused else "violation", value, min(offsets), max(offsets))
+
+    def _visibility(self) -> Iterator[Breach]:
+        for read in self.reads:
+            sent = [send for send in self.sends if send.value == read.value]
+            if not sent and self.sends:
+                yield ("phantom-read", "violation", read.value, read.offset)
+            if not sent:
+                continue
+            if all(send.outcome == "fail" for send in sent):
+                excused = sent[0].txn and self.dirty(read.process)
+                yield ("aborted-read", "permitted" if excused else "violation", read.value, read.offset)
+            early = read.done < min(send.begun for send in sent)
+            if early and not sent[0].txn:
+                yield ("phantom-read", "violation", read.value, read.offset)
+            if sent[0].txn and (early or read.op == sent[0].op) and not self.dirty(read.process):
+                yield ("precommitted-read", "violation", read.value, read.offset)
+
+    def _positions(self) -> Iterator[Breach]:
+        for process in sorted({op.process for op in self.ops}):
+            position, rebalanced = None, False
+            for op in (op for op in self.ops if op.process == process):
+                first = True
+                for read in _reads(op):
+                    if position is not None and read.offset != position:
+                        severity = "permitted" if rebalanced else "violation"
+                        prefix = "" if first else "int-"
+                        if read.offset < position:
+                            rule = f"{prefix}nonmonotonic-poll"
+                            yield (rule, severity, process, read.offset, position - 1)
+                        skipped = sorted(o for o in self.existing(process) if position <= o < read.offset)
+                        if skipped:
+                            yield (f"{prefix}poll-skip", severity, process, skipped[0], skipped[-1])
+                    position, rebalanced, first = read.offset + 1, False, False
+                position, rebalanced = _moved(op, position, rebalanced)
+
+    def _order(self) -> Iterator[Breach]:
+        placed = [send for send in self.acked if send.offset is not None]
+        for process in sorted({send.process for send in placed}):
+            mine = [send for send in placed if send.process == process]
+            for one, two in pairwise(mine):
+                inside = one.op == two.op
+                excused = self.about(process, "enable.idempotence") is False
+                crashed = any(
+                    op.f == "crash" and op.process == process and one.begun < op.done <= two.begun for op in self.ops
+                )
+                if two.offset < one.offset and (inside or not crashed):  # type: ignore[operator]
+                    rule = "int-nonmonotonic-send" if inside else "nonmonotonic-send"
+                    yield (rule, "permitted" if excused else "violation", one.value, two.value)
+                own = {send.offset for send in self.sends if send.op == one.op}
+                if inside and [o for o in self.existing("") - own if one.offset < o < two.offset]:  # type: ignore[operator]
+                    yield ("int-send-skip", "note", one.value, two.value)
+        for later in placed:
+            if any(one.done < later.begun and one.offset > later.offset for one in placed):  # type: ignore[operator]
+                yield ("realtime-order", "violation", later.value)
+
+    def _ends(self) -> Iterator[Breach]:
+        for op, end in self.log_ends:
+            before = [send.offset for send in self.acked if send.offset is not None and send.done < op.begun]
+            told = [(other.done, more) for other, more in self.log_ends if other.done < op.begun and more > end]
+            if max(before, default=-1) >= end:
+                yield ("stale-end-offset", "violation", end, max(before))
+            elif told:
+                yield ("stale-end-offset", "violation", end, min(told)[1] - 1)
+
+
+def _moved(op: Op, position: int | None, rebalanced: bool) -> tuple[int | None, bool]:
+    """A consumer's position after an operation that is no poll."""
+    here = [place["offset"] for place in op.told.get("offsets", []) if place["partition"] == 0]
+    group = bool(op.told.get("group"))
+    if op.f == "crash":
+        return None, False
+    if op.f not in ("assign", "seek") or op.outcome == "fail":
+        return position, rebalanced
+    if op.told.get("revoked"):
+        return (None, False) if here or not op.told["offsets"] else (position, rebalanced)
+    if here:
+        return here[0], group
+    return (None, False) if op.f == "assign" and not group else (position, rebalanced)
+
+
+def _operations(events: list[Event]) -> Iterator[Op]:
+    for event in events:
+        if event["type"] == "invoke":
+            name = (event["process"], event["op"])
+            ends = [e for e in events if (e["process"], e["op"]) == name and e["type"] != "invoke"]
+            told = {**event, **(ends[0] if ends else {})}
+            outcome = ends[0]["type"] if ends else "info"
+            yield Op(
+                event["process"], event["f"], outcome, event["time"], told["time"] if ends else FOREVER, told, name
+            )
+
+
+def _reads(op: Op) -> Iterator[Read]:
+    for step in op.told.get("ops", [op.told]):
+        for record in step.get("records", []) if step["f"] == "poll" else []:
+            yield Read(record["offset"], record["value"], op.process, op.done, op.id)
+
+
+def _places(op: Op, f: str) -> list[tuple[int, int | None]]:
+    places = op.told.get("offsets", []) if op.f == f and not op.told.get("revoked") else []
+    return [(p["offset"], p.get("start")) for p in places if p["partition"] == 0 and p["offset"] is not None]

@@ -1,0 +1,106 @@
+"""The naive twins of consumer-loss and commit-regression; see twins.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twins import Breach, Op, Twin, _places, _reads
+
+
+def breaches(twin: Twin) -> Iterator[Breach]:
+    for members in _groups(twin):
+        yield from _consumer_loss(twin, members)
+        for ordered in [members] if _name(twin, members[0]) else [[member] for member in members]:
+            yield from _regressions(twin, ordered)
+
+
+def _name(twin: Twin, process: str) -> str:
+    return str(twin.about(process, "group.id") or "")
+
+
+def _groups(twin: Twin) -> list[list[str]]:
+    """Consumers that committed here or were assigned by a group, with the others of their group."""
+    active = [op.process for op in twin.ops if _commits_of(op) is not None or (_here(op) and op.told.get("group"))]
+    groups: dict[str, set[str]] = {}
+    for process in active:
+        name = _name(twin, process)
+        groups.setdefault(name, set()).add(process)
+        groups[name] |= {other for other in twin.processes if name and _name(twin, other) == name}
+    return [sorted(members) for members in groups.values()]
+
+
+def _here(op: Op) -> bool:
+    return any(place["partition"] == 0 for place in op.told.get("offsets", []))
+
+
+def _commits_of(op: Op) -> int | None:
+    for step in op.told.get("ops", [op.told]):
+        if step["f"] == "commit":
+            return int(step["offsets"][0]["offset"])
+    return None
+
+
+def _committed(twin: Twin, members: list[str]) -> list[tuple[Op, int]]:
+    found = [(op, _commits_of(op)) for op in twin.ops if op.process in members and op.outcome == "ok"]
+    return [(op, offset) for op, offset in found if offset is not None]
+
+
+def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
+    polls = [(op, read) for op in twin.ops if op.process in members for read in _reads(op)]
+    handles = any(op.f == "handle" for op in twin.ops)
+    handled = {read.offset for _, read in polls}
+    if handles:
+        handled = {
+            r["offset"] for op in twin.ops if op.f == "handle" and op.process in members for r in op.told["records"]
+        }
+    dirty = any(twin.dirty(member) for member in members)
+    lost = twin.lost()
+    held = twin.held()
+    reader = next((member for member in members if twin.dirty(member)), "") if dirty else ""
+    standing = {o for o in twin.existing(reader) if held[o] - lost}
+    missed = standing - handled
+    commits = _committed(twin, members)
+    last = commits[-1][1] if commits else 0
+    first, reset = 0, False
+    if polls:
+        begun = min(op.done for op, _ in polls)
+        # A seek or a committed offset chose where the group began; otherwise auto.offset.reset did.
+        set_to = [
+            offset
+            for op in twin.ops
+            if op.process in members and op.outcome != "fail" and op.done <= begun
+            for offset, _ in (*_places(op, "assign"), *_places(op, "seek"))
+        ]
+        lowest = min(read.offset for _, read in polls)
+        first, reset = min([*set_to, lowest]), not set_to or min(set_to) > lowest
+    joined = [op.done for op in twin.ops if op.process in members and _joins(op)]
+    for offset in sorted(missed):
+        if first <= offset < last:
+            yield ("consumer-loss", "violation", offset)
+        elif offset < first and reset:
+            written = [send.done for send in twin.sends if send.offset == offset]
+            older = joined and written and all(done < min(joined) for done in written)
+            yield ("consumer-loss", "permitted" if older else "violation", offset)
+
+
+def _joins(op: Op) -> bool:
+    return op.f == "subscribe" or (op.f == "assign" and not op.told.get("revoked"))
+
+
+def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
+    commits = _committed(twin, members)
+    for op, offset in commits:
+        before = [(other, more) for other, more in commits if other.done < op.begun]
+        if not before or before[-1][1] <= offset:
+            continue
+        previous, more = before[-1]
+        sought = any(
+            move.process in members
+            and move.outcome != "fail"
+            and not move.told.get("group")
+            and previous.begun <= move.done <= op.done
+            and any(to <= offset for to, _ in (*_places(move, "assign"), *_places(move, "seek")))
+            for move in twin.ops
+        )
+        if not sought:
+            yield ("commit-regression", "violation", offset, more - 1)
