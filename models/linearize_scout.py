@@ -227,7 +227,7 @@ class Scout:
         return Found(verdict, furthest, paths[:FURTHEST], sorted(states), visited)
 
     def _is_in_order(self) -> bool:
-        """Whether the order of their ends is a linearization, as where each operation ends before the next is called."""
+        """Whether the order of their ends is a linearization: where each operation ends before the next is called."""
         get, ask, width, state = self.steps.table.get, self.steps.ask, self.steps.width, 0
         for action in self.action_of[: self.n]:
             after = get(state * width + action)
