@@ -7,7 +7,7 @@ final. A Partition is one key here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 
@@ -171,19 +171,19 @@ def precommitted_reads(p: Partition) -> Iterator[Finding]:
 
 
 def int_poll_skips(p: Partition) -> Iterator[Finding]:
-    yield from _steps(p, "int-poll-skip", _within(p, p.reads.filter(~pl.col("exempt"))), ahead=True)
+    yield from _steps(p, "int-poll-skip", _polls_within(p), ahead=True)
 
 
 def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
-    yield from _steps(p, "int-nonmonotonic-poll", _within(p, p.reads.filter(~pl.col("exempt"))), ahead=False)
+    yield from _steps(p, "int-nonmonotonic-poll", _polls_within(p), ahead=False)
 
 
 def int_send_skips(p: Partition) -> Iterator[Finding]:
-    yield from _steps(p, "int-send-skip", _within(p, p.sends), ahead=True, severity="note")
+    yield from _steps(p, "int-send-skip", _sends_within(p), ahead=True, severity="note")
 
 
 def int_nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
-    yield from _steps(p, "int-nonmonotonic-send", _within(p, p.sends), ahead=False)
+    yield from _steps(p, "int-nonmonotonic-send", _sends_within(p), ahead=False)
 
 
 def poll_skips(p: Partition) -> Iterator[Finding]:
@@ -206,7 +206,24 @@ def _subscribed(p: Partition) -> str:
 
 
 def _polls(p: Partition) -> Pairs:
-    return _across(p, p.reads, p.marks.filter(pl.col("kind") == "empty"), every_outcome=False)
+    return _once(
+        p, "polls", lambda: _across(p, p.reads, p.marks.filter(pl.col("kind") == "empty"), every_outcome=False)
+    )
+
+
+def _polls_within(p: Partition) -> Pairs:
+    return _once(p, "polls within", lambda: _within(p, p.reads.filter(~pl.col("exempt"))))
+
+
+def _sends_within(p: Partition) -> Pairs:
+    return _once(p, "sends within", lambda: _within(p, p.sends))
+
+
+def _once(p: Partition, name: str, find: Callable[[], Pairs]) -> Pairs:
+    """Pairs that a skip and its opposite look at alike."""
+    if name not in p.memo:
+        p.memo[name] = find()
+    return p.memo[name]
 
 
 def _within(p: Partition, rows: pl.DataFrame) -> Pairs:
