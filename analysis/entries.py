@@ -61,7 +61,8 @@ def index_entries(
     """
     sent = _known(sends)
     seen = _known(reads)
-    offsets = np.concatenate([sends["offset"].to_numpy()[sent], reads["offset"].to_numpy()[seen]]).astype(np.int64)
+    # Gathered before they become arrays: with nulls they would be floats, which great offsets do not survive.
+    offsets = np.concatenate([sends["offset"].gather(sent).to_numpy(), reads["offset"].gather(seen).to_numpy()])
     values = pl.concat([sends["value"].gather(sent), reads["value"].gather(seen)])
     numbers, count = number_pairs(offsets, values)
     numbers = _in_order_of_offset(numbers, offsets, count)

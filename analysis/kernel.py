@@ -5,14 +5,17 @@ Knows frames and rules, but neither Spark nor files. The same function serves bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from ..histories.bundle import Settings
 from ..histories.tables import MARKS, READS, SENDS, Finding
+from .evidence import kept_of, settled_sends, timeline_of
+from .explaining import explain
 from .partition import Partition
+from .replicas import kept
 from .rules import RULES
 from .story import link
 from .summary import summarise
@@ -26,37 +29,37 @@ RAW_EVIDENCE = pl.List(
 )
 
 
+class Common(NamedTuple):
+    """What every unit's rules get: context, sends whose partition nobody learned, and evidence of no partition."""
+
+    context: pl.DataFrame
+    unplaced: pl.DataFrame
+    shared: Mapping[str, pl.DataFrame]
+
+
 def judge_unit(
-    topic: str,
-    partition: int,
-    tables: Tables,
-    context: pl.DataFrame,
-    unplaced: pl.DataFrame,
-    settings: Settings,
+    topic: str, partition: int, tables: Tables, common: Common, settings: Settings
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
     """Findings of a unit, each with its id, and a bounded summary of each of its partitions."""
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
-    for p in _partitions(topic, partition, tables, context, unplaced, settings):
+    for p in partitions_of(topic, partition, tables, common, settings):
         found = judge(p)
+        causes = explain(p, found)
         findings.extend(found)
-        summaries.append(summarise(p, found))
+        summaries.append({**summarise(p, found), "causes": causes})
     return findings, summaries
 
 
-def _partitions(
-    topic: str,
-    partition: int,
-    tables: Tables,
-    context: pl.DataFrame,
-    unplaced: pl.DataFrame,
-    settings: Settings,
+def partitions_of(
+    topic: str, partition: int, tables: Tables, common: Common, settings: Settings
 ) -> Iterator[Partition]:
+    """The partitions of a unit, each with its observations and what the brokers kept of it."""
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
     if settings.dialect != "jepsen":
-        mine = unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
-        named = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
-        yield Partition(topic, partition, settings, **named, context=context, unplaced=mine)
+        p = _native(topic, partition, whole, common, settings)
+        if p is not None:
+            yield p
         return
     full = {name: whole.get(name, pl.DataFrame(schema=_SCHEMAS[name])) for name in _SCHEMAS}
     confirmed = _confirmed(full["sends"], full["reads"])
@@ -64,7 +67,43 @@ def _partitions(
     split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
     for name in topics:
         mine_by_table = {table: split[table].get((name,)) for table in full}
-        yield Partition(name, 0, settings, **mine_by_table, context=context, confirmed=confirmed)
+        yield Partition(name, 0, settings, **mine_by_table, context=common.context, confirmed=confirmed)
+
+
+def _native(
+    topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
+) -> Partition | None:
+    """The partition with its evidence joined, or None where a log line alone named it."""
+    logs = kept_of(topic, partition, whole, settings)
+    observed = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
+    if logs is None and not any(len(frame) for frame in observed.values()):
+        return None
+    settled = 0
+    if logs is not None:
+        observed["sends"], settled = settled_sends(observed["sends"], logs)
+    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
+    p = Partition(
+        topic,
+        partition,
+        settings,
+        observed["sends"],
+        observed["reads"],
+        observed["marks"],
+        context=common.context,
+        unplaced=unplaced,
+    )
+    p.kept, p.settled = logs, settled
+    if logs is not None:
+        p.timeline = timeline_of(logs, whole, common.shared, common.context, settings)
+    return p
+
+
+def named_only(topic: str, partition: int, tables: Tables, common: Common, settings: Settings) -> Partition:
+    """A partition that brokers' logs name, of which nothing else was kept: it has a timeline, and nothing to judge."""
+    whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
+    p = Partition(topic, partition, settings, context=common.context)
+    p.timeline = timeline_of(kept(topic, partition, {}), whole, common.shared, common.context, settings)
+    return p
 
 
 def _without_key(schema: dict[str, Any]) -> dict[str, Any]:

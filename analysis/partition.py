@@ -14,7 +14,10 @@ import polars as pl
 
 from ..histories.bundle import Settings
 from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Schema
+from .causes.timeline import Timeline
 from .entries import Ints, index_entries
+from .replicas import Kept
+from .settled import ABSENCES, BELOW_START, legal_absences
 
 Offsets = npt.NDArray[np.int64]
 
@@ -55,6 +58,10 @@ class Partition:
         self.unplaced = _in_order(unplaced, SENDS)
         # Undecided operations that must have happened, since another operation saw what they wrote (Jepsen).
         self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
+        self.kept: Kept | None = None  # what brokers kept of it
+        self.timeline: Timeline | None = None  # dated facts about it, for causes
+        self.settled = 0  # sends whose truth the brokers' logs told
+        self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
         self.memo: dict[str, pl.DataFrame] = {}  # what one rule computed and another needs
 
     @property
@@ -107,6 +114,11 @@ class Partition:
         return len(values) - values.n_unique()
 
     @cached_property
+    def legally_absent(self) -> pl.DataFrame:
+        """Ranges of offsets that the leader's log lacks for a legal reason (settled.py); none without evidence."""
+        return legal_absences(self.kept) if self.kept is not None else pl.DataFrame(schema=ABSENCES)
+
+    @cached_property
     def last_heal(self) -> int:
         """ns of the last fault or heal; 0 without one."""
         faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
@@ -136,7 +148,9 @@ class Partition:
         """The last log start offset that the history tells: everything below is legally gone."""
         deleted = self.marks.filter(pl.col("kind") == "delete-records")["offset"].max()
         told = self.end_offsets["start"].max()
-        known = [int(value) for value in (deleted, told) if isinstance(value, int)]
+        below = self.legally_absent.filter(pl.col("reason") == BELOW_START)["last_offset"].max()
+        kept = below + 1 if isinstance(below, int) else None
+        known = [int(value) for value in (deleted, told, kept) if isinstance(value, int)]
         if known or not self.settings.final:
             return max(known, default=0)
         # The final reads begin at the log start, by the format's promise.

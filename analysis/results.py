@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,10 @@ from .rules import RULES
 from .stages import QUARANTINED
 
 _LINE = (1 << 32) - 1
+
+
+def _facts_of(cause: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*cause["chain"], *(fact for reading in cause["readings"] for fact in _facts_of(reading))]
 
 
 class Results:
@@ -60,10 +65,36 @@ class Results:
         )
         return self._resolved(found).select(list(FINDINGS))
 
+    def causes(self) -> list[dict[str, Any]]:
+        """The explanations of all partitions (explaining.py), each fact with its source and line."""
+        told = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]
+        self.locate([fact for cause in told for fact in _facts_of(cause)])
+        return told
+
+    def locate(self, facts: list[dict[str, Any]]) -> None:
+        """Gives facts that name a place of the history its file and line instead."""
+        places = sorted({fact["place"] for fact in facts if fact["place"] is not None})
+        located = self._located(pl.DataFrame({"place": places}, schema={"place": pl.Int64}))
+        lines = {row["place"]: (row["source"], row["line"]) for row in located.iter_rows(named=True)}
+        for fact in facts:
+            place = fact.pop("place")
+            if place in lines:
+                fact["source"], fact["line"] = lines[place]
+
+    @property
+    def left_out(self) -> int:
+        """How many lines of the history could not be judged."""
+        return sum(map(len, self._quarantine))
+
     def quarantine(self) -> pl.DataFrame:
-        """source, line (from 1) and reason of each line that was left out."""
+        """source, line (from 1), byte and reason of each line of the history that was left out, and of what could not
+        be read in brokers' files."""
         rows = pl.concat(self._quarantine) if self._quarantine else pl.DataFrame(schema=QUARANTINED)
-        return self._located(rows.sort("place")).select("source", "line", "reason")
+        lines = self._located(rows.sort("place")).select(
+            "source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason"
+        )
+        damage = [row for summary in self.summaries for row in (summary.get("evidence") or {}).get("damage", ())]
+        return pl.concat([lines, pl.DataFrame(damage, schema=lines.schema)])
 
     def _resolved(self, found: pl.DataFrame) -> pl.DataFrame:
         items = found.select("id", "evidence").explode("evidence", empty_as_null=False).unnest("evidence")

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -23,29 +24,34 @@ import pyarrow as pa
 
 from ..histories.bundle import Run, Settings
 from ..histories.errors import MissingComponentError
-from ..histories.files import Split
+from ..histories.evidence.layout import Part
+from ..histories.files import SPLIT_BYTES, Split
 from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
-from .kernel import Tables, judge_unit, to_frame
+from .kernel import Common, Tables, judge_unit, to_frame
 from .results import Results
-from .stages import Parts, close_waiting, read_split
+from .stages import Parts, close_waiting, read_evidence, read_split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BLOCK = "kind string, topic string, partition int, name string, payload binary"
+BLOCK = "kind string, topic string, partition int, name string, turn long, payload binary"
 _SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("name", pa.string()),
+        ("turn", pa.int64()),  # blocks of a partition are taken in this order, whatever task made them
         ("payload", pa.binary()),
     ]
 )
+SPILL_BYTES = 256 << 20  # of a group, decoded; the variable LOGJUDGE_SPILL_BYTES of a worker overrides it
+SMALL_PART = 256 << 10  # bytes that a whole file of evidence is taken for
 _BUCKETS = 16  # groups in which invocations and completions of different splits meet
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-Row = tuple[str, str, int, str, bytes]
+_LAST = 1 << 60  # the turn of blocks that come after all that tasks read
+Row = tuple[str, str, int, str, int, bytes]
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
@@ -112,8 +118,6 @@ def _first_line(error: Exception) -> str:
 
 def _ship_code(session: SparkSession) -> None:
     """Sends the package to workers that do not have it; polars and pyarrow must be there."""
-    import tempfile
-
     archive = Path(tempfile.mkdtemp(prefix="logjudge-")) / "logjudge_code.zip"
     write_code_archive(archive)
     session.addArtifacts(str(archive), pyfile=True)
@@ -135,8 +139,8 @@ def write_code_archive(archive: Path) -> None:
 def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
     """Judges one run with one action. Nothing the size of a history reaches the driver."""
     results = Results(run)
-    if run.splits:
-        with _Watch(session, len(run.splits), progress):
+    if run.splits or run.evidence:
+        with _Watch(session, len(run.splits) + len(run.evidence), progress):
             for row in _plan(session, run).toLocalIterator(prefetchPartitions=True):
                 _take(results, row["kind"], row["name"], bytes(row["payload"]))
     results.context = results.context.sort("completed", "at")
@@ -193,32 +197,62 @@ def _plan(session: SparkSession, run: Run) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     settings = run.settings.to_json()
-    rows = [(split.number, json.dumps(asdict(split))) for split in run.splits]
-    splits = session.createDataFrame(rows, "number long, split string").repartition(len(rows), "number")
-    read = splits.mapInArrow(_reading(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
+    tasks = _tasks(run)
+    splits = session.createDataFrame(tasks, "number long, kind string, task string")
+    read = (
+        splits.repartition(len(tasks), "number")
+        .mapInArrow(_reading(settings), BLOCK)
+        .persist(StorageLevel.MEMORY_AND_DISK)
+    )
     waiting = read.filter(F.col("kind") == "waiting")
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     observed = blocks.filter(F.col("kind") == "observations")
     units = observed.select("topic", "partition").distinct()
-    everywhere = blocks.filter(F.col("kind").isin("context", "unplaced"))
-    shared = everywhere.select("kind", "name", "payload").crossJoin(F.broadcast(units))
-    units_blocks = observed.unionByName(shared.select("kind", "topic", "partition", "name", "payload"))
+    everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
+    shared = everywhere.drop("topic", "partition").crossJoin(F.broadcast(units))
+    units_blocks = observed.unionByName(shared)
     judged = units_blocks.groupBy("topic", "partition").applyInArrow(_judging(settings), BLOCK)
     told = blocks.filter(F.col("kind").isin("quarantine", "counts", "context"))
     return judged.unionByName(told)
+
+
+def _tasks(run: Run) -> list[tuple[int, str, str]]:
+    """(number, kind, JSON list): a split each, and the brokers' many small files together."""
+    lists: list[tuple[str, list[dict[str, Any]]]] = [("splits", [asdict(split)]) for split in run.splits]
+    room = 0
+    for part in run.evidence:
+        size = (part.end - part.start) if part.end is not None else SMALL_PART
+        if room < size or not lists or lists[-1][0] != "parts":
+            lists.append(("parts", []))
+            room = SPLIT_BYTES
+        lists[-1][1].append(asdict(part))
+        room -= size
+    return [(number, kind, json.dumps(told, default=str)) for number, (kind, told) in enumerate(lists)]
 
 
 def _reading(settings_json: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         for batch in batches:
-            for text in batch.column("split").to_pylist():
-                split = Split(**json.loads(text))
-                for parts in read_split(split, settings):
-                    yield from _to_batches(_rows(parts, str(split.number)))
+            for number, kind, text in zip(*batch.to_pydict().values(), strict=True):
+                turn = number << 32
+                for told in json.loads(text):
+                    for parts, name in _read_task(kind, told, settings):
+                        rows = _rows(parts, name, turn)
+                        turn += len(rows)
+                        yield from _to_batches(rows)
 
     return read
+
+
+def _read_task(kind: str, told: dict[str, Any], settings: Settings) -> Iterator[tuple[Parts, str]]:
+    if kind == "parts":
+        yield read_evidence(Part(**{**told, "path": Path(told["path"])})), ""
+        return
+    split = Split(**told)
+    for parts in read_split(split, settings):
+        yield parts, str(split.number)
 
 
 def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
@@ -226,46 +260,77 @@ def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
         settings = Settings.from_json(settings_json)
         waiting = pl.concat([unpack(payload) for payload in table.column("payload").to_pylist()])
         parts = close_waiting(waiting.select(list(PLACED_EVENTS)), settings)
-        return pa.Table.from_batches(_to_batches(_rows(parts, "")), _SCHEMA)
+        return pa.Table.from_batches(_to_batches(_rows(parts, "", _LAST)), _SCHEMA)
 
     return close
 
 
-def _judging(settings_json: str) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
-    def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+def _judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+    # The annotations choose Spark's way of calling it: a group's blocks one after the other, never all at once.
+    def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         tables: Tables = {}
-        shared: dict[str, list[pl.DataFrame]] = {"context": [], "unplaced": []}
-        kinds, names, payloads = (table.column(name).to_pylist() for name in ("kind", "name", "payload"))
-        for kind, name, payload in zip(kinds, names, payloads, strict=True):
-            (tables.setdefault(name, []) if kind == "observations" else shared[kind]).append(unpack(payload))
-        context = pl.concat([pl.DataFrame(schema=CONTEXT), *shared["context"]]).sort("completed", "at")
-        unplaced = pl.concat([pl.DataFrame(schema=SENDS), *shared["unplaced"]])
+        common: Tables = {}
+        for kind, name, frame in _in_turn(batches):
+            home = tables if kind == "observations" else common
+            home.setdefault(name or kind, []).append(frame)
+        context = pl.concat([pl.DataFrame(schema=CONTEXT), *common.pop("context", [])]).sort("completed", "at")
+        unplaced = pl.concat([pl.DataFrame(schema=SENDS), *common.pop("unplaced", [])])
+        shared = {table: pl.concat(frames) for table, frames in common.items()}
         topic, partition = (value.as_py() for value in key)
-        findings, summaries = judge_unit(topic, partition, tables, context, unplaced, settings)
-        rows: list[Row] = [("summaries", topic, partition, "", json.dumps(summaries).encode())]
+        findings, summaries = judge_unit(topic, partition, tables, Common(context, unplaced, shared), settings)
+        rows: list[Row] = [("summaries", topic, partition, "", 0, json.dumps(summaries).encode())]
         if findings:
-            rows.append(("findings", topic, partition, "", pack(to_frame(findings))))
-        return pa.Table.from_batches(_to_batches(rows), _SCHEMA)
+            rows.append(("findings", topic, partition, "", 0, pack(to_frame(findings))))
+        yield from _to_batches(rows)
 
     return judge
 
 
-def _rows(parts: Parts, split: str) -> list[Row]:
-    rows: list[Row] = [
+def _in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFrame]]:
+    """(kind, name, table) of a group's blocks, in their order.
+
+    Beyond SPILL_BYTES the tables lie in unlinked files that are mapped into memory, so that a hot partition
+    costs a worker the columns that rules look at, not all that clients said.
+    """
+    limit = int(os.environ.get("LOGJUDGE_SPILL_BYTES", SPILL_BYTES))
+    taken = 0
+    found: list[tuple[int, str, str, pl.DataFrame]] = []
+    with tempfile.TemporaryDirectory(prefix="logjudge-") as folder:
+        for batch in batches:
+            for row in batch.to_pylist():
+                frame = unpack(row["payload"])
+                taken += frame.estimated_size()
+                if taken > limit:
+                    frame = _mapped(frame, Path(folder) / f"{len(found)}.arrow")
+                found.append((row["turn"], row["kind"], row["name"], frame))
+    return [block[1:] for block in sorted(found, key=lambda block: block[0])]
+
+
+def _mapped(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    frame.write_ipc(path, compression="uncompressed")
+    with pa.memory_map(str(path)) as file:
+        mapped = pl.DataFrame(pl.from_arrow(pa.ipc.open_file(file).read_all()))
+    return mapped.cast(dict(frame.schema))
+
+
+def _rows(parts: Parts, split: str, turn: int) -> list[Row]:
+    """The blocks of what a task found, numbered from `turn`."""
+    found = [
         ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
     for kind in ("context", "unplaced", "quarantine"):
-        rows += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
+        found += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
+    found += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]
     for frame in parts.waiting:
         buckets = {name: zlib.crc32(name.encode()) % _BUCKETS for name in frame["process"].unique().to_list()}
         bucket = pl.col("process").replace_strict(buckets, return_dtype=pl.Int32).alias("bucket")
         for (number,), mine in frame.group_by(bucket, maintain_order=True):
-            rows.append(("waiting", "", int(str(number)), "", pack(mine.select(list(PLACED_EVENTS)))))
+            found.append(("waiting", "", int(str(number)), "", pack(mine.select(list(PLACED_EVENTS)))))
     if parts.counts:
         name = split if "lines" in parts.counts else ""
-        rows.append(("counts", "", -1, name, json.dumps(parts.counts).encode()))
-    return rows
+        found.append(("counts", "", -1, name, json.dumps(parts.counts).encode()))
+    return [(*row[:4], turn + number, row[4]) for number, row in enumerate(found)]
 
 
 def _to_batches(rows: list[Row]) -> list[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ..histories.bundle import Settings
+from ..histories.evidence.layout import Part, read_part
 from ..histories.files import Split
 from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
@@ -40,6 +41,7 @@ class Parts:
     observations: list[tuple[Unit, str, pl.DataFrame]] = field(default_factory=list)
     context: list[pl.DataFrame] = field(default_factory=list)
     unplaced: list[pl.DataFrame] = field(default_factory=list)
+    shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence of no partition, by table
     waiting: list[pl.DataFrame] = field(default_factory=list)
     quarantine: list[pl.DataFrame] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -74,6 +76,18 @@ def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in carried if len(frame)])
     last.add("lines", lines)
     yield last
+
+
+def read_evidence(part: Part) -> Parts:
+    """Reads a part of what a broker kept. Its tables join the observations of their topic-partition."""
+    parts = Parts()
+    parts.add("evidence files", 1 if part.start == 0 else 0)
+    for block in read_part(part):
+        if block.topic is None or block.partition is None:
+            parts.shared.append((block.table, block.frame))
+        else:
+            parts.observations.append((Unit(block.topic, block.partition), block.table, block.frame))
+    return parts
 
 
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:

@@ -6,8 +6,11 @@ from ..histories.tables import Finding
 from .partition import Partition
 
 # What may follow from a loss at the same offsets, and how it is recognised.
-_BY_OFFSET = {"inconsistent-offsets", "nonmonotonic-poll", "stale-end-offset", "poll-skip", "unseen"}
-_BY_VALUE = {"realtime-order", "nonmonotonic-send", "int-nonmonotonic-send"}
+_BY_OFFSET = {
+    *("inconsistent-offsets", "nonmonotonic-poll", "stale-end-offset", "poll-skip", "unseen"),
+    "replica-divergence",
+}
+_BY_VALUE = {"realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", "acknowledged-absent"}
 
 
 def link(p: Partition, findings: list[Finding]) -> None:  # noqa: ARG001

@@ -9,6 +9,7 @@ import polars as pl
 from ..histories.tables import Finding
 from .figures import figures_of
 from .partition import Partition
+from .witness import witness
 
 
 def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
@@ -25,11 +26,16 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
             "end_offsets": len(p.end_offsets),
             "synthetic": int(p.sends["synthetic"].sum()),
+            "batches": 0 if p.kept is None else len(p.kept.batches),
+            "settled": p.settled,
+            "kept records": 0 if p.kept is None else len(p.kept.records),
             "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },
         "span": _span(p),
         "final": None if final is None else final._asdict(),
+        "unjudged": p.unjudged,
+        "evidence": witness(p),
         "repeated_values": p.repeated_values,
         "findings": _counts(findings),
         "figures": figures_of(p, findings),

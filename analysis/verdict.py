@@ -6,11 +6,13 @@ from typing import Any
 
 import polars as pl
 
+from .resting import evidence_assumptions
 from .results import Results
 from .rules import RULES, Rule
 
 FORMAT = 1
 SEVERITIES = ("violation", "permitted", "note")
+NO_CLIENTS = "no history of clients: what was acknowledged, and so what was lost, is not known"
 BY_VALUE = ("lost-write", "unseen", "duplicate", "aborted-read", "phantom-read", "precommitted-read")
 BY_TIME = ("realtime-order", "stale-end-offset", "phantom-read", "precommitted-read")
 
@@ -59,10 +61,11 @@ def report_of(results: Results, engine: str, strict: bool = False) -> dict[str, 
             "engine": engine,
             "dialect": run.settings.dialect,
             "system": run.settings.config.get("system"),
-            "started_at": run.settings.config.get("started_at"),
+            "started_at": None if run.settings.undated else run.settings.config.get("started_at"),
             "span_ns": [min(span[0] for span in spans), max(span[1] for span in spans)] if spans else None,
         },
         "findings": worst(results.findings()).to_dicts(),
+        "causes": results.causes(),
     }
 
 
@@ -81,7 +84,7 @@ def worst(findings: pl.DataFrame, most: int = WORST) -> pl.DataFrame:
 def _totals(results: Results) -> dict[str, int]:
     totals = {name: number for name, number in sorted(results.counts.items()) if name != "lines"}
     totals["partitions"] = len(results.summaries)
-    totals["quarantined"] = len(results.quarantine())
+    totals["quarantined"] = results.left_out
     for summary in results.summaries:
         for name, number in summary["counts"].items():
             totals[name] = totals.get(name, 0) + number
@@ -96,12 +99,13 @@ def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool, st
         for severity in SEVERITIES:
             counts[severity] += mine.get(severity, 0)
             records[severity] += mine.get(f"{severity} records", 0)
+    unjudged = any(rule.name in summary["unjudged"] for summary in results.summaries)
     judged = rule.jepsen if results.run.settings.dialect == "jepsen" else rule.native
     if counts["violation"] or (strict and counts["permitted"]):
         verdict = "invalid"
     elif judged is None or not all(totals.get(need, 0) for need in rule.needs):
         verdict = "not-judged"
-    elif broken or (rule.needs_final and not _is_final(results)):
+    elif broken or unjudged or (rule.needs_final and not _is_final(results)):
         verdict = "unknown"
     else:
         verdict = "valid"
@@ -125,7 +129,7 @@ def _is_final(results: Results) -> bool:
 def _assumptions(results: Results) -> list[dict[str, Any]]:
     """What the verdict rests on, each with whether it holds and which rules it touches."""
     counts = results.counts
-    quarantined = len(results.quarantine())
+    quarantined = results.left_out
     repeated = sum(summary["repeated_values"] for summary in results.summaries)
     lies = counts.get("called failed", 0)
     backwards = counts.get("completed before invoked", 0)
@@ -171,7 +175,11 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
                 ("realtime-order", "nonmonotonic-send"),
             )
         )
-    return [*items, _final_reads(results)]
+    rest = evidence_assumptions(results.summaries)
+    if not counts.get("operations") and results.run.evidence:
+        # Of clients nobody recorded anything: what is assumed of them says nothing.
+        return [_assumption("clients recorded", False, NO_CLIENTS, ()), *rest]
+    return [*items, _final_reads(results), *rest]
 
 
 def _final_reads(results: Results) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def _judge(path: str, folder: Path, engine: Engine, rules: tuple[str, ...], opti
         results = engine(run, progress)
         report = report_of(results, options["engine"], options["strict"])
         progress("writing", 0, 1, "reports")
-        write_whole(folder, lambda scratch: _write(scratch, report, results, options["no_plots"]))
+        write_whole(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))
     if not quiet:
         from .output import render
 
@@ -88,11 +88,17 @@ def _judge(path: str, folder: Path, engine: Engine, rules: tuple[str, ...], opti
     return report
 
 
-def _write(folder: Path, report: dict[str, Any], results: Results, no_plots: bool) -> None:
+def _write(folder: Path, report: dict[str, Any], results: Results, plots: bool) -> None:
+    from ..analysis.figures import merge_figures
+    from ..plots.report import write_report
+
     (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
     findings = results.findings()
     findings.write_parquet(folder / "findings.parquet")
     results.quarantine().write_ndjson(folder / "quarantine.jsonl")
+    figures = merge_figures(results.summaries, results.context, results.run.settings)
+    (folder / "figures.json").write_text(json.dumps(figures) + "\n")
+    write_report(folder, report, findings, figures, plots)
 
 
 def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,11 +14,18 @@ from ..histories.errors import LogjudgeError
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
+    "explain": ("explain", "Tell why: the story of a run, a partition, or one offset."),
+    "timeline": ("timeline", "Tell what happened to partitions, in order."),
+    "diff": ("diff", "Show the replicas of a partition side by side."),
     "report": ("report", "Write the report of a judged run again."),
     "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),
     "convert": ("convert", "Write a history in another format."),
     "doctor": ("doctor", "Say what is installed, what is missing, and the remedy."),
+    "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
+    "search": ("search", "Search for a schedule that breaks an invariant, and shrink it."),
+    "scenarios": ("scenarios", "List and run the catalogue of ways to lose data."),
+    "linearize": ("linearize", "Decide whether a history of operations is linearizable."),
 }
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH = 0, 1, 2, 3, 70

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
-SHOWN = 5
+SHOWN = 3  # of findings and of causes
 
 
 def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
@@ -18,6 +18,7 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
     lines = [_headline(report), *_wrapped(_scope(report, seconds), width), "", *_rules(report, width)]
     if report["findings"]:
         lines += ["", click.style("Worst findings", bold=True), *_worst(report, width)]
+    lines += _why(report, width)
     lines += ["", click.style("Assumptions", bold=True), *_assumptions(report, width)]
     if folder:
         lines += ["", f"Report, plots and all findings: {folder}"]
@@ -31,16 +32,32 @@ def _headline(report: dict[str, Any]) -> str:
 
 def _scope(report: dict[str, Any], seconds: float) -> str:
     counts, given = report["counts"], report["input"]
+    where = _plural(counts["partitions"], "partition")
     parts = [
         f"{counts.get('operations', 0):,} operations ({counts.get('ok', 0):,} ok, {counts.get('fail', 0):,} failed,"
-        f" {counts.get('info', 0):,} undecided) on {counts['partitions']:,} partitions"
+        f" {counts.get('info', 0):,} undecided) on {where}"
     ]
+    if not counts.get("operations") and counts.get("evidence files"):
+        parts = [_kept(counts, where)]
     if given["span_ns"]:
         parts.append(f"over {(given['span_ns'][1] - given['span_ns'][0]) / 1e9:,.1f} s")
     system = given["system"] if isinstance(given["system"], dict) else {}
     if system:
         parts.append(f"of {system.get('name', '')} {system.get('version', '')}".rstrip())
     return ", ".join([" ".join(parts), f"judged by {given['engine']} in {seconds:.1f} s"])
+
+
+def _kept(counts: dict[str, Any], where: str) -> str:
+    """What was judged where nobody recorded clients."""
+    files = _plural(counts["evidence files"], "file") + " of brokers"
+    if not counts.get("batches") and not counts.get("kept records"):
+        return f"no history of clients and no logs of partitions; {files}: `logjudge timeline` tells what they say"
+    batches = _plural(counts["batches"], "batch", "batches") if counts.get("batches") else "dumps"
+    return f"no history of clients; {_plural(counts['kept records'], 'record')} in {batches} on {where}, {files}"
+
+
+def _plural(count: int, noun: str, many: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
 def _rules(report: dict[str, Any], width: int) -> list[str]:
@@ -77,6 +94,29 @@ def _worst(report: dict[str, Any], width: int) -> list[str]:
     total = sum(rule["findings"] for rule in report["rules"].values())
     if total > SHOWN:
         lines.append(f"  … {total - SHOWN:,} more in findings.parquet")
+    return lines
+
+
+def _why(report: dict[str, Any], width: int) -> list[str]:
+    """Each cause and what would have prevented it; the chains of facts stand in the report and in `explain`."""
+    from ..plots.whys import whys_of
+
+    whys = whys_of(report["causes"], None)
+    lines: list[str] = ["", click.style("Why", bold=True)] if whys else []
+    told: set[str] = set()
+    for why in whys[:SHOWN]:
+        name = click.style(why.cause, bold=True, fg=None if why.known else "yellow")
+        said = why.title
+        if why.known and why.cause not in told:
+            prevented = f". Prevented by {'; '.join(why.prevented_by)}" if why.prevented_by else ""
+            said += f"{prevented} [{why.citation}]"
+        elif not why.known:
+            needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing
+            said += f"; to know why, needed: {'; '.join(needed[:3])}"
+        told.add(why.cause)
+        lines += _wrapped(printable(said), width, first=f"  {name}: ", indent="    ")
+    if len(whys) > SHOWN:
+        lines.append(f"  … {len(whys) - SHOWN:,} more in the report")
     return lines
 
 

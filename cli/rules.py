@@ -31,8 +31,9 @@ def command(name: str | None, markdown: bool) -> None:
         rule = RULES[name]
         click.echo(f"{click.style(rule.name, bold=True)}: {rule.breach}\n")
         click.echo(textwrap.fill(rule.about, 92))
-        click.echo(f"\nBreaks it: {rule.example}\n")
-        click.echo(textwrap.fill(NOTATION, 92))
+        if rule.example:
+            click.echo(f"\nBreaks it: {rule.example}\n")
+            click.echo(textwrap.fill(NOTATION, 92))
     else:
         raise UsageError(f"found {name}, expected one of {', '.join(RULES)}")
 
@@ -52,7 +53,8 @@ def _section(rule: Rule) -> str:
     judged = "native histories and Jepsen's" if rule.jepsen else "native histories"
     return (
         f"## {rule.name}\n\n{rule.breach.capitalize()}.\n\n{rule.about}\n\n"
-        f"- Breaks it: `{rule.example}`\n- Judges {judged}\n"
+        + (f"- Breaks it: `{rule.example}`\n" if rule.example else "")
+        + f"- Judges {judged if rule.example else 'what brokers kept'}\n"
     )
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from .errors import InputError
+from .evidence.layout import Part, find_parts, split_part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, compression_of, head_of, magic_of
 from .readers import READERS, recognise
 
 _EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
+
+
+UNDATED = "1970-01-01T00:00:00+00:00"
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,11 @@ class Settings:
     def final(self) -> bool:
         """Whether the run claims to end with reads of everything (format.md)."""
         return self.config.get("final") is True
+
+    @property
+    def undated(self) -> bool:
+        """Whether times are since 1970, as no history says when the run began."""
+        return self.config.get("started_at") == UNDATED
 
     def role(self, process: str) -> str:
         return str(self.processes.get(process, {}).get("role", ""))
@@ -94,6 +103,7 @@ class Run:
     splits: tuple[Split, ...]
     files: tuple[str, ...]  # as shown to the user, in the order of their splits
     bytes: int
+    evidence: tuple[Part, ...] = ()  # what brokers kept, in parts that a task reads
 
     def source_of(self, split: int) -> str:
         return self._shown[split]
@@ -112,9 +122,10 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
     if not path.exists():
         raise InputError(str(path), "nothing", _EXPECTED, "check the path")
-    files = _history_files(path) if path.is_dir() else [path]
-    if not files:
-        raise InputError(str(path), "no history.jsonl and no history/ in it", _EXPECTED)
+    evidence = _evidence(path, reader)
+    files = _history_files(path) if path.is_dir() else [path] if not evidence else []
+    if not files and not evidence:
+        raise InputError(str(path), "no history and no broker's files in it", _EXPECTED)
     config, config_name = _read_config(path)
     splits: list[Split] = []
     readers = set()
@@ -126,9 +137,19 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
         splits.extend(_splits_of(file, name, len(splits), split_bytes))
     dialect = "jepsen" if "jepsen" in readers else "native"
     name = str(config.get("name") or config_name)
+    if not files and "started_at" not in config:
+        # Without a history nothing says when the run began: times then count from 1970.
+        config = {**config, "started_at": UNDATED}
     settings = Settings(name, dialect, config)
-    run = Run(path, settings, tuple(splits), (), size)
-    return Run(path, settings, run.splits, tuple(dict.fromkeys(run._shown)), size)
+    run = Run(path, settings, tuple(splits), (), size, evidence)
+    return replace(run, files=tuple(dict.fromkeys(run._shown)))
+
+
+def _evidence(path: Path, reader: str | None) -> tuple[Part, ...]:
+    """Brokers' files of a bundle or of a folder of them, or a lone log or dump; none beside a lone history."""
+    if path.is_file() and (reader or magic_of(path) == PARQUET_MAGIC or recognise(head_of(path))):
+        return ()
+    return tuple(piece for part in find_parts(path) for piece in split_part(part))
 
 
 def _history_files(folder: Path) -> list[Path]:

@@ -47,7 +47,9 @@ def parse_split(split: Split) -> Iterator[Parsed]:
         sends, others = _split_sends(events)
         lines = block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
         shift = pl.col("line") + block.first_line
-        yield Parsed(*(frame.with_columns(shift) for frame in (sends, others, bad)), lines, block.damage)
+        yield Parsed(
+            sends.with_columns(shift), others.with_columns(shift), bad.with_columns(shift), lines, block.damage
+        )
 
 
 def _split_sends(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

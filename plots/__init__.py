@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from . import around, glance, heatmap, lag, offsets, unread
+from . import around, glance, heatmap, lag, offsets, replicas, swimlane, unread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +33,8 @@ class Plot(Protocol):
 PLOTS: dict[str, Plot] = {
     "glance": glance,
     "offsets": offsets,
+    "replicas": replicas,
+    "swimlane": swimlane,
     "around": around,
     "unread": unread,
     "lag": lag,

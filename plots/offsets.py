@@ -15,7 +15,8 @@ CAPTION = (
     "Each column is an offset of the partition. The upper lane shows what became of the record that was first known to"
     " stand there, the lane below what holds a lost record's place now. Under them, what each consumer read: a red"
     " range without hatching was read only as it was before the loss, so that consumer still has what the log no"
-    " longer holds and never saw what replaced it. Stretches in which nothing happened are cut (≈)."
+    " longer holds and never saw what replaced it. Where brokers' files tell, a"
+    " lane names the cause of each loss. Stretches in which nothing happened are cut (≈)."
 )
 
 # Class -> colour, label, hatch; the order of the legend.
@@ -45,6 +46,8 @@ SEEN = {
 }
 SEVERE = ("lost-read", "lost", "duplicate", "unread")
 MOST_READERS = 8
+MOST_CAUSES = 40
+DARK_RED = "#8a2b0a"
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
@@ -63,7 +66,14 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
         readers = _worst_readers(told)
         later = bool(told["later"])
         found = [] if part["lost"] else breaches(told)
-        lanes = [1.0, *([0.6] if later else []), *([0.3] if found else []), *([0.5] * len(readers))]
+        causes = _causes(part)
+        lanes = [
+            1.0,
+            *([0.6] if later else []),
+            *([0.3] if found else []),
+            *([0.4] if causes else []),
+            *([0.5] * len(readers)),
+        ]
         figure, (axis,) = style.sheet(title_of(part), [1], 2.0 + 0.5 * sum(lanes))
         severe = [(first, last) for first, last, kinds in told["blocks"] if any(kind in SEVERE for kind in kinds)]
         scale = scale_of(told["first"], told["last"], [*severe, *((first, last) for first, last, _ in found)])
@@ -81,13 +91,16 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
                     _box(axis, scale.place(first), scale.place(last + 1), y, height, style.INK, "")
                 rules = {rule for *_, rule in found}
                 name = rules.pop() if len(rules) == 1 else "breaches"
+            elif causes and number == 1 + later + bool(found):
+                _why(axis, causes, scale, y, height)
+                name = "why lost"
             else:
-                reader = readers[number - 1 - later - bool(found)]
+                reader = readers[number - 1 - later - bool(found) - bool(causes)]
                 _ranges(axis, reader["segments"], SEEN, scale, y, height)
                 name = f"{style.printable(reader['process'], 18)} read"
             names.append((y + height / 2, name))
         _dress(axis, scale, names, y)
-        _legend(axis, told, readers)
+        _legend(axis, told, readers, sorted({cause for *_, cause in causes}))
         left = told["readers_left_out"] + len(told["readers"]) - len(readers)
         if left:
             axis.text(
@@ -128,6 +141,24 @@ def breaches(told: dict[str, Any]) -> list[tuple[int, int, str]]:
         for first, last, rule, severity, _ in told["findings"]
         if severity == "violation" and rule not in shown and first <= high and last >= low and first <= last
     ]
+
+
+def _causes(part: dict[str, Any]) -> list[tuple[int, int, str]]:
+    """Offsets that were lost, with the cause; of explanations that overlap the widest."""
+    kept: list[tuple[int, int, str]] = []
+    for first, last, cause in sorted(part.get("causes", ()), key=lambda row: row[0] - row[1]):
+        if all(last < other[0] or first > other[1] for other in kept):
+            kept.append((first, last, cause))
+    return sorted(kept)[:MOST_CAUSES]
+
+
+def _why(axis: Axes, causes: list[tuple[int, int, str]], scale: Scale, y: float, height: float) -> None:
+    for first, last, cause in causes:
+        left, right = scale.place(first), scale.place(last + 1)
+        _box(axis, left, right, y, height, style.QUIET if cause == "unknown" else DARK_RED, "")
+        text = style.printable(cause, 40)
+        if right - left > 0.0085 * len(text):
+            axis.text((left + right) / 2, y + height / 2, text, ha="center", va="center", color="white", fontsize=8.5)
 
 
 def _worst_readers(told: dict[str, Any]) -> list[dict[str, Any]]:
@@ -187,7 +218,7 @@ def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: flo
         axis.text(cut, bottom - 0.12, "≈", ha="center", va="center", fontsize=12, clip_on=False)
 
 
-def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]]) -> None:
+def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]], causes: list[str]) -> None:
     from matplotlib.patches import Patch
 
     counts: dict[str, int] = {}
@@ -221,6 +252,10 @@ def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]]) -> 
                 label="saw the lost record, then its successor",
             )
         )
+    # A cause may be too long for its box.
+    for cause in causes:
+        colour = style.QUIET if cause == "unknown" else DARK_RED
+        handles.append(Patch(facecolor=colour, label=f"cause: {style.printable(cause, 40)}"))
     axis.legend(
         handles=handles,
         loc="lower left",

@@ -11,6 +11,7 @@ import polars as pl
 from . import PLOTS, draw, style
 from .escaping import file_name, markdown
 from .stories import Story, clock, faults_before, first_sign, place_of, stories_of, timeline
+from .whys import MOST_WHYS, impact_by_cause, whys_of
 
 VERDICTS = {
     "valid": "No breach: every guarantee that this run can show held.",
@@ -74,7 +75,8 @@ def _told(
     """Everything that the templates show."""
     rules = verdict["rules"]
     stories, untold = stories_of(findings, list(rules))
-    moments, moments_left_out = timeline(stories, figures)
+    whys = whys_of(verdict.get("causes", []), figures["started_at"])
+    moments, moments_left_out = timeline(stories, figures, verdict.get("causes", []))
     sign = first_sign(stories, figures)
     return {
         "verdict": verdict["verdict"],
@@ -95,7 +97,12 @@ def _told(
         "moments_left_out": moments_left_out,
         "faults": faults_before(stories, figures),
         "faults_left_out": figures["faults_left_out"],
-        "causes": _causes(findings),
+        "whys": whys[:MOST_WHYS],
+        "whys_left_out": max(len(whys) - MOST_WHYS, 0),
+        "impact_by_cause": impact_by_cause(whys),
+        "brokers_seen": bool(verdict["counts"].get("kept records")),
+        "clients_seen": bool(verdict["counts"].get("operations")),
+        "undated": figures["started_at"].startswith("1970-01-01"),
         "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
         "figures": figures,
         "pictures": pictures,
@@ -105,6 +112,8 @@ def _told(
 
 def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     """What happened, in one or two sentences."""
+    if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
+        return _without_clients(verdict)
     if impact["lost"]:
         read = {
             0: "Nobody had read them",
@@ -128,15 +137,22 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     return VERDICTS.get(verdict["verdict"], "")
 
 
+def _without_clients(verdict: dict[str, Any]) -> str:
+    """What brokers' files alone show."""
+    divergence = verdict["rules"].get("replica-divergence", {})
+    broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
+    nobody = "What clients were promised is not known: no history of them was given."
+    if divergence.get("findings"):
+        return f"Replicas hold different records at {style.plural(divergence['count'], 'offset')}. {nobody}"
+    if broken:
+        return f"The brokers' files break {', '.join(broken)}. {nobody}"
+    if not verdict["counts"].get("kept records"):
+        return f"The brokers' logs tell what happened, but no records were kept. {nobody}"
+    return f"The brokers' files show no breach. {nobody}"
+
+
 def _totals(rules: dict[str, Any]) -> dict[str, int]:
     return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
-
-
-def _causes(findings: pl.DataFrame) -> list[dict[str, Any]]:
-    """Known causes with the findings and records that they explain, most records first."""
-    known = findings.filter(pl.col("cause").is_not_null() & (pl.col("severity") == "violation"))
-    counted = known.group_by("cause").agg(pl.len().alias("findings"), pl.col("count").sum().alias("records"))
-    return counted.sort(["records", "cause"], descending=[True, False]).head(20).to_dicts()
 
 
 def _environment(html: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,7 +32,7 @@ class Moment:
 
     time: int  # ns since the start
     clock: str  # UTC, or empty where the run does not say when it started
-    kind: str  # fault, heal, finding
+    kind: str  # fault, heal, fact, finding
     says: str
 
 
@@ -65,8 +66,11 @@ def _follows() -> pl.Expr:
     return (pl.col("rule") != "lost-write") & pl.col("related").list.get(0, null_on_oob=True).is_not_null()
 
 
-def timeline(stories: list[Story], figures: dict[str, Any]) -> tuple[list[Moment], int]:
-    """Faults and findings in order of time, and how many are left out (the latest of the least severe first)."""
+def timeline(
+    stories: list[Story], figures: dict[str, Any], causes: Sequence[dict[str, Any]] = ()
+) -> tuple[list[Moment], int]:
+    """Faults, the facts of known causes and findings in order of time, and how many are left out (the latest of the
+    least severe first)."""
     moments = []
     for band in figures["faults"]:
         nodes = ", ".join(band["nodes"])
@@ -77,11 +81,40 @@ def timeline(stories: list[Story], figures: dict[str, Any]) -> tuple[list[Moment
     for rank, story in enumerate(stories):
         for finding in [story.finding, *story.consequences]:
             moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
+    moments += [*_facts(causes), *_leadership(figures)]
     kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MOST_MOMENTS]
     kept.sort(key=lambda moment: (moment[1], moment[0]))
     started = figures["started_at"]
     told = [Moment(time, clock(started, time), kind, says) for _, time, kind, says in kept]
     return told, len(moments) - len(kept)
+
+
+def _facts(causes: Sequence[dict[str, Any]]) -> list[tuple[int, int, str, str]]:
+    """What brokers and clients are known to have done on the way to a loss, each once."""
+    told: dict[tuple[int, str], None] = {}
+    for cause in causes:
+        if cause["cause"] != "unknown" and cause.get("lost"):
+            told.update({(fact["time"], fact["says"]): None for fact in cause["chain"] if fact["time"] is not None})
+    return [(0, time, "fact", says) for time, says in told]
+
+
+def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
+    """Changes of leader and truncations, where causes don't tell them: of the partitions with figures of their own."""
+    moments: list[tuple[int, int, str, str]] = []
+    for part in figures["partitions"]:
+        told = part.get("replicas")
+        if not told or part.get("causes"):
+            continue
+        name = part["name"]
+        for term in told["terms"][1:]:
+            if term["time"] is not None:
+                how = f" ({term['how']})" if term["how"] else ""
+                says = f"broker {term['leader']} led {name} in epoch {term['epoch']}{how}"
+                moments.append((1, term["time"], "fact", says))
+        for time, broker, end, was in told["cuts"]:
+            before = f" from {was}" if was is not None else ""
+            moments.append((1, time, "fact", f"broker {broker} cut its log of {name}{before} to {end}"))
+    return moments
 
 
 def _moments_of(finding: Row, times: Row | None) -> list[tuple[int, str, str]]:

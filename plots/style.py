@@ -154,4 +154,16 @@ def save(figure: Figure, path: Path) -> None:
     """PNG or SVG by the ending; the same bytes for the same figure."""
     metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
     with look():
+        _settle(figure)
         figure.savefig(path, metadata=metadata)
+
+
+def _settle(figure: Figure) -> None:
+    """Lays the figure out once, to round numbers: the solver's last digits differ from one time to the next."""
+    if figure.get_layout_engine() is None:
+        return
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axis in figure.axes:
+        place = [round(value, 5) for value in axis.get_position(original=False).bounds]
+        axis.set_position((place[0], place[1], place[2], place[3]), which="both")

@@ -1,8 +1,223 @@
-from click.testing import CliRunner
+"""logjudge as a user calls it: exit codes, what is printed, what is written and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
+from logjudge.histories.errors import LogjudgeError
+
+ROOT = Path(__file__).parents[1]
+LOSSY = ROOT / "examples" / "unclean-election"
+CLEAN = ROOT / "tests" / "data" / "real" / "clean-a"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
+
+
+def check(*arguments: object) -> Result:
+    return run("check", "--engine", "local", "--no-plots", *arguments)
+
+
+def shell(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "logjudge.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
 def test_help_lists_every_command() -> None:
-    result = CliRunner().invoke(cli, ["--help"])
-    assert result.exit_code == 0
+    result = run("--help")
     assert "Judge a replicated log" in result.output
+    assert "check" in result.output
+
+
+def test_a_lost_write_is_exit_1_with_the_verdict_on_one_screen(tmp_path: Path) -> None:
+    result = check(LOSSY, "--out", tmp_path / "out")
+    assert result.return_value == 1
+    assert "unclean-election-a: INVALID" in result.output
+    assert "753 records in 2 findings" in result.output
+    assert "unclean-election: offsets 255 to 630 of orders-0 lost" in result.output
+    assert len(result.output.splitlines()) <= 45
+    assert max(map(len, result.output.splitlines())) <= 100
+
+
+def test_everything_is_written(tmp_path: Path) -> None:
+    result = run("check", LOSSY, "--engine", "local", "--out", tmp_path / "out")
+    assert result.return_value == 1
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {
+        *("verdict.json", "findings.parquet", "quarantine.jsonl"),
+        *("report.html", "report.md", "figures.json", "plots"),
+    }
+    assert {path.suffix for path in (tmp_path / "out" / "plots").iterdir()} == {".png", ".svg"}
+    assert pl.read_parquet(tmp_path / "out" / "findings.parquet")["id"].n_unique() == 16
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"], "no temporary folder is left"
+
+
+def test_verdict_json_follows_its_schema(tmp_path: Path) -> None:
+    schema = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
+    for source, verdict in ((LOSSY, "invalid"), (CLEAN, "valid")):
+        report = json.loads(check(source, "--out", tmp_path / verdict, "--json").output)
+        jsonschema.validate(report, schema)
+        assert report["verdict"] == verdict
+        assert report == json.loads((tmp_path / verdict / "verdict.json").read_text())
+
+
+def test_several_runs_are_judged_each_on_its_own(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("no history\n")
+    done = shell(
+        "check", LOSSY, broken, CLEAN, "--engine", "local", "--no-plots", "--out", tmp_path / "o", cwd=tmp_path
+    )
+    assert done.returncode == 2, done.stderr
+    assert "broken.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["clean-a", "unclean-election"]
+
+
+def test_equal_names_do_not_collide(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(CLEAN, tmp_path / name / "run")
+    check(tmp_path / "a" / "run", tmp_path / "b" / "run", "--out", tmp_path / "o")
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["run", "run-2"]
+
+
+def test_a_foreign_folder_is_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    done = shell("check", CLEAN, "--engine", "local", "--no-plots", "--out", tmp_path / "mine", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "other files" in done.stderr
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
+    check(LOSSY, "--out", tmp_path / "out")
+    (tmp_path / "out" / "left-over").touch()
+    assert check(CLEAN, "--out", tmp_path / "out").return_value == 0
+    assert not (tmp_path / "out" / "left-over").exists()
+    assert json.loads((tmp_path / "out" / "verdict.json").read_text())["verdict"] == "valid"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("check", "nowhere"), "found nothing"),
+        (("check", str(CLEAN), "--only", "lost"), "expected one of lost-write"),
+        (("check", str(CLEAN), "--allow", "lost-write:acks=7"), "expected RULE or RULE:acks=1"),
+        (("check", str(CLEAN), "--conf", "x"), "expected KEY=VALUE"),
+        (("check", str(CLEAN), "--engine", "local", "--master", "local[1]"), "--engine spark"),
+        (("rules", "lost"), "expected one of"),
+        (("convert", str(CLEAN), "x.csv"), "unknown ending"),
+        (("report", "nowhere"), "nowhere"),
+    ],
+)
+def test_a_users_error_is_one_sentence(arguments: tuple[str, ...], says: str) -> None:
+    error = run(*arguments).exception
+    assert isinstance(error, LogjudgeError)
+    assert says in str(error)
+    assert "\n" not in str(error)
+
+
+def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
+    def verdict(*options: str) -> tuple[str, set[str]]:
+        report = json.loads(check(LOSSY, "--json", "--out", tmp_path / "out", *options).output)
+        return report["verdict"], {finding["rule"] for finding in report["findings"]}
+
+    assert verdict("--only", "lost-write") == ("invalid", {"lost-write"})
+    assert verdict("--only", "duplicate") == ("valid", set())
+    assert "lost-write" not in verdict("--skip", "lost-write")[1]
+    assert verdict("--only", "lost-write", "--allow", "lost-write") == ("valid", {"lost-write"})
+    assert verdict("--only", "lost-write", "--allow", "lost-write:acks=1")[0] == "invalid"
+    assert verdict("--only", "nonmonotonic-send")[0] == "valid"
+    assert verdict("--only", "nonmonotonic-send", "--strict")[0] == "invalid"
+
+
+def test_junit(tmp_path: Path) -> None:
+    suite = ElementTree.fromstring(check(LOSSY, "--format", "junit", "--out", tmp_path / "o").output)[0]
+    cases = {case.get("name"): [child.tag for child in case] for case in suite}
+    assert cases["lost-write"] == ["failure"]
+    assert cases["unseen"] == []
+    assert cases["consumer-loss"] == ["skipped"]
+
+
+def test_sarif(tmp_path: Path) -> None:
+    sarif = json.loads(check(LOSSY, "--format", "sarif", "--out", tmp_path / "o").output)
+    first = sarif["runs"][0]["results"][0]
+    assert first["ruleId"] == "lost-write"
+    where = first["locations"][0]["physicalLocation"]
+    assert where == {"artifactLocation": {"uri": "history.jsonl.gz"}, "region": {"startLine": 999}}
+
+
+def test_github(tmp_path: Path) -> None:
+    lines = check(LOSSY, "--format", "github", "--out", tmp_path / "o").output.splitlines()
+    assert lines[0].startswith("::error file=history.jsonl.gz,line=999,title=lost-write::377 writes")
+
+
+def test_evidence_lines_are_the_lines_of_the_file(tmp_path: Path) -> None:
+    check(LOSSY, "--out", tmp_path / "o")
+    lines = gzip.decompress((LOSSY / "history.jsonl.gz").read_bytes()).decode().splitlines()
+    losses = pl.read_parquet(tmp_path / "o" / "findings.parquet").filter(pl.col("rule") == "lost-write")
+    for finding in losses.iter_rows(named=True):
+        acknowledged = json.loads(lines[finding["evidence"][1]["line"] - 1])
+        assert acknowledged["value"] == finding["values"][0]
+        assert (acknowledged["type"], acknowledged["offset"]) == ("ok", finding["first_offset"])
+
+
+def test_malformed_lines_are_quarantined_and_make_it_unknown(tmp_path: Path) -> None:
+    history = gzip.decompress((CLEAN / "history.jsonl.gz").read_bytes()).decode().splitlines()
+    shutil.copy(CLEAN / "run.json", tmp_path / "run.json")
+    (tmp_path / "history.jsonl").write_text("\n".join([*history[:10], "garbage", *history[10:]]))
+    result = check(tmp_path, "--out", tmp_path / "o")
+    assert result.return_value == 3
+    assert "1 lines were left out" in result.output
+    (row,) = [json.loads(line) for line in (tmp_path / "o" / "quarantine.jsonl").read_text().splitlines()]
+    assert (row["source"], row["line"]) == ("history.jsonl", 11)
+
+
+def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
+    for ending in ("parquet", "jsonl", "jsonl.gz", "jsonl.zst"):
+        folder = tmp_path / ending
+        folder.mkdir()
+        shutil.copy(LOSSY / "run.json", folder)
+        assert run("convert", LOSSY, folder / f"history.{ending}").return_value == 0
+        assert check(folder, "--out", tmp_path / f"{ending}-out").return_value == 1
+    tables = [
+        pl.read_parquet(tmp_path / f"{ending}-out" / "findings.parquet").drop("evidence")
+        for ending in ("parquet", "jsonl", "jsonl.gz", "jsonl.zst")
+    ]
+    assert all(table.equals(tables[0]) for table in tables)
+    assert len(tables[0]) == 12  # no brokers beside the converted history
+
+
+def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
+    done = shell("check", CLEAN, "--engine", "local", "--no-plots", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    assert (tmp_path / "logjudge-out" / "clean-a" / "verdict.json").exists()
+
+
+def test_rules_explains_with_an_example() -> None:
+    assert "p:a@0" in run("rules", "lost-write").output
+    assert len(run("rules").output.splitlines()) == 23
+
+
+def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    from logjudge.cli import doctor
+
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    found = doctor.java()
+    assert found.state == "missing"
+    assert "--engine local" in found.remedy
+    assert run("doctor").return_value == 2

@@ -30,7 +30,11 @@ def test_corpus(case: Case, judged_once: JudgeOnce) -> None:
     assert verdicts == case.verdicts, case.why
 
 
-@pytest.mark.parametrize("name", RULES)
+# Rules on brokers' files have no example in the language of histories; tests/evidence has their cases.
+OF_CLIENTS = [name for name, rule in RULES.items() if rule.example]
+
+
+@pytest.mark.parametrize("name", OF_CLIENTS)
 def test_the_example_breaks_its_rule(name: str, tmp_path: Path) -> None:
     judged = judge(RULES[name].example, tmp_path)
     assert {finding["rule"] for finding in judged.findings} == {name} | ALSO.get(name, set())
@@ -41,7 +45,7 @@ def test_the_example_breaks_its_rule(name: str, tmp_path: Path) -> None:
 def test_every_rule_has_cases_on_both_sides() -> None:
     found = Counter(case.rule for case in CORPUS if case.breaks)
     left = Counter(case.rule for case in CORPUS if not case.breaks)
-    assert set(found) == set(RULES)
+    assert set(found) == set(OF_CLIENTS)
     assert min(found.values()) >= 4
-    assert min(left[name] for name in RULES) >= 4
+    assert min(left[name] for name in OF_CLIENTS) >= 4
     assert len({case.history for case in CORPUS}) > 0.9 * len(CORPUS)

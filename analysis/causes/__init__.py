@@ -1,1 +1,74 @@
-"""Why a finding happened: a module a cause, and one CAUSES dict."""
+"""Why acknowledged records were lost, and why consumers missed some.
+
+Each module is one cause: its NAME, its CITATION, and `explain`, which proves it from the evidence with a
+chain of dated facts, says what evidence it lacks, or that it is not the case. `explain_loss` asks all: one
+proof is the cause; two are a conflict, shown as both readings; none is `unknown`, with what is missing. A
+cause never follows from the absence of evidence for another. To add one: a module, and one line in CAUSES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import (
+    consumers,
+    high_watermark_truncation,
+    last_replica_standing,
+    leader_epoch_divergence,
+    legal_absence,
+    retry_reordering,
+    single_ack_failover,
+    unclean_election,
+)
+from .facts import Attempt, Explanation, Lost
+from .timeline import Timeline
+
+Cause = Callable[[Timeline, Lost], Attempt]
+
+CAUSES: dict[str, tuple[Cause, str]] = {
+    module.NAME: (module.explain, module.CITATION)
+    for module in (
+        unclean_election,
+        high_watermark_truncation,
+        leader_epoch_divergence,
+        single_ack_failover,
+        last_replica_standing,
+    )
+}
+# Why a record is legally absent: asked where no rule finds a loss, to tell the story of an offset.
+LEGAL: dict[str, tuple[Cause, str]] = {
+    legal_absence.RETENTION: (legal_absence.retention, legal_absence.RETENTION_CITATION),
+    legal_absence.COMPACTION: (legal_absence.compaction, legal_absence.COMPACTION_CITATION),
+}
+# Causes of what consumers missed (consumers.explain_missed) and of duplicates (retry_reordering).
+OTHERS = {
+    **{name: citation for name, (_, citation) in consumers.CONSUMER_CAUSES.items()},
+    retry_reordering.NAME: retry_reordering.CITATION,
+}
+
+
+def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
+    """The cause of a lost range."""
+    return _explain(CAUSES, timeline, lost)
+
+
+def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
+    """The reason why records that no rule misses are absent: retention or compaction."""
+    return _explain(LEGAL, timeline, lost)
+
+
+def _explain(causes: dict[str, tuple[Cause, str]], timeline: Timeline, lost: Lost) -> Explanation:
+    proved: list[Explanation] = []
+    missing: list[str] = []
+    for name, (explain, citation) in causes.items():
+        attempt = explain(timeline, lost)
+        if attempt.proved:
+            proved.append(Explanation(name, attempt.chain, attempt.prevented_by, citation))
+        else:
+            missing.extend(m for m in attempt.missing if m not in missing)
+    if len(proved) == 1:
+        return proved[0]
+    if proved:
+        conflict = "the evidence conflicts: it supports " + " and ".join(p.cause for p in proved)
+        return Explanation("unknown", missing=[conflict], readings=proved)
+    return Explanation("unknown", missing=missing or ["no cause that is known fits what the evidence shows"])

@@ -13,7 +13,8 @@ from .bins import bins_over
 from .breaches import acknowledged_between, dated, heat, impact, times_of
 from .merge import merge_figures
 from .offsets import offset_map
-from .series import fate_of_acknowledged, lags, latency, over_time, span_of, unplaced_outcomes
+from .replicas import replica_figures
+from .series import fate_of_acknowledged, lags, latency, over_time, rows_by_process, span_of, unplaced_outcomes
 from .windows import windows
 
 __all__ = ["figures_of", "merge_figures"]
@@ -23,20 +24,22 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     """Bounded figure data of one partition (see merge.py for the record of a run that it becomes part of)."""
     span = span_of(p)
     if span is None:
-        return {"bins": None, "unplaced": unplaced_outcomes(p)}
+        return {"bins": None, "unplaced": unplaced_outcomes(p), "replicas": replica_figures(p)}
     bins = bins_over(*span)
     fate = fate_of_acknowledged(p, findings)
     times = times_of(p, findings)
+    consumers = rows_by_process(p)
     return {
         "bins": bins.to_json(),
         "span": list(span),
         "series": over_time(p, fate, bins),
         "latency": latency(p, bins),
         "unplaced": unplaced_outcomes(p),
-        "lags": lags(p, fate, bins),
+        "lags": lags(p, fate, consumers, bins),
         "heat": heat(fate, findings, times, bins),
         "times": dated(findings, times, acknowledged_between(fate, findings)),
         "impact": impact(p, fate, findings),
-        "offsets": offset_map(p, fate, findings),
+        "offsets": offset_map(p, fate, findings, consumers),
         "windows": windows(p, findings),
+        "replicas": replica_figures(p),
     }

@@ -69,11 +69,12 @@ def heat(
     Losses count when the lost records were acknowledged, everything else when its last evidence was seen.
     """
     cells: dict[tuple[str, str], dict[int, int]] = {}
-    lost = [finding for finding in findings if finding.rule == "lost-write"]
     acked = fate.filter("lost").select("value", "acked")
-    for finding in lost:
-        mine = acked.filter(pl.col("value").is_in(finding.values))["acked"] if len(lost) > 1 else acked["acked"]
-        _add(cells, finding, bins.of(mine.to_numpy()).tolist())
+    for severity in _SEVERITY:
+        losses = [finding for finding in findings if finding.rule == "lost-write" and finding.severity == severity]
+        if losses:
+            mine = acked.filter(pl.col("value").is_in(lost_values(losses).implode()))["acked"]
+            _add(cells, losses[0], bins.of(mine.to_numpy()).tolist())
     others = [finding for finding in findings if finding.rule != "lost-write" and finding.id in times]
     when = bins.of(np.array([times[finding.id][1] for finding in others], np.int64)).tolist()
     for finding, number in zip(others, when, strict=True):

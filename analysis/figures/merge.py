@@ -7,7 +7,7 @@ The record is figures.json:
     latency    [bin, bucket, count] lists, added up
     impact     lost, lost_read, duplicated, acknowledged; by_topic, by_producer, by_reader
     heat       rows of findings by partition: {partition, cells: [{rule, severity, bins, records}]}
-    partitions [{name, topic, partition, findings, lost, series, lags, offsets}], the worst first
+    partitions [{name, topic, partition, findings, lost, series, lags, offsets, replicas, causes}], the worst first
     windows    operations around the worst findings
     times      {finding id: {from, to, acked_from, acked_to}}
     ..._left_out  what the bounds below cut off
@@ -45,6 +45,8 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
     faults, faults_left_out = fault_bands(context)
     bins, span = _common_bins(dated, unplaced, faults)
     worst = sorted(dated, key=_badness)
+    # Partitions of which brokers kept something, but no client told.
+    bare = [_without_clients(s, bins) for s in ordered if not s["figures"]["bins"] and s["figures"].get("replicas")]
     windows = [{"partition": _name(s), **w} for s in worst for w in s["figures"]["windows"]]
     windows.sort(key=lambda window: (window["severity"] != "violation", _turn(window["id"])))
     heat, heat_left_out = _heat(worst, bins)
@@ -61,8 +63,8 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
         "impact": _impact(dated),
         "heat": heat,
         "heat_left_out": heat_left_out,
-        "partitions": [_partition(summary, bins) for summary in worst[:MOST_PARTITIONS]],
-        "partitions_left_out": max(len(worst) - MOST_PARTITIONS, 0),
+        "partitions": [_partition(summary, bins) for summary in (worst + bare)[:MOST_PARTITIONS]],
+        "partitions_left_out": max(len(worst) + len(bare) - MOST_PARTITIONS, 0),
         "windows": windows[:MOST_WINDOWS],
         "windows_left_out": max(len(windows) - MOST_WINDOWS, 0),
         "times": _times(worst),
@@ -186,6 +188,15 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
     return rows, max(len(found) - MOST_ROWS, 0)
 
 
+def _without_clients(summary: Record, bins: Bins) -> Record:
+    """The summary as if clients had been asked and said nothing."""
+    nothing = [0] * bins.number
+    series = dict.fromkeys(("acked", "seen", "never", "lost"), nothing)
+    impact = {"acknowledged": 0, "lost": 0, "lost_read": 0}
+    figures = {"bins": bins.to_json(), "series": series, "lags": [], "impact": impact, "offsets": None}
+    return {**summary, "figures": {**figures, "replicas": summary["figures"]["replicas"]}}
+
+
 def _partition(summary: Record, bins: Bins) -> Record:
     figures = summary["figures"]
     own = bins_of(figures["bins"])
@@ -203,7 +214,15 @@ def _partition(summary: Record, bins: Bins) -> Record:
         },
         "lags": [{"process": line["process"], "behind": _lag(line, own, bins)} for line in figures["lags"]],
         "offsets": figures["offsets"],
+        "replicas": figures["replicas"],
+        "causes": _causes(summary),
     }
+
+
+def _causes(summary: Record) -> list[list[Any]]:
+    """Of each loss that was explained: first and last offset, and the cause."""
+    lost = [(cause["lost"], cause["cause"]) for cause in summary.get("causes", []) if cause.get("lost")]
+    return [[about["first"], about["last"], name] for about, name in lost]
 
 
 def _lag(line: Record, own: Bins, bins: Bins) -> list[int | None]:

@@ -34,7 +34,9 @@ MOST_SEGMENTS = 60  # of one reader, and of the lane of second values
 MOST_RANGES = 40
 
 
-def offset_map(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[str, Any] | None:
+def offset_map(
+    p: Partition, fate: pl.DataFrame, findings: list[Finding], consumers: list[tuple[str, Ints]]
+) -> dict[str, Any] | None:
     """Blocks of offsets with the count of each class, later holders, readers and findings; None without offsets.
 
     A block is [first, last, {class: offsets}]; it has one class unless the map was too long to keep apart.
@@ -42,7 +44,7 @@ def offset_map(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dic
     offsets, codes = _classes(p, fate, findings)
     if not len(offsets):
         return None
-    readers, readers_left_out = _readers(p, offsets[codes < _CODE["aborted"]], lost_values(findings))
+    readers, readers_left_out = _readers(p, consumers, offsets[codes < _CODE["aborted"]], lost_values(findings))
     ranges = [
         [finding.first_offset, finding.last_offset, finding.rule, finding.severity, finding.id]
         for finding in findings
@@ -144,7 +146,8 @@ def _shorten(kinds: Ints) -> Ints:
 
 def _later(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:
     """What became of offsets that lost their record or held several: [first, last, replaced|inconsistent|gone]."""
-    crowded = p.entries.filter(pl.col("offset").is_duplicated())["offset"].unique().to_numpy()
+    held = p.entries["offset"].to_numpy()  # in order
+    crowded = np.unique(held[1:][np.diff(held) == 0])
     lost = (codes == _CODE["lost"]) | (codes == _CODE["lost-read"])
     if not len(crowded) and not lost.any():
         return []
@@ -155,17 +158,19 @@ def _later(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:
     return [[first, last, names.get(code, "several")] for first, last, code in segments if code]
 
 
-def _readers(p: Partition, visible: Ints, lost: pl.Series) -> tuple[list[dict[str, Any]], int]:
+def _readers(
+    p: Partition, consumers: list[tuple[str, Ints]], visible: Ints, lost: pl.Series
+) -> tuple[list[dict[str, Any]], int]:
     """Ranges of offsets that each consumer read, told apart by whether it saw records that were lost later."""
-    polled = p.reads.filter(pl.col("offset").is_not_null()).select("process", "offset", "value")
-    counts = polled["process"].value_counts().sort(["count", "process"], descending=[True, False])
+    known = [item for item in consumers if len(item[1])]
     lanes = []
-    for name in counts["process"].head(MOST_READERS).to_list():
-        mine = polled.filter(pl.col("process") == name)
-        offsets = mine["offset"].to_numpy()
-        saw_lost = mine["value"].is_in(lost.implode()).fill_null(False).to_numpy() if len(lost) else None
+    for name, rows in known[:MOST_READERS]:
+        offsets = p.reads["offset"].gather(rows).to_numpy()
+        saw_lost = None
+        if len(lost):
+            saw_lost = p.reads["value"].gather(rows).is_in(lost.implode()).fill_null(False).to_numpy()
         lanes.append({"process": name, **_lane(offsets, saw_lost, visible)})
-    return sorted(lanes, key=lambda lane: str(lane["process"])), max(len(counts) - MOST_READERS, 0)
+    return sorted(lanes, key=lambda lane: str(lane["process"])), max(len(known) - MOST_READERS, 0)
 
 
 def _lane(offsets: Ints, saw_lost: Mask | None, visible: Ints) -> dict[str, Any]:

@@ -106,41 +106,63 @@ def over_time(p: Partition, fate: pl.DataFrame, bins: Bins) -> dict[str, list[in
     }
 
 
-def lags(p: Partition, fate: pl.DataFrame, bins: Bins) -> list[dict[str, Any]]:
+def rows_by_process(p: Partition) -> list[tuple[str, Ints]]:
+    """The rows of `reads` with an offset of each consumer; who read most comes first."""
+    if not len(p.reads):
+        return []
+    names = p.reads["process"].unique().sort()
+    codes = p.reads["process"].cast(pl.Enum(names)).to_physical().to_numpy()
+    placed = p.reads["offset"].is_not_null().to_numpy()
+    found = [(str(name), np.flatnonzero((codes == code) & placed)) for code, name in enumerate(names.to_list())]
+    return sorted(found, key=lambda item: (-len(item[1]), item[0]))
+
+
+def lags(p: Partition, fate: pl.DataFrame, consumers: list[tuple[str, Ints]], bins: Bins) -> list[dict[str, Any]]:
     """By consumer and bin: the age (ns) of the oldest acknowledged record that it has not passed, at the bin's end.
 
     0: it has passed them all; None: it has no position. Lost records are left out, as nobody can wait for them,
     and so are those legally gone. `since` is the time from which it lags at the end (None: it does not), so that
     merging can go on to the end of the run. Final readers begin at 0 on purpose and are left out.
     """
-    kept = fate.filter(~pl.col("lost") & ~pl.col("legal") & pl.col("offset").is_not_null()).sort("offset")
-    if not len(kept) or not len(p.reads):
+    gone = fate["lost"].to_numpy() | fate["legal"].to_numpy() | fate["offset"].is_null().to_numpy()
+    offsets, acked = fate["offset"].fill_null(-1).to_numpy()[~gone], fate["acked"].to_numpy()[~gone]
+    if not len(offsets):
         return []
+    order = np.argsort(offsets, kind="stable")
+    offsets = offsets[order]
+    oldest = np.append(np.minimum.accumulate(acked[order][::-1])[::-1], np.iinfo(np.int64).max)
+    moves = moves_of(p).select("process", "completed", "at", "index", pl.col("position").fill_null(-1))
     final = p.final.processes if p.final else ()
-    counts = p.reads.filter(pl.col("offset").is_not_null())["process"].value_counts()
-    ranked = counts.filter(~pl.col("process").is_in(list(final))).sort(["count", "process"], descending=[True, False])
-    offsets = kept["offset"].to_numpy()
-    oldest = np.append(np.minimum.accumulate(kept["acked"].to_numpy()[::-1])[::-1], np.iinfo(np.int64).max)
-    named = moves_of(p).select("process", "completed", "at", "index", "position")
-    polled = p.reads.filter(pl.col("offset").is_not_null())
     lines = []
-    for process in ranked["process"].head(MOST_CONSUMERS).to_list():
-        mine = polled.filter(pl.col("process") == process).select(
-            "process", "completed", "at", "index", (pl.col("offset") + 1).alias("position")
-        )
-        jumps = named.filter(pl.col("process") == process)
-        if len(jumps):
-            mine = pl.concat([mine, jumps]).sort("completed", "at", "index", maintain_order=True)
-        lines.append({"process": process, **_lag(mine, offsets, oldest, bins)})
+    for process, rows in [item for item in consumers if item[0] not in final and len(item[1])][:MOST_CONSUMERS]:
+        places = np.concatenate([_last_reads(p, rows, bins), _as_array(moves.filter(pl.col("process") == process))])
+        places = places[np.lexsort((places[:, 2], places[:, 1], places[:, 0]))]
+        lines.append({"process": process, **_lag(places[:, 0], places[:, 3], offsets, oldest, bins)})
     return lines
 
 
-def _lag(mine: pl.DataFrame, offsets: Ints, oldest: Ints, bins: Bins) -> dict[str, Any]:
-    """The lag at each bin's end of a consumer whose positions are `mine`, in order of time."""
-    times = mine["completed"].fill_null(strategy="forward").fill_null(0).to_numpy()
-    positions = mine["position"].fill_null(-1).to_numpy()
+def _as_array(rows: pl.DataFrame) -> Ints:
+    """Columns completed, at, index and position of what has a time."""
+    known = rows.filter(pl.col("completed").is_not_null()).select("completed", "at", "index", "position")
+    return known.cast(pl.Int64).to_numpy().reshape(-1, 4)
+
+
+def _last_reads(p: Partition, rows: Ints, bins: Bins) -> Ints:
+    """The last read of each bin, as only that one tells where the consumer stands at the bin's end."""
+    completed = p.reads["completed"].gather(rows).fill_null(strategy="forward").fill_null(0).to_numpy()
+    if not bool((np.diff(completed) >= 0).all()):
+        order = np.argsort(completed, kind="stable")
+        rows, completed = rows[order], completed[order]
+    last = rows[np.append(np.flatnonzero(np.diff(bins.of(completed)) > 0), len(rows) - 1)]
+    return _as_array(p.reads[last].select("completed", "at", "index", (pl.col("offset") + 1).alias("position")))
+
+
+def _lag(times: Ints, positions: Ints, offsets: Ints, oldest: Ints, bins: Bins) -> dict[str, Any]:
+    """The lag at each bin's end of a consumer that stands at `positions` (-1: nowhere) from `times` on."""
+    if not len(times):
+        return {"behind": [None] * bins.number, "since": None}
     ends = bins.ends()
-    last = np.searchsorted(np.maximum.accumulate(times), ends, "left") - 1
+    last = np.searchsorted(times, ends, "left") - 1
     position = np.where(last >= 0, positions[np.maximum(last, 0)], -1)
     since = oldest[np.searchsorted(offsets, position, "left")]
     behind = np.where(since < ends, ends - since, 0)

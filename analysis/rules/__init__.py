@@ -6,7 +6,7 @@ order is the order of reports.
 
 from __future__ import annotations
 
-from . import groups, identity, jepsen, loss, polling, realtime, sending, visibility
+from . import evidence, groups, identity, jepsen, loss, polling, realtime, sending, visibility
 from .rule import Judge, Rule
 
 __all__ = ["RULES", "Judge", "Rule"]
@@ -205,6 +205,59 @@ RULES: dict[str, Rule] = {
             "p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
             ("commits",),
             groups.commit_regressions,
+            None,
+        ),
+        Rule(
+            "replica-divergence",
+            "replicas hold different records at one offset",
+            "In one snapshot two replicas have records at one offset that differ in leader epoch, key or value. Below a"
+            " checkpointed high watermark the record was committed; above it, it was if it was acknowledged under"
+            " acks=all or read by a consumer. A replica that is merely behind does not diverge, and damaged offsets"
+            " are unknown. A divergence above the high watermark that the next election truncates is permitted.",
+            "",
+            ("batches",),
+            evidence.judge_by("replica-divergence"),
+            None,
+        ),
+        Rule(
+            "acknowledged-absent",
+            "no replica, or not the leader's log, holds an acknowledged record",
+            "An acknowledged record is in no replica of the last snapshot, or not in the log of the leader, and nothing"
+            " legal explains it: log start, compaction, an aborted transaction. Where damage may hide it the rule is"
+            " unknown.",
+            "",
+            ("batches", "acknowledged"),
+            evidence.judge_by("acknowledged-absent"),
+            None,
+        ),
+        Rule(
+            "epoch-order",
+            "leader epochs are out of order in a log",
+            "Leader epochs decrease along a log, or a batch's epoch is not that of the leader-epoch-checkpoint entry"
+            " that covers its offset (KIP-101). Entries at the log end without a batch, and gaps, are none.",
+            "",
+            ("batches",),
+            evidence.judge_by("epoch-order"),
+            None,
+        ),
+        Rule(
+            "checkpoint-order",
+            "a broker's checkpoints contradict its log or each other",
+            "Log start offset <= recovery point and high watermark <= log end offset are broken, or a high watermark"
+            " goes back between snapshots.",
+            "",
+            ("batches",),
+            evidence.judge_by("checkpoint-order"),
+            None,
+        ),
+        Rule(
+            "log-corruption",
+            "a segment is damaged",
+            "A batch's CRC, magic or offset order is broken, at file and byte. A torn tail, as a crash leaves it, is a"
+            " note: recovery cuts it off.",
+            "",
+            ("batches",),
+            evidence.judge_by("log-corruption"),
             None,
         ),
     )

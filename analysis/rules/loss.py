@@ -9,6 +9,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partition import FinalReads, Partition
+from ..settled import COMPACTED
 from .wording import distinct, neighbours, proof, seconds, some, where
 
 
@@ -146,8 +147,12 @@ def _covered(final: FinalReads) -> pl.Expr:
 
 
 def _legally_gone(p: Partition) -> pl.Expr:
-    below = (pl.col("offset") < p.log_start).fill_null(False)
-    return below | pl.col("value").is_in(p.superseded.implode()) if len(p.superseded) else below
+    gone = (pl.col("offset") < p.log_start).fill_null(False)
+    for first, last in (
+        p.legally_absent.filter(pl.col("reason") == COMPACTED).select("first_offset", "last_offset").iter_rows()
+    ):
+        gone |= pl.col("offset").is_between(first, last).fill_null(False)
+    return gone | pl.col("value").is_in(p.superseded.implode()) if len(p.superseded) else gone
 
 
 def _read_by(p: Partition) -> pl.DataFrame:

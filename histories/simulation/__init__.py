@@ -1,1 +1,1 @@
-"""Seeded runs of models/replication under faults, written as run bundles."""
+"""Runs the model of the replication protocol and writes what clients and brokers would have left behind."""

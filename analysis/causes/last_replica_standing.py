@@ -1,0 +1,96 @@
+"""last-replica-standing: the only in-sync replica lost its unflushed tail, and led on with what was left.
+
+Kafka acknowledges from the page cache. Where the ISR has shrunk to one broker, what its disk loses at a
+power failure is gone, though it is elected again without any rule being broken (with eligible leader
+replicas the controller calls it unclean, KIP-966).
+
+Needs: the broker that acknowledged leads again; between, its log ended at or below the lost offsets, as it
+was loaded or in a snapshot; and the ISR was that broker alone.
+"""
+
+from __future__ import annotations
+
+from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
+from .succession import SECOND, Succession, acknowledgement, alone_in_sync, chain, deaths, succession
+from .timeline import Timeline
+
+NAME = "last-replica-standing"
+CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
+
+
+def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    found = succession(timeline, lost)
+    if found.new is None or found.new_leader is None or found.old_leader is None:
+        return lacks(*found.missing)
+    if found.old_leader != found.new_leader:
+        return NOT_THE_CASE
+    broker = found.new_leader
+    short = _ended_short(timeline, broker, lost)
+    if not short:
+        return lacks(
+            f"that broker {broker}'s log ended at or below offset {lost.first} when it started again "
+            "(its server.log, or a snapshot)"
+        )
+    alone = _alone(timeline, found, broker, lost)
+    if not alone:
+        return lacks(f"that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs)")
+    cut = [
+        fact
+        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
+        if fault.kind == "truncate" and fault.type == "fault" and broker in fault.nodes and _of(fault.details, lost)
+    ]
+    facts = chain(
+        found.old.facts[:1] if found.old else [],
+        alone,
+        acknowledgement(lost),
+        deaths(timeline, broker, found.new.time if found.new is not found.old else None),
+        cut,
+        short,
+        found.new.facts[-1:] if found.new is found.old else found.new.facts[:1],
+        found.new.start_facts[:1] if found.new is not found.old else [],
+    )
+    prevented = ["min.insync.replicas=2 (nothing is acknowledged while one replica is alone)"]
+    prevented.append("flush.messages=1, at its price, or disks that keep what they acknowledge")
+    return Attempt(True, facts, prevented)
+
+
+def _of(details: object, lost: Lost) -> bool:
+    if not isinstance(details, dict):
+        return False
+    return details.get("topic") == lost.topic and details.get("partition") == lost.partition
+
+
+def _ended_short(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+    """Facts that the log ended at or below the first lost offset after it had been acknowledged."""
+    out = []
+    for kind in ("corruption", "loaded", "snapshot"):
+        for end in timeline.ends_of(broker, kind):
+            late = end.time is not None and lost.last_acked is not None and end.time > lost.last_acked - SECOND
+            if end.end <= lost.first and late:
+                out.append(end)
+                break
+    if not out:
+        return []
+    marks = [
+        m.fact
+        for m in timeline.ends_of(broker, "high-watermark")
+        if m.snapshot in {e.snapshot for e in out if e.snapshot is not None} and m.end > lost.first
+    ]
+    return [*(e.fact for e in out), *marks]
+
+
+def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> list[Fact]:
+    """That the broker was alone in sync when the records were acknowledged, or when it was elected again."""
+    alone = alone_in_sync(timeline, broker, lost.last_acked)
+    if alone:
+        return alone
+    new = found.new
+    if new is not None and new is not found.old and new.before == frozenset((broker,)) and new.facts:
+        return new.facts[:1]
+    again = [
+        fact
+        for time, isr, fact in timeline.isr
+        if isr == {broker} and time is not None and lost.last_acked is not None and time >= lost.last_acked
+    ]
+    # Leading again with an ISR of itself, before anybody could have left it: as it was when it died.
+    return again[:1] if new is found.old else []

@@ -1,0 +1,94 @@
+"""retention and compaction: records that Kafka was configured, or told, to delete. No loss, but a reason.
+
+retention needs a log start above the offsets (checkpoint, first batch, or the broker's line). compaction
+needs the offset missing between others below what the cleaner has been over, or a newer record of the key.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from ..replicas import extents, where
+from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
+from .succession import acknowledgement, chain
+from .timeline import Timeline
+
+RETENTION = "retention"
+RETENTION_CITATION = "retention.ms and retention.bytes; KIP-107 (DeleteRecords)"
+COMPACTION = "compaction"
+COMPACTION_CITATION = "cleanup.policy=compact; Kafka's documentation of log compaction"
+
+
+def retention(timeline: Timeline, lost: Lost) -> Attempt:
+    kept = timeline.kept
+    bounds = extents(kept).filter(pl.col("snapshot") == kept.last)
+    if kept.leader is not None and kept.leader in set(bounds["broker"]):
+        bounds = bounds.filter(pl.col("broker") == kept.leader)
+    if not bounds.height:
+        return lacks(f"where the log of {lost.name} starts")
+    if not (bounds["start"] > lost.last).all():
+        return NOT_THE_CASE
+    starts = [
+        Fact(
+            f"{where(kept.last)} broker {row['broker']}'s log starts at offset {row['start']}",
+            kept.times.get(kept.last),
+            *_source_of_start(timeline, row["broker"]),
+        )
+        for row in bounds.iter_rows(named=True)
+    ]
+    deleted = [
+        Fact(
+            f"records of {lost.topic} were deleted below {_asked(fault.details, lost)}",
+            fault.completed,
+            place=fault.place,
+        )
+        for fault in timeline.faults
+        if fault.kind == "delete-records" and fault.type == "fault" and _asked(fault.details, lost) is not None
+    ]
+    return Attempt(True, chain(acknowledgement(lost), deleted, timeline.log_starts, starts))
+
+
+def _asked(details: object, lost: Lost) -> object:
+    if not isinstance(details, dict) or details.get("topic") != lost.topic:
+        return None
+    offsets = details.get("offsets")
+    return offsets.get(str(lost.partition)) if isinstance(offsets, dict) else None
+
+
+def _source_of_start(timeline: Timeline, broker: str) -> tuple[str | None, int | None, int | None]:
+    kept = timeline.kept
+    own = (pl.col("snapshot") == kept.last) & (pl.col("broker") == broker)
+    point = kept.checkpoints.filter(own & (pl.col("name") == "log-start"))
+    if point.height:
+        return point["file"][0], point["line"][0], None
+    batch = kept.batches.filter(own).sort("base_offset")
+    return batch["file"][0], None, batch["byte"][0]
+
+
+def compaction(timeline: Timeline, lost: Lost) -> Attempt:
+    kept = timeline.kept
+    if kept.compacted is False:
+        return NOT_THE_CASE
+    last = kept.records.filter(pl.col("snapshot") == kept.last)
+    if kept.leader is not None and (last["broker"] == kept.leader).any():
+        last = last.filter(pl.col("broker") == kept.leader)
+    if last.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
+        return NOT_THE_CASE
+    points = kept.checkpoints.filter((pl.col("snapshot") == kept.last) & (pl.col("name") == "cleaned"))
+    cleaned = points.filter(pl.col("offset") > lost.last)
+    if not cleaned.height:
+        if kept.compacted:
+            return lacks(f"that the cleaner had been over offset {lost.last} (cleaner-offset-checkpoint)")
+        return NOT_THE_CASE
+    if not last.filter(pl.col("offset") > lost.last).height:
+        return NOT_THE_CASE  # the newest record of a log is never compacted away
+    facts = [
+        Fact(
+            f"broker {row['broker']}'s cleaner has been over {lost.name} up to offset {row['offset']}",
+            kept.times.get(kept.last),
+            row["file"],
+            row["line"],
+        )
+        for row in cleaned.iter_rows(named=True)
+    ]
+    return Attempt(True, chain(acknowledgement(lost), timeline.cleanings[-3:], facts))

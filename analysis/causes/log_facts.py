@@ -1,0 +1,188 @@
+"""Facts from the brokers' own logs: one handler a kind of event (histories/evidence/log_patterns.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .facts import Fact
+from .terms import BrokerEvent, Builder, LogEnd, Term, ids
+
+
+def _fact(builder: Builder, row: dict[str, Any], says: str) -> Fact:
+    return Fact(says, builder.at(row["time"], row["broker"]), row["file"], row["line"])
+
+
+def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A broker says that it leads: `starts at leader epoch 2 from offset 487`, ISR with it since 2.5."""
+    term = builder.term(fields["leader_epoch"])
+    broker, start = row["broker"], fields["offset"]
+    says = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
+    if "isr" in fields:
+        says += f", ISR {fields['isr']}"
+    fact = _fact(builder, row, says)
+    # A leader that restarts says so again in the same epoch, from where its log ends then.
+    again = term.leader == broker and term.start is not None
+    term.name_leader(broker)
+    if again:
+        builder.ends.append(LogEnd(broker, start, "loaded", fact, fact.time))
+    else:
+        term.start = start if term.start is None else term.start
+        term.time = fact.time if term.time is None else term.time
+        term.start_facts.append(fact)
+    term.facts.append(fact)
+    if "isr" in fields:
+        isr = ids(fields["isr"])
+        term.isr = isr if term.isr is None else term.isr
+        builder.isr.append((fact.time, isr, fact))
+    _epochs_of(term, fields)
+
+
+def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
+    if isinstance(fields.get("partition_epoch"), int):
+        term.partition_epochs.append(fields["partition_epoch"])
+
+
+def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    if fields["leader"] < 0:
+        return
+    term = builder.term(fields["leader_epoch"])
+    says = f"broker {row['broker']} followed broker {fields['leader']} in epoch {term.epoch} of {_name(row)}"
+    term.name_leader(str(fields["leader"]))
+    fact = _fact(builder, row, f"{says}, its log ending at {fields['offset']}")
+    term.facts.append(fact)
+    term.time = fact.time if term.time is None else term.time
+
+
+def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A controller says who leads (ZooKeeper's, or the first record of a KRaft partition)."""
+    if fields["leader"] < 0 or "leader_epoch" not in fields:
+        return
+    term = builder.term(fields["leader_epoch"])
+    isr = ids(fields.get("isr"))
+    says = f"the controller named broker {fields['leader']} leader of {_name(row)} in epoch {term.epoch}"
+    fact = _fact(builder, row, f"{says}, ISR {fields.get('isr')}")
+    # Requests and caches repeat a decision for as long as it stands: one fact of it is enough.
+    known = [f for f in term.facts if f.says == fact.says]
+    term.name_leader(str(fields["leader"]))
+    if not known:
+        term.facts.append(fact)
+        builder.isr.append((fact.time, isr, fact))
+    term.isr = isr if term.isr is None else term.isr
+    term.time = fact.time if term.time is None else term.time
+
+
+def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A KRaft controller says what it changes; since 4.0 at INFO only where the election is unclean."""
+    if not isinstance(fields.get("leader"), int) or fields["leader"] < 0 or "leaderEpoch" not in fields:
+        return
+    term = builder.term(fields["leaderEpoch"])
+    term.name_leader(str(fields["leader"]))
+    before = ids(fields.get("isr_before")) | ids(fields.get("elr_before")) | ids(fields.get("lastKnownElr_before"))
+    if before:
+        term.before = before
+    how = "an unclean" if fields.get("unclean") else "an"
+    known = ", ".join(sorted(before)) or "nobody"
+    says = f"the controller chose broker {fields['leader']} as leader of {_name(row)} in epoch {term.epoch}"
+    says += f" by {how} election; before, [{known}] were in sync or eligible"
+    fact = _fact(builder, row, says)
+    term.facts.append(fact)
+    term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)
+
+
+def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    says = f"the controller elected broker {fields['leader']} for {_name(row)} though no broker of the ISR lived"
+    fact = _fact(builder, row, says)
+    # The line has no epoch: it is that of the next term that names this leader (see _clean_successions).
+    builder.outsiders.append((fact.time, str(fields["leader"]), fact))
+
+
+def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    says = f"broker {row['broker']} said that the ISR of {_name(row)} is {fields['isr']}"
+    if row["kind"] == "isr-shrink":
+        says = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
+    fact = _fact(builder, row, says)
+    builder.isr.append((fact.time, ids(fields["isr"]), fact))
+
+
+def _loaded(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    fact = _fact(builder, row, f"broker {row['broker']} loaded {_name(row)}, ending at {fields['end_offset']}")
+    builder.ends.append(LogEnd(row["broker"], fields["end_offset"], "loaded", fact, fact.time))
+
+
+def _corruption(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    if "offset" not in fields:
+        return
+    says = f"broker {row['broker']} found its log of {_name(row)} broken and cut it at offset {fields['offset']}"
+    fact = _fact(builder, row, says)
+    builder.ends.append(LogEnd(row["broker"], fields["offset"], "corruption", fact, fact.time))
+
+
+def _truncated(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    noop = row["kind"] == "truncate-noop"
+    says = f"broker {row['broker']} truncated {_name(row)} to offset {fields['offset']}"
+    if noop:
+        says += ", which changed nothing"
+    fact = _fact(builder, row, says)
+    builder.ends.append(LogEnd(row["broker"], fields["offset"], "truncated", fact, fact.time, noop=noop))
+
+
+def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    why = f" ({fields['reason']})" if fields.get("reason") else ""
+    to = f" to offset {fields['offset']}" if "offset" in fields else ""
+    builder.log_starts.append(
+        _fact(builder, row, f"broker {row['broker']} moved the log start of {_name(row)}{to}{why}")
+    )
+
+
+def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+    builder.cleanings.append(_fact(builder, row, f"broker {row['broker']} compacted {_name(row)}"))
+
+
+def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+    fact = _fact(builder, row, f"broker {row['broker']} started")
+    builder.events.append(BrokerEvent(row["broker"], "started", fact.time, fact))
+
+
+def _gone(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+    subject = row["subject"] or row["broker"]
+    verb = "fenced" if row["kind"] == "fenced" else "noticed the failure of"
+    fact = _fact(builder, row, f"the controller {verb} broker {subject}")
+    builder.events.append(BrokerEvent(subject, "died", fact.time, fact))
+
+
+def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    text = str(fields["version"])
+    if builder.version is None:
+        builder.version = text
+        builder.version_fact = _fact(builder, row, f"broker {row['broker']} runs Kafka {text}")
+
+
+HANDLERS = {
+    "leader": _leader,
+    "follower": _follower,
+    "elected": _elected,
+    "leadership": _elected,
+    "partition-new": _elected,
+    "partition-change": _partition_change,
+    "elected-unclean": _unclean_zookeeper,
+    "isr-shrink": _isr_event,
+    "isr-expand": _isr_event,
+    "isr-update": _isr_event,
+    "loaded": _loaded,
+    "corruption": _corruption,
+    "truncate": _truncated,
+    "truncate-noop": _truncated,
+    "truncate-fully": _truncated,
+    "log-start": _log_start,
+    "retention": _log_start,
+    "cleaned": _cleaned,
+    "boot": _boot,
+    "configured": _boot,
+    "fenced": _gone,
+    "failed": _gone,
+    "version": _version,
+}
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['topic']}-{row['partition']}"

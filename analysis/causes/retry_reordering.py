@@ -1,0 +1,79 @@
+"""retry-reordering: a producer without idempotence sent a record again, and it stands twice or out of order.
+
+Needs: the producer is known to be without idempotence (its configuration, or batches without a producer id),
+and the log, or the history, shows the record at both offsets. An election or a death between them tells why
+the first acknowledgement was lost, where the evidence has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from .facts import Explanation, Fact, ordered
+from .timeline import Timeline
+
+NAME = "retry-reordering"
+CITATION = "KIP-98 (idempotent producer), max.in.flight.requests.per.connection; KAFKA-5494"
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A value that stands at several offsets of one partition, or that stands after a later one."""
+
+    topic: str
+    partition: int
+    value: str
+    offsets: tuple[int, ...]
+    process: str | None = None
+    invoked: int | None = None  # ns, of its send
+    place: int | None = None
+
+
+def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[str, Any] | None) -> Explanation:
+    """The cause of a duplicate; `producer` is the process in run.json."""
+    kept = timeline.kept
+    copies = kept.records.filter(
+        (pl.col("snapshot") == kept.last)
+        & (pl.col("value") == repeated.value)
+        & pl.col("offset").is_in(list(repeated.offsets))
+    )
+    if kept.leader is not None and (copies["broker"] == kept.leader).any():
+        copies = copies.filter(pl.col("broker") == kept.leader)
+    copies = copies.unique("offset", keep="first", maintain_order=True).sort("offset")
+    configured = None if producer is None else producer.get("enable.idempotence")
+    if configured is True or copies["producer_id"].drop_nulls().len():
+        return Explanation("unknown", missing=["how an idempotent producer's record came to stand twice"])
+    if configured is None and copies.height < 2:
+        return Explanation(
+            "unknown",
+            missing=["whether the producer was idempotent (run.json, or the batches' producer ids)"],
+        )
+    facts = []
+    if repeated.invoked is not None:
+        says = f"{repeated.process or 'a producer'} sent {repeated.value!r}"
+        facts.append(Fact(says, repeated.invoked, place=repeated.place))
+    if configured is False:
+        facts.append(Fact(f"enable.idempotence is false for {repeated.process}", source="run.json"))
+    for row in copies.iter_rows(named=True):
+        epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
+        says = f"it stands at offset {row['offset']}{epoch}, in a batch without a producer id"
+        facts.append(Fact(says, None, row["file"], None, row["byte"]))
+    facts += _between(timeline, copies)
+    return Explanation(
+        NAME,
+        ordered(facts),
+        ["enable.idempotence=true (the default of Kafka's own client since 3.0)"],
+        CITATION,
+    )
+
+
+def _between(timeline: Timeline, copies: pl.DataFrame) -> list[Fact]:
+    """The elections between the epochs of the copies."""
+    epochs = copies["leader_epoch"].drop_nulls().to_list()
+    if len(epochs) < 2 or epochs[0] == epochs[-1]:
+        return []
+    return [term.facts[0] for term in timeline.terms.values() if epochs[0] < term.epoch <= epochs[-1] and term.facts]

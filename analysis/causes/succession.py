@@ -1,0 +1,172 @@
+"""Which term wrote the lost records, and which one put an end to them: what all broker-side causes ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from .facts import Fact, Lost, ordered
+from .terms import LogEnd, Term
+from .timeline import Timeline
+
+SECOND = 1_000_000_000
+
+
+@dataclass
+class Succession:
+    """The term that acknowledged the lost records, the first later one that began at or below them, and what
+    would be needed to tell. Both are one term where a leader came back in its own epoch.
+    """
+
+    old: Term | None = None
+    new: Term | None = None
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def old_leader(self) -> str | None:
+        return self.old.leader if self.old and not self.old.conflict else None
+
+    @property
+    def new_leader(self) -> str | None:
+        return self.new.leader if self.new and not self.new.conflict else None
+
+
+def succession(timeline: Timeline, lost: Lost) -> Succession:
+    """Of the lost records: from the epochs in the segments where they have them, else from times."""
+    then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
+    led = [term for term in timeline.terms.values() if term.leader is not None]
+    out = Succession()
+    out.old = timeline.terms.get(then) if then is not None else _led_at(led, lost.first_acked, now)
+    if out.old is None or out.old.leader is None:
+        out.missing.append(f"who led {lost.name} when the records were acknowledged")
+    if out.old is not None and now is not None and out.old.epoch == now:
+        out.new = out.old
+        return out
+    after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
+    if now is not None:
+        after = [t for t in after if t.epoch <= now]
+    elif lost.last_acked is not None:
+        # Without epochs in the records only time tells; a term that began before the last one was
+        # acknowledged did not lose it (a second of grace: logs are written a little late).
+        last_acked = lost.last_acked
+        after = [t for t in after if t.time is not None and t.time > last_acked - SECOND]
+    after = [t for t in after if t.start is None or t.start <= lost.first]
+    if after:
+        out.new = after[0]
+    else:
+        out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
+    return out
+
+
+def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
+    """The leader epoch of the lost records, where a snapshot or a losing replica still holds one."""
+    held = timeline.kept.records.filter(pl.col("value").is_in(list(lost.values[:1])))
+    epochs = held.filter(pl.col("offset") == lost.first)["leader_epoch"].drop_nulls().unique()
+    return int(epochs[0]) if len(epochs) == 1 else None
+
+
+def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
+    """The leader epoch of what stands at the first lost offset now."""
+    kept = timeline.kept
+    now = kept.records.filter(
+        (pl.col("snapshot") == kept.last)
+        & (pl.col("offset") == lost.first)
+        & (~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null())
+    )
+    if kept.leader is not None and (now["broker"] == kept.leader).any():
+        now = now.filter(pl.col("broker") == kept.leader)
+    epochs = now["leader_epoch"].drop_nulls().unique()
+    return int(epochs[0]) if len(epochs) == 1 else None
+
+
+def _led_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
+    if time is None:
+        return None
+    known = [t for t in led if t.time is not None and t.time <= time and (now is None or t.epoch <= now)]
+    # A term before it without a time may be the one; then nobody knows.
+    if not known:
+        first = [t for t in led if t.epoch == 0]
+        return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
+    return known[-1]
+
+
+def acknowledgement(lost: Lost) -> list[Fact]:
+    """The facts that the lost records were acknowledged, the first and the last."""
+    acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
+    span = f"offset {lost.first}" if lost.first == lost.last else f"offsets {lost.first} to {lost.last}"
+    read = f"; consumers had read {lost.read} of them" if lost.read else ""
+    says = f"{span} of {lost.name} ({lost.count} records) began to be acknowledged{acks}{read}"
+    facts = [Fact(says, lost.first_acked, place=lost.place)]
+    if lost.last_acked is not None and lost.last_acked != lost.first_acked:
+        facts.append(Fact("the last of them was acknowledged", lost.last_acked, place=lost.last_place))
+    return facts
+
+
+def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
+    """The last death of a broker before a time, with every source that tells of it."""
+    known = [e for e in timeline.died(broker) if e.time is None or until is None or e.time <= until + SECOND]
+    dated = [e for e in known if e.time is not None]
+    if not dated:
+        return [e.fact for e in known[:1]]
+    latest = max(e.time or 0 for e in dated)
+    # A kill is noticed by its session's end, some seconds later: one death in several sources.
+    return [e.fact for e in dated if (e.time or 0) > latest - 20 * SECOND][-3:]
+
+
+def truncations(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> list[LogEnd]:
+    """Truncations of a broker that cut the lost offsets, later than a time."""
+    return [
+        end
+        for end in timeline.ends_of(broker, "truncated")
+        if not end.noop and end.end <= lost.last and (after is None or end.time is None or end.time >= after - SECOND)
+    ]
+
+
+def returned(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> list[Fact]:
+    """That a broker came back and truncated what it alone had."""
+    cut = [end.fact for end in truncations(timeline, broker, lost, after)][:1]
+    started = [
+        e.fact
+        for e in timeline.events
+        if e.broker == broker and e.kind == "started" and e.time is not None and after is not None and e.time >= after
+    ][:1]
+    return started + cut
+
+
+def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
+    """The latest fact, not after a time, that the ISR was this broker alone."""
+    before = [
+        (time, isr, fact) for time, isr, fact in timeline.isr if until is None or time is None or time <= until + SECOND
+    ]
+    if before and before[-1][1] == {broker}:
+        # The beginning of that state, which may have been said several times since.
+        run = []
+        for _, isr, fact in reversed(before):
+            if isr != {broker}:
+                break
+            run.append(fact)
+        return run[-1:]
+    return []
+
+
+def held_at_snapshot(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+    """Snapshots in which a broker's log still held the lost records."""
+    held = timeline.kept.records.filter(
+        (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
+    )
+    names = set(held["snapshot"])
+    return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]
+
+
+def chain(*parts: list[Fact]) -> list[Fact]:
+    """The facts of all parts in order of time."""
+    return ordered([fact for part in parts for fact in part])
+
+
+def clean_by_configuration(timeline: Timeline) -> list[Fact]:
+    """That the topic's configuration permits no unclean election; empty where it does or nobody says."""
+    value = str(timeline.config.get("unclean.leader.election.enable", "")).lower()
+    return (
+        [Fact("unclean.leader.election.enable is false for the topic", source="run.json")] if value == "false" else []
+    )

@@ -1,0 +1,101 @@
+"""Terms of leadership, log ends and what brokers did: the parts of which a timeline is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...histories.evidence.clock import Clock
+from ..replicas import Kept
+from .facts import Fact
+
+
+@dataclass
+class Term:
+    """One leader epoch: who led, from which offset on, and who could have been elected."""
+
+    epoch: int
+    leader: str | None = None
+    start: int | None = None  # the first offset of the epoch
+    time: int | None = None  # ns, when it was elected or began to lead
+    isr: frozenset[str] | None = None  # at its beginning
+    before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
+    outsider: bool = False  # the controller said that it chose from outside the ISR
+    conflict: bool = False
+    facts: list[Fact] = field(default_factory=list)
+    start_facts: list[Fact] = field(default_factory=list)
+    partition_epochs: list[int] = field(default_factory=list)  # said during the term
+
+    def name_leader(self, leader: str) -> None:
+        if self.leader is not None and self.leader != leader:
+            self.conflict = True
+        self.leader = leader
+
+    @property
+    def elected_uncleanly(self) -> bool | None:
+        """Whether the leader was out of sync when it was elected; None where nothing tells.
+
+        The last known leader that KIP-966 elects again is no out-of-sync follower, though Kafka calls its
+        election unclean: it has all that it ever acknowledged, unless its disk lost it.
+        """
+        if self.leader is None or self.conflict:
+            return None
+        if self.before:
+            return self.leader not in self.before
+        return True if self.outsider else None
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """Where a broker's log ended at some time: as it was loaded, in a snapshot, or after a truncation."""
+
+    broker: str
+    end: int
+    kind: str  # loaded snapshot truncated corruption high-watermark
+    fact: Fact
+    time: int | None
+    snapshot: str | None = None
+    noop: bool = False
+
+
+@dataclass(frozen=True)
+class BrokerEvent:
+    broker: str
+    kind: str  # died started
+    time: int | None
+    fact: Fact
+
+
+class Builder:
+    """Gathers facts from all sources while a timeline is built."""
+
+    def __init__(self, kept: Kept, clocks: Mapping[str, Clock], started: int | None) -> None:
+        self.kept, self.clocks = kept, clocks
+        self.started = started
+        self.terms: dict[int, Term] = {}
+        self.ends: list[LogEnd] = []
+        self.events: list[BrokerEvent] = []
+        self.isr: list[tuple[int | None, frozenset[str], Fact]] = []
+        self.fault_facts: list[Fact] = []
+        self.config: dict[str, Any] = {}
+        self.version: str | None = None
+        self.version_fact: Fact | None = None
+        self.log_starts: list[Fact] = []
+        self.cleanings: list[Fact] = []
+        self.outsiders: list[tuple[int | None, str, Fact]] = []
+
+    def term(self, epoch: int) -> Term:
+        return self.terms.setdefault(epoch, Term(epoch))
+
+    def at(self, ms: int | None, broker: str | None = None) -> int | None:
+        """A wall clock in ms as ns since the start; None without a start or with a doubtful clock."""
+        clock = self.clocks.get(broker) if broker is not None else None
+        if ms is None or self.started is None or (clock is not None and clock.conflict):
+            return None
+        return (ms - (clock.offset if clock else 0) - self.started) * 1_000_000
+
+
+def ids(values: Any) -> frozenset[str]:
+    """Broker ids as the names of brokers."""
+    return frozenset(str(v) for v in values or ())

@@ -1,0 +1,226 @@
+"""The dated facts of one topic-partition, put together from every kind of evidence.
+
+Sources, from proof to hint: `__cluster_metadata`, segments, epoch files and checkpoints, then the brokers'
+own logs and the history's faults. Each fact keeps its source. Where two sources name different leaders of
+one epoch, the term is marked as in conflict and proves nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from ...histories.evidence.clock import Clock, Fault, process_starts
+from ..replicas import Kept, extents, where
+from .facts import Fact
+from .log_facts import HANDLERS
+from .terms import BrokerEvent, Builder, LogEnd, Term, ids
+
+
+@dataclass
+class Timeline:
+    kept: Kept
+    terms: dict[int, Term]
+    ends: list[LogEnd]
+    events: list[BrokerEvent]
+    isr: list[tuple[int | None, frozenset[str], Fact]]
+    faults: list[Fault]
+    fault_facts: list[Fact]
+    config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
+    version: str | None
+    version_fact: Fact | None
+    log_starts: list[Fact] = field(default_factory=list)
+    cleanings: list[Fact] = field(default_factory=list)
+    clocks: Mapping[str, Clock] = field(default_factory=dict)  # by broker: how its times were corrected
+
+    def ends_of(self, broker: str, *kinds: str) -> list[LogEnd]:
+        return [e for e in self.ends if e.broker == broker and e.kind in kinds]
+
+    def died(self, broker: str) -> list[BrokerEvent]:
+        return [e for e in self.events if e.broker == broker and e.kind == "died"]
+
+    def release(self) -> tuple[int, ...] | None:
+        """The Kafka version as numbers, or None."""
+        if self.version is None:
+            return None
+        parts = [p for p in self.version.split("-")[0].split(".") if p.isdecimal()]
+        return tuple(int(p) for p in parts) or None
+
+
+def build_timeline(
+    kept: Kept,
+    metadata: pl.DataFrame,
+    log_events: pl.DataFrame,
+    faults: Sequence[Fault],
+    config: Mapping[str, Any],
+    clocks: Mapping[str, Clock],
+    started: int | None,
+    version: str | None = None,
+) -> Timeline:
+    """The timeline of a topic-partition.
+
+    metadata and log_events: tables METADATA and LOG_EVENTS with their location, of this topic-partition and
+    of no partition (brokers). config: the topic's, of run.json. started: the run's start, ms since the
+    epoch. version: system.version of run.json.
+    """
+    builder = Builder(kept, clocks, started)
+    builder.config = dict(config)
+    _from_metadata(builder, metadata)
+    silent = log_events.filter(pl.col("kind") != "configured")
+    log_events = pl.concat([silent, process_starts(log_events).filter(pl.col("kind") == "configured")])
+    for row in log_events.sort("time", "line", nulls_last=True).iter_rows(named=True):
+        handler = HANDLERS.get(row["kind"])
+        if handler is not None:
+            handler(builder, row, json.loads(row["fields"]))
+    _from_files(builder)
+    _from_faults(builder, faults)
+    if version is not None:
+        builder.version, builder.version_fact = version, Fact(f"Kafka {version}", None, "run.json")
+    ends = sorted(builder.ends, key=lambda e: (e.time is None, e.time or 0))
+    events = sorted(builder.events, key=lambda e: (e.time is None, e.time or 0))
+    isr = sorted(builder.isr, key=lambda e: (e[0] is None, e[0] or 0))
+    _clean_successions(builder)
+    return Timeline(
+        kept,
+        dict(sorted(builder.terms.items())),
+        ends,
+        events,
+        isr,
+        list(faults),
+        builder.fault_facts,
+        builder.config,
+        builder.version,
+        builder.version_fact,
+        builder.log_starts,
+        builder.cleanings,
+        dict(clocks),
+    )
+
+
+def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
+    # Every node keeps a copy of the metadata log: the longest one is read.
+    if not metadata.height:
+        return
+    copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
+    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
+    own = metadata.filter((pl.col("snapshot") == best["snapshot"]) & (pl.col("broker") == best["broker"]))
+    previous: dict[str, Any] | None = None
+    for row in own.sort("offset", maintain_order=True).iter_rows(named=True):
+        time = builder.at(row["time"])
+        if row["kind"] == "config" and row["topic"] == builder.kept.topic:
+            builder.config.setdefault(row["key"], row["value"])
+        elif row["kind"] in ("fence", "register") and row["broker_id"] is not None:
+            broker = str(row["broker_id"])
+            what = "was fenced by the controller" if row["kind"] == "fence" else "registered"
+            fact = Fact(f"broker {broker} {what}", time, row["file"], None, row["byte"])
+            builder.events.append(BrokerEvent(broker, "died" if row["kind"] == "fence" else "started", time, fact))
+        elif row["kind"] in ("partition", "change") and row["partition"] == builder.kept.partition:
+            _partition_row(builder, row, previous, time)
+            previous = row
+
+
+def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
+    isr = ids(row["isr"])
+    name = f"{builder.kept.topic}-{builder.kept.partition}"
+    listed = ", ".join(str(v) for v in row["isr"])
+    source = (row["file"], None, row["byte"])
+    if row["leader"] == -1:
+        builder.isr.append((time, isr, Fact(f"{name} had no leader any more, ISR [{listed}]", time, *source)))
+        return
+    if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
+        if row["isr"] != previous["isr"]:
+            verb = "shrank to" if len(row["isr"]) < len(previous["isr"]) else "became"
+            builder.isr.append((time, isr, Fact(f"the ISR of {name} {verb} [{listed}]", time, *source)))
+        return
+    term = builder.term(row["leader_epoch"])
+    term.name_leader(str(row["leader"]))
+    term.isr, term.time = isr, time
+    says = f"broker {row['leader']} was elected leader of {name} in epoch {row['leader_epoch']}, ISR [{listed}]"
+    if previous is not None:
+        term.before = ids(previous["isr"]) | ids(previous["elr"]) | ids(previous["last_known_elr"])
+        known = ", ".join(sorted(term.before))
+        says += f"; before, [{known}] were in sync or eligible"
+    term.facts.append(Fact(says, time, *source))
+    builder.isr.append((time, isr, term.facts[-1]))
+
+
+def _from_files(builder: Builder) -> None:
+    """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
+    kept = builder.kept
+    last_first = {name: i for i, name in enumerate(kept.snapshots)}
+    rows = sorted(kept.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
+    for row in rows:
+        term = builder.term(row["leader_epoch"])
+        says = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
+        says += f"{row['leader_epoch']} at offset {row['start_offset']}"
+        fact = Fact(says, kept.times.get(row["snapshot"]), row["file"], row["line"])
+        if term.start is None:
+            term.start = row["start_offset"]
+        if term.start == row["start_offset"] and len(term.start_facts) < 2:
+            term.start_facts.append(fact)
+    for row in extents(kept).iter_rows(named=True):
+        time = kept.times.get(row["snapshot"])
+        own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
+        file = kept.batches.filter(own)["file"][-1]
+        says = f"{where(row['snapshot'])} broker {row['broker']}'s log ended at {row['end']}"
+        fact = Fact(says, time, file)
+        builder.ends.append(LogEnd(row["broker"], row["end"], "snapshot", fact, time, row["snapshot"]))
+        if row["high_watermark"] is not None:
+            _high_watermark(builder, row, time)
+    if builder.version is None and kept.batches.height and kept.batches["magic"].max() == 2:
+        builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought")
+
+
+def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> None:
+    points = builder.kept.checkpoints.filter(
+        (pl.col("snapshot") == row["snapshot"])
+        & (pl.col("broker") == row["broker"])
+        & (pl.col("name") == "high-watermark")
+    )
+    point = points.row(0, named=True)
+    says = f"{where(row['snapshot'])} broker {row['broker']}'s checkpointed high watermark was {point['offset']}"
+    fact = Fact(says, time, point["file"], point["line"])
+    builder.ends.append(LogEnd(row["broker"], point["offset"], "high-watermark", fact, time, row["snapshot"]))
+
+
+def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
+    for fault in faults:
+        nodes = ", ".join(fault.nodes)
+        verb = "began" if fault.type == "fault" else "came"
+        says = f"{fault.kind} of broker {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
+        details = fault.details or {}
+        if fault.kind == "truncate":
+            says = f"the tail of {details.get('topic')}-{details.get('partition')} was cut off on broker {nodes}"
+        fact = Fact(says, fault.completed, place=fault.place)
+        builder.fault_facts.append(fact)
+        for node in fault.nodes:
+            if fault.type == "fault" and fault.kind == "kill":
+                killed = Fact(f"broker {node} was killed", fault.completed, place=fault.place)
+                builder.events.append(BrokerEvent(node, "died", fault.completed, killed))
+            elif fault.type == "heal" and fault.kind == "restart":
+                restarted = Fact(f"broker {node} was started again", fault.invoked, place=fault.place)
+                builder.events.append(BrokerEvent(node, "started", fault.invoked, restarted))
+
+
+def _clean_successions(builder: Builder) -> None:
+    """Who was in sync before each election, where the neighbouring terms show it.
+
+    Partition epochs count every change of leader or ISR: if the terms' are neighbours, nothing changed
+    between, and the ISR before the election is that of the term before.
+    """
+    terms = [builder.terms[e] for e in sorted(builder.terms)]
+    for before, after in itertools.pairwise(terms):
+        first, second = before.partition_epochs, after.partition_epochs
+        same = after.epoch == before.epoch + 1 and first and second and min(second) == max(first) + 1
+        if same and after.before is None and before.isr:
+            after.before = before.isr
+    for time, leader, fact in builder.outsiders:
+        named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
+        if named:
+            named[0].facts.append(fact)
+            named[0].outsider = True

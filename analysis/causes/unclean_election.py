@@ -1,0 +1,62 @@
+"""unclean-election: a replica out of sync was elected, and what it had not fetched is gone.
+
+Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log,
+or the controller's line), and its epoch began at or below the lost offsets (epoch file, segment, or
+state-change.log). The last known leader that KIP-966 elects again is not of this kind: it never lacked
+anything by being out of sync.
+"""
+
+from __future__ import annotations
+
+from .facts import NOT_THE_CASE, Attempt, Lost, lacks
+from .succession import (
+    acknowledgement,
+    alone_in_sync,
+    chain,
+    deaths,
+    held_at_snapshot,
+    returned,
+    succession,
+)
+from .timeline import Timeline
+
+NAME = "unclean-election"
+CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"
+
+
+def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    found = succession(timeline, lost)
+    new = found.new
+    if new is None or new.leader is None:
+        return lacks(*found.missing)
+    if found.old_leader is not None and found.old_leader == found.new_leader:
+        return NOT_THE_CASE
+    unclean = new.elected_uncleanly
+    if unclean is False:
+        return NOT_THE_CASE
+    if unclean is None:
+        return lacks(
+            f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
+            "(__cluster_metadata, or the controller's log)"
+        )
+    if new.start is None:
+        return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
+    # Whoever was in sync before is not the new leader, so the acknowledging leader is another broker.
+    old = found.old_leader or (next(iter(new.before)) if new.before and len(new.before) == 1 else None)
+    led = found.old.facts[:1] if found.old else []
+    alone = alone_in_sync(timeline, old, lost.first_acked) if old else []
+    facts = chain(
+        led,
+        alone,
+        acknowledgement(lost),
+        deaths(timeline, old, new.time) if old else [],
+        new.facts[:1],
+        new.start_facts[:1],
+        held_at_snapshot(timeline, old, lost) if old else [],
+        returned(timeline, old, lost, new.time) if old else [],
+    )
+    prevented = ["unclean.leader.election.enable=false"]
+    replicas = str(timeline.config.get("min.insync.replicas", ""))
+    if replicas in ("1", ""):
+        prevented.append("min.insync.replicas=2 (with acks=all nothing is acknowledged by the leader alone)")
+    return Attempt(True, facts, prevented)

@@ -1,0 +1,88 @@
+"""Replicas of a partition side by side: for each snapshot how far each log goes, and the offsets where they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from .replica_divergence import diverging
+from .replicas import Kept, extents, runs
+
+AROUND = 2  # offsets shown before and after a divergence
+HEAD, TAIL = 4, 2  # offsets of a long divergence that are shown from its beginning and its end
+MOST_RUNS = 12  # divergences of one snapshot
+
+Record = dict[str, Any]
+
+
+def differences(kept: Kept) -> list[Record]:
+    """One record a snapshot that holds records: snapshot, time (ns), brokers (start, end, high_watermark),
+    divergences (first, last, count, rows), left_out, behind (in words).
+
+    A row is an offset with what each broker holds there ({epoch, timestamp, key, value, control}), null where its log
+    does not reach or lacks it; a row with `skipped` instead stands for that many offsets.
+    """
+    bounds = extents(kept)
+    told = []
+    for name in kept.snapshots:
+        records = kept.records.filter(pl.col("snapshot") == name)
+        ends = bounds.filter(pl.col("snapshot") == name).sort("broker")
+        if not ends.height:
+            continue
+        found = list(runs(diverging(records), "position", "key")) if records["broker"].n_unique() > 1 else []
+        brokers = ends.select("broker", "start", "end", "high_watermark").to_dicts()
+        told.append(
+            {
+                "snapshot": name,
+                "time": kept.times.get(name),
+                "brokers": brokers,
+                "divergences": [_divergence(records, run, brokers) for run in found[:MOST_RUNS]],
+                "left_out": max(len(found) - MOST_RUNS, 0),
+                "behind": behind(brokers),
+            }
+        )
+    return told
+
+
+def behind(brokers: list[Record]) -> list[str]:
+    """Which logs end before the longest one."""
+    longest = max(broker["end"] for broker in brokers)
+    first = next(broker["broker"] for broker in brokers if broker["end"] == longest)
+    return [
+        f"broker {broker['broker']} ends at {broker['end']}, {longest - broker['end']} offsets before broker {first}"
+        for broker in brokers
+        if broker["end"] < longest
+    ]
+
+
+def _divergence(records: pl.DataFrame, run: pl.DataFrame, brokers: list[Record]) -> Record:
+    first, last = int(run["offset"][0]), int(run["offset"][-1])
+    around = records.filter(pl.col("offset").is_between(first - AROUND, last + AROUND)).sort("offset")
+    offsets = around["offset"].unique().sort().to_list()
+    differing = [offset for offset in offsets if first <= offset <= last]
+    hidden = set(differing[HEAD:-TAIL]) if len(differing) > HEAD + TAIL else set()
+    shown = around.filter(~pl.col("offset").is_in(list(hidden)))
+    held = {(row["offset"], row["broker"]): row for row in shown.iter_rows(named=True)}
+    rows: list[Record] = []
+    for offset in offsets:
+        if offset in hidden:
+            if "skipped" not in rows[-1]:
+                rows.append({"skipped": len(hidden)})
+            continue
+        cells = {broker["broker"]: cell(held.get((offset, broker["broker"]))) for broker in brokers}
+        rows.append({"offset": offset, "differs": first <= offset <= last, "held": cells})
+    return {"first": first, "last": last, "count": run.height, "rows": rows}
+
+
+def cell(row: Record | None) -> Record | None:
+    """What one broker holds at an offset; timestamp in ms since the epoch."""
+    if row is None:
+        return None
+    return {
+        "epoch": row["leader_epoch"],
+        "timestamp": row["timestamp"],
+        "key": row["key"],
+        "value": row["value"],
+        "control": row["control"],
+    }

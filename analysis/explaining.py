@@ -1,0 +1,116 @@
+"""Why findings happened: asks the causes, and writes what they answer as plain records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from ..histories.tables import Finding
+from .causes import explain_loss
+from .causes.consumers import GROUP_EVENTS, Missed, explain_missed
+from .causes.facts import Explanation, lost_of
+from .causes.retry_reordering import Repeated, explain_repeated
+from .partition import Partition
+from .rules.evidence import sends_of
+
+MOST = 40  # explanations a partition: its findings may be many, its stories are few
+LOSSES = ("lost-write", "acknowledged-absent")
+
+Record = dict[str, Any]
+
+
+def explain(p: Partition, findings: list[Finding]) -> list[Record]:
+    """Sets `cause` of each finding that one is known for, and tells the chains: one record an explanation.
+
+    A record has findings (ids), lost (what is gone, of a loss), cause, chain (says, time in ns, place or source with
+    line or byte), prevented_by, citation, missing, readings. The same chain is told once for all its `findings`.
+    """
+    told: list[Record] = []
+    for finding in findings:
+        if len(told) >= MOST:
+            break
+        explanation = _explanation(p, finding)
+        if explanation is None:
+            continue
+        if explanation.cause != "unknown":
+            finding.cause = explanation.cause
+        record = {"findings": [finding.id], "lost": _lost(p, finding), **record_of(explanation)}
+        same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
+        if same:
+            same["findings"].append(finding.id)
+        else:
+            told.append(record)
+    return told
+
+
+def _explanation(p: Partition, finding: Finding) -> Explanation | None:
+    if finding.rule in LOSSES and p.timeline is not None:
+        lost = lost_of(finding, sends_of(p))
+        return explain_loss(p.timeline, lost) if lost else None
+    if finding.rule == "consumer-loss":
+        return _missed(p, finding)
+    if finding.rule == "duplicate" and p.timeline is not None and finding.values:
+        return _repeated(p, finding)
+    return None
+
+
+def _lost(p: Partition, finding: Finding) -> Record | None:
+    """What is gone, in numbers; of other findings than losses None."""
+    lost = lost_of(finding, sends_of(p)) if finding.rule in LOSSES else None
+    if lost is None:
+        return None
+    span = {"first": lost.first, "last": lost.last, "count": lost.count}
+    times = {"first_acked": lost.first_acked, "last_acked": lost.last_acked}
+    return {"topic": lost.topic, "partition": lost.partition, **span, "read": lost.read, **times}
+
+
+def _missed(p: Partition, finding: Finding) -> Explanation | None:
+    if finding.first_offset is None or finding.last_offset is None or not finding.processes:
+        return None
+    group = finding.processes[0]
+    members = {name: about for name, about in p.settings.processes.items() if p.settings.group_of(name) == group}
+    missed = Missed(p.topic, p.partition, group, finding.first_offset, finding.last_offset, finding.count)
+    return explain_missed(_group_events(p, list(members)), missed, members)
+
+
+def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
+    mine = pl.col("process").is_in(members)
+    span = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
+    who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")
+    polls = p.reads.filter(mine).group_by("completed", "at", "process", maintain_order=True).agg(*span)
+    marks = p.marks.filter(mine & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]))
+    marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*span)
+    crashes = p.context.filter(mine & (pl.col("kind") == "crash"))
+    return pl.concat(
+        [
+            polls.select(*who, pl.lit("poll").alias("f"), "first_offset", "last_offset"),
+            marks.select(*who, pl.col("kind").alias("f"), "first_offset", "last_offset"),
+            crashes.select(*who, pl.lit("crash").alias("f")).with_columns(
+                pl.lit(None, dtype=pl.Int64).alias("first_offset"), pl.lit(None, dtype=pl.Int64).alias("last_offset")
+            ),
+        ]
+    ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
+
+
+def _repeated(p: Partition, finding: Finding) -> Explanation | None:
+    value = finding.values[0]
+    offsets = tuple(p.entries.filter(pl.col("value") == value)["offset"].to_list())
+    sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at").rows()
+    process, invoked, place = sent[0] if sent else (None, None, None)
+    producer = p.settings.processes.get(process) if process else None
+    assert p.timeline is not None
+    return explain_repeated(
+        p.timeline, Repeated(p.topic, p.partition, value, offsets, process, invoked, place), producer
+    )
+
+
+def record_of(explanation: Explanation) -> Record:
+    return {
+        "cause": explanation.cause,
+        "chain": [vars(fact) for fact in explanation.chain],
+        "prevented_by": list(explanation.prevented_by),
+        "citation": explanation.citation,
+        "missing": list(explanation.missing),
+        "readings": [record_of(reading) for reading in explanation.readings],
+    }

@@ -1,0 +1,121 @@
+"""The replicas of a partition, bounded, for pictures: blocks of their logs by epoch, and who led when.
+
+logs   [{name, time, brokers: [{broker, start, end, high_watermark, blocks}], differ: [[first, last]]}]
+       one a snapshot; a block is [first, last, leader epoch or null, side]: the side is the first broker with the
+       same records where replicas differ, else null
+cuts   [[time, broker, end, was]]: truncations that cut something; `was` is the end before, where it is known
+terms  [{epoch, leader, time, start, how}]
+isr    [[time, [brokers]]]
+lives  [[time, broker, "died" or "started"]]
+ends   [[time, broker, offset, kind]]: loaded, snapshot, truncated, corruption, high-watermark
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from ..causes.timeline import Timeline
+from ..chronicle import how_elected
+from ..partition import Partition
+from ..replica_divergence import diverging
+from ..replicas import Kept, extents
+
+MOST_BLOCKS = 60  # of one log
+MOST_SNAPSHOTS = 12
+MOST_RANGES = 20
+MOST_MOMENTS = 240
+
+Record = dict[str, Any]
+
+
+def replica_figures(p: Partition) -> Record | None:
+    """The record above, or None where no broker's files of the partition are known."""
+    if p.kept is None:
+        return None
+    times = {"cuts": [], "terms": [], "isr": [], "lives": [], "ends": []} if p.timeline is None else _times(p.timeline)
+    known = set(p.kept.batches["broker"].unique()) | set(p.kept.replicas)
+    return {"leader": p.kept.leader, "brokers": sorted(known), "logs": _logs(p.kept), **times}
+
+
+def _logs(kept: Kept) -> list[Record]:
+    bounds = extents(kept).sort("broker")
+    told = []
+    for name in kept.snapshots:
+        ends = bounds.filter(pl.col("snapshot") == name)
+        if not ends.height:
+            continue
+        records = kept.records.filter(pl.col("snapshot") == name)
+        sides, differ = _sides(records)
+        brokers = []
+        for row in ends.select("broker", "start", "end", "high_watermark").iter_rows(named=True):
+            mine = records.filter(pl.col("broker") == row["broker"])
+            brokers.append({**row, "blocks": _blocks(mine, sides)})
+        told.append({"name": name, "time": kept.times.get(name), "brokers": brokers, "differ": differ})
+    # The latest snapshots, but never at the price of one that shows a divergence.
+    return sorted(sorted(told, key=lambda log: not log["differ"])[:MOST_SNAPSHOTS], key=told.index)
+
+
+def _sides(records: pl.DataFrame) -> tuple[pl.DataFrame, list[list[int]]]:
+    """Columns offset, broker, side of records that differ; and the ranges of offsets that do."""
+    schema = {"offset": pl.Int64, "broker": pl.String, "side": pl.String}
+    if records["broker"].n_unique() < 2:
+        return pl.DataFrame(schema=schema), []
+    found = diverging(records)
+    split = found.with_columns(pl.col("sides").str.split("|")).explode("brokers", "sides")
+    sides = split.select("offset", pl.col("brokers").alias("broker"), pl.col("sides").alias("side"))
+    runs = found.sort("position").with_columns((pl.col("position").diff() != 1).fill_null(True).cum_sum().alias("run"))
+    ranges = runs.group_by("run", maintain_order=True).agg(
+        pl.col("offset").first().alias("first"), pl.col("offset").last().alias("last")
+    )
+    return sides, [list(row) for row in ranges.select("first", "last").head(MOST_RANGES).iter_rows()]
+
+
+def _blocks(mine: pl.DataFrame, sides: pl.DataFrame) -> list[list[Any]]:
+    """Neighbouring records of one epoch and side; the last block of a log with too many is what remains."""
+    placed = mine.join(sides, on=["offset", "broker"], how="left").sort("offset")
+    changed = pl.col("leader_epoch").ne_missing(pl.col("leader_epoch").shift())
+    changed = changed | pl.col("side").ne_missing(pl.col("side").shift())
+    numbered = placed.with_columns(changed.cum_sum().clip(upper_bound=MOST_BLOCKS).alias("block"))
+    blocks = numbered.group_by("block", maintain_order=True).agg(
+        pl.col("offset").min().alias("first"),
+        pl.col("offset").max().alias("last"),
+        pl.col("leader_epoch").first(),
+        pl.col("side").first(),
+    )
+    return [list(row) for row in blocks.select("first", "last", "leader_epoch", "side").iter_rows()]
+
+
+def _times(timeline: Timeline) -> Record:
+    terms = [
+        {"epoch": t.epoch, "leader": t.leader, "time": t.time, "start": t.start, "how": how_elected(t)}
+        for t in timeline.terms.values()
+        if t.leader is not None
+    ]
+    lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
+    ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.noop]
+    isr = [(time, sorted(brokers)) for time, brokers, _ in timeline.isr if time is not None]
+    changes = [row for number, row in enumerate(isr) if number == 0 or isr[number - 1][1] != row[1]]
+    return {
+        "cuts": _cuts(timeline)[:MOST_MOMENTS],
+        "terms": terms[:MOST_MOMENTS],
+        "isr": [list(row) for row in changes[:MOST_MOMENTS]],
+        "lives": [list(row) for row in lives[:MOST_MOMENTS]],
+        "ends": [list(row) for row in ends[:MOST_MOMENTS]],
+    }
+
+
+def _cuts(timeline: Timeline) -> list[list[Any]]:
+    """Truncations and repairs that made a log shorter than the end that was last known of it."""
+    known: dict[str, int] = {}
+    cuts: list[list[Any]] = []
+    for end in timeline.ends:
+        if end.kind == "high-watermark" or end.noop or end.time is None:
+            continue
+        was = known.get(end.broker)
+        # Every new follower truncates its empty log to nothing.
+        if end.kind in ("truncated", "corruption") and (end.end < was if was is not None else end.end > 0):
+            cuts.append([end.time, end.broker, end.end, was])
+        known[end.broker] = end.end
+    return cuts

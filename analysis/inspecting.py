@@ -1,0 +1,88 @@
+"""A run opened to look at single partitions: what `explain`, `diff` and `timeline` ask. By the local engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..histories.bundle import open_run
+from ..histories.errors import UsageError
+from .evidence import clocks_of
+from .explaining import explain
+from .kernel import judge, named_only, partitions_of
+from .local import Gathered, Progress, gather
+from .partition import Partition
+from .results import Results
+
+Record = dict[str, Any]
+MOST_NAMES = 12
+
+
+class Inspected:
+    """The partitions of a run by name; each is joined with its evidence when it is asked for."""
+
+    def __init__(self, path: Path, progress: Progress = lambda *_: None) -> None:
+        self.run = open_run(path)
+        self._gathered: Gathered = gather(self.run, progress)
+        self._partitions: dict[str, Partition] = {}
+        for unit in sorted(self._gathered.units):
+            tables = self._gathered.units[unit]
+            for p in partitions_of(*unit, tables, self._gathered.common, self.run.settings):
+                self._partitions[p.name] = p
+        if not self._partitions:
+            # Logs of brokers alone: partitions of which nothing is told but what happened to them.
+            for unit in sorted(self._gathered.units):
+                tables = self._gathered.units[unit]
+                p = named_only(*unit, tables, self._gathered.common, self.run.settings)
+                self._partitions[p.name] = p
+
+    @property
+    def results(self) -> Results:
+        return self._gathered.results
+
+    @property
+    def has_history(self) -> bool:
+        """Whether times count from the start of a run that is known."""
+        return not self.run.settings.undated
+
+    @property
+    def started_at(self) -> str:
+        return str(self.run.settings.config.get("started_at") or "")
+
+    def names(self) -> list[str]:
+        return list(self._partitions)
+
+    def partition(self, name: str) -> Partition:
+        """Raises UsageError where the run knows nothing of the partition."""
+        if name not in self._partitions:
+            known = ", ".join(self.names()[:MOST_NAMES]) or "none"
+            more = f" and {len(self._partitions) - MOST_NAMES} more" if len(self._partitions) > MOST_NAMES else ""
+            raise UsageError(f"found {name}, of which the run knows nothing, expected one of {known}{more}")
+        return self._partitions[name]
+
+    def causes(self, p: Partition) -> list[Record]:
+        """The explanations of a partition's findings, each fact with its file and line."""
+        return self.located({"causes": explain(p, judge(p))})["causes"]  # type: ignore[no-any-return]
+
+    def clocks(self) -> list[str]:
+        """How each broker's clock stands against the history's, in sentences."""
+        common = self._gathered.common
+        return [clock.says for clock in clocks_of(common.shared, common.context, self.run.settings).values()]
+
+    def located(self, record: Record) -> Record:
+        """The record with places of the history in it told as file and line."""
+        facts = list(_facts(record))
+        self.results.locate(facts)
+        return record
+
+
+def _facts(value: Any) -> Any:
+    """Everything within that stands at a place."""
+    if isinstance(value, dict):
+        if "place" in value:
+            yield value
+        for inner in value.values():
+            yield from _facts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _facts(inner)

@@ -1,0 +1,44 @@
+"""Who leads a partition at the end, and who its replicas are, as metadata and brokers' logs tell."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+
+SAYS_LEADER = ("leader", "elected", "leadership", "partition-change", "partition-new", "follower")
+
+
+def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
+    """The last leader of one topic-partition, of its METADATA and LOG_EVENTS; None if nobody tells.
+
+    The metadata log is proof and goes first; a cluster that shut down in order ends without a leader, and
+    then the last one that it had is meant. Among log lines the greatest leader epoch decides, not the time.
+    """
+    led = metadata.filter(pl.col("leader") >= 0)
+    if led.height:
+        return str(led.sort("leader_epoch", "offset")["leader"][-1])
+    best: tuple[int, int] | None = None
+    leader: str | None = None
+    for row in log_events.filter(pl.col("kind").is_in(SAYS_LEADER)).iter_rows(named=True):
+        fields = json.loads(row["fields"])
+        epoch = fields.get("leader_epoch", fields.get("leaderEpoch"))
+        named = row["broker"] if row["kind"] == "leader" else fields.get("leader")
+        if not isinstance(epoch, int) or named is None or str(named).startswith("-"):
+            continue
+        key = (epoch, row["time"] or 0)
+        if best is None or key > best:
+            best, leader = key, str(named)
+    return leader
+
+
+def assigned_replicas(metadata: pl.DataFrame, configured: list[list[str]] | None, partition: int) -> tuple[str, ...]:
+    """The brokers that the partition is assigned to: the metadata's last word, else run.json's
+    `replica.assignment`; () where neither says.
+    """
+    rows = metadata.filter(pl.col("replicas").is_not_null()).sort("offset")
+    if rows.height:
+        return tuple(str(broker) for broker in rows["replicas"][-1])
+    if configured and partition < len(configured):
+        return tuple(str(broker) for broker in configured[partition])
+    return ()

@@ -1,0 +1,210 @@
+"""Judges a history of operations: locally, or key by key wherever `map_payloads` runs them (Spark).
+
+Between machines go bytes of JSON and nothing that runs code when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..histories.errors import InputError
+from ..histories.readers.edn_forms import FrozenMap, Word
+from ..histories.readers.operations import History
+from ..models.operations import UNKNOWN, Action, Model, ModelError, Operation
+from ..models.porcupine import Part, Result, Verdict, check_operations
+from .own_model import load_model
+
+# Runs `judge_payload` over payloads, in any order and place, and gives its results: what Spark has to offer.
+MapPayloads = Callable[[Callable[[bytes], bytes], Iterable[bytes]], Iterable[bytes]]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one file's history, with what proves it."""
+
+    model: Model[Any]
+    history: History
+    result: Result
+
+    @property
+    def part(self) -> Part | None:
+        """The part that decides the verdict."""
+        return self.result.worst
+
+    def operation(self, index: int) -> str:
+        """One operation in words, with its line."""
+        operation = self.history.operations[index]
+        told = self.model.describe(operation.action)
+        return f"line {self.history.lines[index]}: process {operation.process} {told}"
+
+
+def judge_history(
+    model_name: str,
+    history: History,
+    timeout: float | None,
+    memory: int,
+    map_payloads: MapPayloads | None = None,
+) -> Judgement:
+    """Check a history; `timeout` in seconds, `memory` in bytes (with `map_payloads`: of each key).
+
+    Raises InputError with the line of an operation that the model cannot take.
+    """
+    model = load_model(model_name)
+    try:
+        if map_payloads is None:
+            result = check_operations(model, history.operations, timeout, memory)
+        else:
+            result = check_by_key(model_name, history.operations, timeout, memory, map_payloads)
+    except ModelError as error:
+        line = None if error.operation is None else history.lines[error.operation]
+        raise InputError(history.source, str(error), f"operations of the model {model.name}", line=line) from error
+    return Judgement(model, history, result)
+
+
+def encode(value: Any) -> Any:
+    """A value of an action as JSON that `decode` turns into an equal one."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if value is UNKNOWN:
+        return {"unknown": True}
+    if isinstance(value, Word):
+        return {"word": value.text}
+    if isinstance(value, FrozenMap):
+        return {"map": [[encode(key), encode(item)] for key, item in value]}
+    if isinstance(value, frozenset):
+        return {"set": [encode(item) for item in value]}
+    return {"tuple": [encode(item) for item in value]}
+
+
+def decode(value: Any) -> Any:
+    """The value that was encoded."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "unknown":
+        return UNKNOWN
+    if kind == "word":
+        return Word(content)
+    if kind == "map":
+        return FrozenMap((decode(key), decode(item)) for key, item in content)
+    items = [decode(item) for item in content]
+    return frozenset(items) if kind == "set" else tuple(items)
+
+
+def payloads(model_name: str, operations: list[Operation], timeout: float | None, memory: int) -> Iterator[bytes]:
+    """One payload of bytes for each independent object of a history."""
+    model = load_model(model_name)
+    parts: dict[Any, list[int]] = {}
+    for index, operation in enumerate(operations):
+        parts.setdefault(model.partition(operation.action) if model.partition else None, []).append(index)
+    for indices in parts.values():
+        rows = [[*map(encode, operations[i].action), operations[i].call, operations[i].end] for i in indices]
+        job = {
+            "model": model_name,
+            "timeout": timeout,
+            "memory": memory,
+            "indices": indices,
+            "operations": rows,
+        }
+        yield json.dumps(job).encode()
+
+
+def judge_payload(payload: bytes) -> bytes:
+    """Check one payload; in the result, bytes of JSON, operations are indices into the whole history."""
+    job = json.loads(payload)
+    model = load_model(job["model"])
+    operations = [Operation(Action(*map(decode, row[:4])), row[4], row[5]) for row in job["operations"]]
+    indices: list[int] = job["indices"]
+    try:
+        result = check_operations(model, operations, job["timeout"], job["memory"])
+    except ModelError as error:
+        at = None if error.operation is None else indices[error.operation]
+        return json.dumps({"error": str(error), "operation": at, "first": indices[0]}).encode()
+    part = result.parts[0]
+    told = {
+        "verdict": part.verdict,
+        "seconds": result.seconds,
+        "first": indices[0],
+        "operations": indices,
+        "completed": part.completed,
+        "placed": part.placed,
+        "configurations": part.configurations,
+        # Of an object that is in order nobody asks for the linearization, and there may be millions of them.
+        "linearizations": [[indices[i] for i in path] for path in part.linearizations if part.verdict != "ok"],
+        "blocked": None if part.blocked is None else indices[part.blocked],
+        "states": [model.describe_state(state) for state in part.states],
+        "reason": part.reason,
+    }
+    return json.dumps(told).encode()
+
+
+def check_by_key(
+    model_name: str,
+    operations: list[Operation],
+    timeout: float | None,
+    memory: int,
+    map_payloads: MapPayloads,
+) -> Result:
+    """Check every independent object of a history where `map_payloads` runs it.
+
+    `seconds` of the result is the sum over the objects. Raises ModelError for the first operation that does
+    not fit.
+    """
+    results = map_payloads(judge_payload, payloads(model_name, operations, timeout, memory))
+    told = sorted((json.loads(result) for result in results), key=lambda each: each["first"])
+    model = load_model(model_name)
+    parts = []
+    for each in told:
+        if "error" in each:
+            raise ModelError(each["error"], each["operation"])
+        key = model.partition(operations[each["first"]].action) if model.partition else None
+        parts.append(
+            Part(
+                key=key,
+                states=[Word(state) for state in each["states"]],
+                **{name: each[name] for name in _PART_FIELDS},
+            )
+        )
+    verdicts = {part.verdict for part in parts}
+    worst: Verdict = "illegal" if "illegal" in verdicts else "unknown" if "unknown" in verdicts else "ok"
+    return Result(worst, sum(each["seconds"] for each in told), parts)
+
+
+_PART_FIELDS = (
+    "verdict",
+    "operations",
+    "completed",
+    "placed",
+    "configurations",
+    "linearizations",
+    "blocked",
+    "reason",
+)
+
+
+def describe_state(model: Model[Any], state: Any) -> str:
+    """A state in words; one that came over the wire is words already."""
+    return state.text if isinstance(state, Word) else model.describe_state(state)
+
+
+def evidence(judgement: Judgement) -> list[str]:
+    """What proves the verdict, or says how far the search came; a line each."""
+    part = judgement.part
+    if part is None or part.verdict == "ok" or part.blocked is None:
+        return []
+    lines = []
+    if part.key is not None:
+        lines.append(f"key {part.key!r}, {len(part.operations)} operations")
+    placed = f"{part.placed} of {part.completed} completed operations can be placed"
+    if part.verdict == "unknown":
+        return [
+            *lines,
+            f"{part.reason}: {placed}, by their ends, so far; {part.configurations} configurations",
+        ]
+    states = ", ".join(describe_state(judgement.model, state) for state in part.states[:8])
+    more = ", …" if len(part.states) > 8 else ""
+    return [*lines, f"{placed}, by their ends", f"cannot be placed: {judgement.operation(part.blocked)}",
+            f"states possible before it: {states}{more}"]  # fmt: skip

@@ -1,0 +1,245 @@
+"""epoch-order, checkpoint-order and log-corruption: each replica's files against themselves."""
+
+from __future__ import annotations
+
+import itertools
+
+import polars as pl
+
+from ..histories.tables import Evidence, Finding
+from .replicas import Judgement, Kept, extents, runs, span, where
+
+# A tail that a crash cut off, or that was preallocated, is what Kafka itself drops at the next start.
+HARMLESS = ("torn-tail", "zeros")
+CORRUPT = ("crc", "magic", "length", "decode", "order")
+
+
+def epoch_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+    """Leader epochs that decrease along a log, or that the leader-epoch-checkpoint contradicts.
+
+    An entry without a batch (at the log end, or over a gap) is none, nor are batches below the first entry.
+    A batch of an epoch later than the last entry means that the file was copied before the segment.
+    """
+    out = Judgement()
+    batches = kept.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
+    for replica in batches.partition_by("snapshot", "broker", maintain_order=True):
+        snapshot, broker = replica["snapshot"][0], replica["broker"][0]
+        ordered = replica.sort("base_offset", "byte").with_row_index("position")
+        ordered = ordered.with_columns(
+            pl.col("position").cast(pl.Int64), pl.col("leader_epoch").shift().alias("before")
+        )
+        for row in ordered.filter(pl.col("leader_epoch") < pl.col("before")).iter_rows(named=True):
+            says = f"epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
+            sentence = f"{where(snapshot)} leader epochs decrease along broker {broker}'s log: {says} follows "
+            sentence += f"epoch {row['before']}"
+            out.findings.append(_finding(kept, "epoch-order", sentence, snapshot, broker, row, says))
+        entries = kept.epochs.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))
+        if entries.height:
+            _against_entries(kept, out, ordered, entries, snapshot, broker)
+    return out
+
+
+def _against_entries(
+    kept: Kept, out: Judgement, ordered: pl.DataFrame, entries: pl.DataFrame, snapshot: str, broker: str
+) -> None:
+    start = extents(kept).filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))["start"]
+    entry = entries.sort("start_offset", "leader_epoch").select(
+        "start_offset", pl.col("leader_epoch").alias("expected"), pl.col("line").alias("entry_line")
+    )
+    joined = ordered.join_asof(entry, left_on="base_offset", right_on="start_offset", strategy="backward")
+    newest = entries["leader_epoch"].max()
+    wrong = joined.filter(
+        (pl.col("expected") != pl.col("leader_epoch"))
+        & (pl.col("base_offset") >= (start[0] if len(start) else 0))
+        & ~((pl.col("leader_epoch") > newest) & (pl.col("expected") == newest))
+    )
+    for run in runs(wrong, "position", "leader_epoch", "expected"):
+        row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
+        says = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
+        sentence = f"{where(snapshot)} broker {broker}'s leader-epoch-checkpoint says epoch {row['expected']} "
+        sentence += f"from offset {row['start_offset']}, and its log has {says}"
+        finding = _finding(kept, "epoch-order", sentence, snapshot, broker, row, says)
+        file, line = entries["file"][0], row["entry_line"]
+        finding.evidence.append(
+            Evidence(f"epoch {row['expected']} begins at offset {row['start_offset']}", source=file, line=line)
+        )
+        out.findings.append(finding)
+
+
+def _finding(
+    kept: Kept, rule: str, sentence: str, snapshot: str, broker: str, row: dict[str, object], says: str
+) -> Finding:
+    first, last, byte = row["base_offset"], row["last_offset"], row["byte"]
+    assert isinstance(first, int)
+    assert isinstance(last, int)
+    assert isinstance(byte, int)
+    return Finding(
+        rule,
+        sentence,
+        kept.topic,
+        kept.partition,
+        first_offset=first,
+        last_offset=last,
+        count=last - first + 1,
+        evidence=[Evidence(says, source=str(row["file"]), byte=byte)],
+        replicas=[broker],
+        snapshot=snapshot or None,
+    )
+
+
+def checkpoint_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+    """Log start <= recovery point, and recovery point and high watermark <= log end; no high watermark that
+    goes back between snapshots. Checkpoints lag, so only one that is ahead of its log means anything.
+    """
+    out = Judgement()
+    # Where the end of a log is broken (not merely torn off) nobody knows how far it went.
+    broken = kept.damage.filter(
+        pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null() & ~pl.col("kind").is_in(list(HARMLESS))
+    )
+    bounds = extents(kept).join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
+    for row in bounds.iter_rows(named=True):
+        for name, column in (("high watermark", "high_watermark"), ("recovery point", "recovery_point")):
+            if row[column] is not None and row[column] > row["end"]:
+                sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log ends at {row['end']}, below "
+                sentence += f"its checkpointed {name} {row[column]}: {span(row['end'], row[column] - 1)} it had"
+                _ahead(kept, out, row, column, sentence)
+        if row["log_start"] is not None and row["log_start"] > row["end"]:
+            sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log ends at {row['end']}, below its "
+            _ahead(kept, out, row, "log_start", f"{sentence}checkpointed log start {row['log_start']}")
+    _going_back(kept, out)
+    return out
+
+
+def _ahead(kept: Kept, out: Judgement, row: dict[str, object], column: str, sentence: str) -> None:
+    snapshot, broker = str(row["snapshot"]), str(row["broker"])
+    point = _checkpoint(kept, snapshot, broker, column.replace("_", "-"))
+    end, value = row["end"], row[column]
+    assert isinstance(end, int)
+    assert isinstance(value, int)
+    raced = _may_be_raced(kept, snapshot, broker, end, value)
+    if raced:
+        sentence += "; the files of a running broker may have been copied at different times"
+    out.findings.append(
+        Finding(
+            "checkpoint-order",
+            sentence,
+            kept.topic,
+            kept.partition,
+            severity="note" if raced else "violation",
+            first_offset=end,
+            last_offset=value - 1,
+            count=value - end,
+            evidence=point,
+            replicas=[broker],
+            snapshot=snapshot or None,
+        )
+    )
+
+
+def _may_be_raced(kept: Kept, snapshot: str, broker: str, end: int, value: int) -> bool:
+    """Whether the log went on after its segment was copied: a later snapshot has all that was missing, and
+    nothing was torn off here. The end of the run is copied from brokers at rest.
+    """
+    if snapshot == kept.snapshots[-1]:
+        return False
+    here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
+    if kept.damage.filter(here).height:
+        return False
+    later = kept.snapshots[kept.snapshots.index(snapshot) + 1 :]
+    gap = (pl.col("base_offset") < value) & (pl.col("last_offset") >= end)
+    after = kept.batches.filter(pl.col("snapshot").is_in(later) & (pl.col("broker") == broker) & gap)
+    return after.filter(pl.col("snapshot") == after["snapshot"][0])["count"].sum() > 0 if after.height else False
+
+
+def _checkpoint(kept: Kept, snapshot: object, broker: object, name: str) -> list[Evidence]:
+    rows = kept.checkpoints.filter(
+        (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker) & (pl.col("name") == name)
+    )
+    return [
+        Evidence(f"{name} of {kept.topic}-{kept.partition} is {row['offset']}", None, row["file"], row["line"])
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _going_back(kept: Kept, out: Judgement) -> None:
+    marks = kept.checkpoints.filter(pl.col("name") == "high-watermark")
+    for replica in marks.partition_by("broker", maintain_order=True):
+        by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
+        known = [by_snapshot[name] for name in kept.snapshots if name in by_snapshot]
+        for before, after in itertools.pairwise(known):
+            if after["offset"] >= before["offset"]:
+                continue
+            sentence = f"broker {after['broker']}'s checkpointed high watermark went back from {before['offset']} "
+            sentence += f"({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})"
+            out.findings.append(
+                Finding(
+                    "checkpoint-order",
+                    sentence,
+                    kept.topic,
+                    kept.partition,
+                    first_offset=after["offset"],
+                    last_offset=before["offset"] - 1,
+                    count=before["offset"] - after["offset"],
+                    evidence=[
+                        Evidence(f"high-watermark is {row['offset']}", None, row["file"], row["line"])
+                        for row in (before, after)
+                    ],
+                    replicas=[after["broker"]],
+                    snapshot=after["snapshot"] or None,
+                )
+            )
+
+
+def log_corruption(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+    """CRC, magic, length or offset order broken in a segment. A torn tail is a note: Kafka drops it."""
+    out = Judgement()
+    for row in kept.damage.iter_rows(named=True):
+        if row["kind"] in CORRUPT or (row["kind"] in HARMLESS and row["last_offset"] is not None):
+            severity = "violation"
+        elif row["kind"] in HARMLESS:
+            severity = "note"
+        else:
+            out.unknown.append(f"log-corruption: {row['file']} {row['reason']}")
+            continue
+        first, last = row["first_offset"], row["last_offset"]
+        at = f"{row['file']} at byte {row['byte']}"
+        out.findings.append(
+            Finding(
+                "log-corruption",
+                f"{at}: {row['reason']}",
+                kept.topic,
+                kept.partition,
+                severity=severity,
+                first_offset=first,
+                last_offset=last,
+                count=last - first + 1 if first is not None and last is not None else 1,
+                evidence=[Evidence(row["reason"], source=row["file"], byte=row["byte"], line=row["line"])],
+                replicas=[row["broker"]],
+                snapshot=row["snapshot"] or None,
+            )
+        )
+    for replica in kept.batches.filter("crc_ok").partition_by("snapshot", "broker", maintain_order=True):
+        _offsets_in_order(kept, out, replica)
+    return out
+
+
+def _offsets_in_order(kept: Kept, out: Judgement, replica: pl.DataFrame) -> None:
+    snapshot, broker = replica["snapshot"][0], replica["broker"][0]
+    ordered = replica.sort("file", "byte").with_columns(
+        pl.col("last_offset").shift().alias("before"), pl.col("file").shift().alias("file_before")
+    )
+    for row in ordered.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
+        says = f"a batch of {span(row['base_offset'], row['last_offset'])} stands after offset {row['before']}"
+        sentence = f"{row['file']} at byte {row['byte']}: {says}"
+        out.findings.append(_finding(kept, "log-corruption", sentence, snapshot, broker, row, says))
+    if kept.compacted:
+        return
+    gaps = ordered.filter((pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before")))
+    damaged = kept.damage.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)).height
+    for row in gaps.iter_rows(named=True):
+        if not damaged and kept.compacted is False:
+            missing = span(row["before"] + 1, row["base_offset"] - 1)
+            out.unknown.append(
+                f"log-corruption: {missing} of broker {broker} {where(snapshot)} are in no segment: one is "
+                f"missing between {row['file_before']} and {row['file']}"
+            )

@@ -1,0 +1,124 @@
+"""Shrinks a history that is not linearizable to a few operations that show it: delta debugging.
+
+Dropping operations would end with *a read of 5*, the write of 5 dropped before it, and that shows nothing.
+So an operation is not dropped but doubted: it may have taken effect in its interval, or never. Whatever is
+linearizable stays so when it is doubted, and when an observation is left out. The operations that are not
+doubted in the end cannot all be placed, whatever the others did; that is what they prove. The more are
+certain, the surer the failure, which is all that delta debugging asks for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..models.operations import Action, Model, Operation
+from ..models.porcupine import Part, check_operations
+
+SECONDS, MEMORY = 5.0, 512 << 20  # of one check; a set of operations that takes longer does not count
+RECENT = 200  # operations that are shrunk; those that ended before them are kept as they are, if they are needed
+DOUBTED = 2000  # more operations than that are not doubted together: too many states become possible
+MAYBE = "maybe"
+
+
+@dataclass(frozen=True)
+class Minimal:
+    """Operations that cannot all be placed, as indices, in the order of their calls.
+
+    They fail after `before`, the operations that had ended by then and are needed as they are: none where
+    the few fail by themselves.
+    """
+
+    operations: list[int]
+    before: list[int]
+
+
+def doubting(model: Model[Any]) -> Model[frozenset[Hashable]]:
+    """The model of sets of states: those that are possible if doubted actions may not have happened."""
+
+    def step(states: frozenset[Hashable], action: Action) -> frozenset[Hashable] | None:
+        doubted = action.f == MAYBE
+        asked = action.value if doubted else action
+        after = {model.step(state, asked) for state in states} - {None}
+        if doubted:
+            after |= states
+        return frozenset(after) or None
+
+    return Model(name=f"{model.name}, doubted", initial=frozenset((model.initial,)), step=step, partition=None)
+
+
+class _Shrinker:
+    """Checks which operations, certain among doubted ones, show the failure; operations are indices."""
+
+    def __init__(self, model: Model[Any], operations: Sequence[Operation], deadline: float) -> None:
+        self.model, self.doubting = model, doubting(model)
+        self.operations, self.deadline = operations, deadline
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+    def fails(self, certain: Sequence[int], doubted: Sequence[int]) -> bool:
+        """Whether no linearization has the certain operations, whatever the doubted ones did."""
+        chosen = set(certain)
+        history = [self.operations[i] for i in certain]
+        for i in doubted:
+            action = self.operations[i].action
+            # An operation of unknown outcome is in doubt as it is.
+            if i in chosen or self.model.observes(action):
+                continue
+            if self.operations[i].end is not None:
+                action = Action(MAYBE, action)
+            history.append(self.operations[i]._replace(action=action))
+        seconds = min(SECONDS, max(0.01, self.deadline - time.monotonic()))
+        return check_operations(self.doubting, history, seconds, MEMORY).verdict == "illegal"
+
+    def shrink(self, certain: list[int], before: list[int], doubted: list[int]) -> list[int]:
+        """Zeller's ddmin, complements only: doubt ever smaller chunks while what is left still fails."""
+        chunk = max(1, len(certain) // 2)
+        while not self.is_over():
+            start, shrunk = 0, False
+            while start < len(certain) and not self.is_over():
+                rest = certain[:start] + certain[start + chunk :]
+                if (rest or before) and self.fails(before + rest, doubted):
+                    certain, shrunk = rest, True
+                else:
+                    start += chunk
+            if chunk == 1 and not shrunk:
+                break
+            chunk = max(1, chunk // 2)
+        return certain
+
+
+def minimal_failure(
+    model: Model[Any], operations: Sequence[Operation], part: Part, seconds: float = 20
+) -> Minimal | None:
+    """A few operations that show why a part of a history is illegal.
+
+    `part` is what the engine says of it. When `seconds` are over it is the fewest found so far; None if none
+    were.
+    """
+    if part.blocked is None or part.verdict != "illegal":
+        return None
+    last = operations[part.blocked].end
+    assert last is not None
+    # What was called after the end of the operation that could not be placed has no say in it.
+    concerned = [i for i in part.operations if operations[i].call <= last]
+    completed = [i for i in concerned if operations[i].end is not None]
+    completed.sort(key=lambda i: (operations[i].end or 0, i))
+    upto = completed[: completed.index(part.blocked) + 1]
+    shrinker = _Shrinker(model, operations, time.monotonic() + seconds)
+    recent, before = upto[-RECENT:], upto[:-RECENT]
+    others = [i for i in concerned if i not in set(before)]
+    if len(concerned) <= DOUBTED and shrinker.fails(recent, concerned):
+        before, others = [], concerned
+    elif not shrinker.fails(before + recent, others):
+        return None
+    window = 4
+    while window < len(recent) and not shrinker.fails(before + recent[-window:], others):
+        if shrinker.is_over():
+            return Minimal(sorted(recent, key=lambda i: operations[i].call), before)
+        window *= 2
+    certain = shrinker.shrink(recent[-window:], before, others)
+    return Minimal(sorted(certain, key=lambda i: operations[i].call), before)

@@ -1,0 +1,133 @@
+"""The story of one offset: who sent what there, who read it, what each replica holds, who led, why it is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from .causes import explain_absence
+from .causes.facts import Lost
+from .chronicle import how_elected
+from .differences import cell
+from .explaining import record_of
+from .partition import Partition
+from .replicas import extents, where
+
+MOST = 20  # senders, readers: more are counted
+
+Record = dict[str, Any]
+
+
+def offset_story(p: Partition, offset: int, causes: list[Record]) -> Record | None:
+    """A record: sent, read (facts with places), held (one row a snapshot and broker), led (the terms whose epoch the
+    records carry), causes (that cover the offset), absence (legal, or None). None where nothing is known of the offset.
+    """
+    sent = p.sends.filter(pl.col("offset") == offset).sort("invoked", "at")
+    read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
+    held = _held(p, offset)
+    legal = _absence(p, offset, sent) if not any(row["holds"] for row in held if row["last"]) else None
+    covering = [cause for cause in causes if _covers(cause, offset)]
+    if not (len(sent) or len(read) or any(row["holds"] for row in held) or covering or legal):
+        return None
+    epochs = sorted({row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None})
+    return {
+        "partition": p.name,
+        "offset": offset,
+        "sent": [_sent(row) for row in sent.head(MOST).iter_rows(named=True)],
+        "sent_left_out": max(len(sent) - MOST, 0),
+        "read": [_read(row) for row in read.head(MOST).iter_rows(named=True)],
+        "read_left_out": max(len(read) - MOST, 0),
+        "held": held,
+        "led": [_led(p, epoch) for epoch in epochs],
+        "causes": covering,
+        "absence": legal,
+    }
+
+
+def _sent(row: Record) -> Record:
+    outcome = str(row["outcome"])
+    key = f" with key {row['key']!r}" if row["key"] is not None else ""
+    says = f"{row['process']} sent {row['value']!r}{key} at {row['invoked'] / 1e9:.3f} s"
+    if row["acknowledged"]:
+        says += f", acknowledged under acks={row['acks']} at {row['completed'] / 1e9:.3f} s"
+    elif outcome == "ok":
+        says += ", never acknowledged, but it stands in the leader's log"
+    else:
+        says += {"fail": ", which failed", "info": ", and never learned what became of it"}[outcome]
+    return {"says": says, "time": row["completed"] or row["invoked"], **_nowhere(row["at"])}
+
+
+def _read(row: Record) -> Record:
+    says = f"{row['process']} read {row['value']!r}"
+    return {"says": says, "time": row["completed"], **_nowhere(row["at"])}
+
+
+def _nowhere(place: int) -> Record:
+    return {"source": None, "line": None, "byte": None, "place": place}
+
+
+def _held(p: Partition, offset: int) -> list[Record]:
+    """What each broker holds at the offset in each snapshot, and why it holds nothing."""
+    if p.kept is None:
+        return []
+    rows: list[Record] = []
+    bounds = extents(p.kept)
+    at = p.kept.records.filter(pl.col("offset") == offset)
+    for name in p.kept.snapshots:
+        for bound in bounds.filter(pl.col("snapshot") == name).sort("broker").iter_rows(named=True):
+            mine = at.filter((pl.col("snapshot") == name) & (pl.col("broker") == bound["broker"]))
+            found = mine.row(0, named=True) if mine.height else None
+            rows.append(
+                {
+                    "snapshot": name,
+                    "where": where(name),
+                    "last": name == p.kept.last,
+                    "broker": bound["broker"],
+                    "holds": cell(found),
+                    "why_not": None if found else _why_not(p, name, bound, offset),
+                    "file": found and found["file"],
+                    "byte": found and found["byte"],
+                }
+            )
+    return rows
+
+
+def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
+    assert p.kept is not None
+    if bound["start"] is not None and offset < bound["start"]:
+        return f"its log starts at {bound['start']}"
+    if bound["end"] is not None and offset >= bound["end"]:
+        return f"its log ends at {bound['end']}"
+    own = (pl.col("snapshot") == snapshot) & (pl.col("broker") == bound["broker"])
+    hurt = p.kept.damage.filter(
+        own & (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)
+    )
+    return f"damaged: {hurt['reason'][0]}" if hurt.height else "nothing at this offset (a gap)"
+
+
+def _led(p: Partition, epoch: int) -> Record:
+    term = p.timeline.terms.get(epoch) if p.timeline else None
+    if term is None or term.leader is None:
+        return {"epoch": epoch, "says": f"who led epoch {epoch} is not known"}
+    begins = f" from offset {term.start} on" if term.start is not None else ""
+    how = how_elected(term)
+    isr = f", ISR [{', '.join(sorted(term.isr))}]" if term.isr else ""
+    return {
+        "epoch": epoch,
+        "says": f"epoch {epoch} was led by broker {term.leader}{begins}{isr}{f' ({how})' if how else ''}",
+    }
+
+
+def _covers(cause: Record, offset: int) -> bool:
+    lost = cause.get("lost")
+    return bool(lost and lost["first"] <= offset <= lost["last"])
+
+
+def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:
+    """The legal reason for which nothing stands at the offset."""
+    if p.timeline is None:
+        return None
+    values = tuple(sent["value"].drop_nulls().to_list())
+    found = explain_absence(p.timeline, Lost(p.topic, p.partition, offset, offset, max(len(values), 1), values=values))
+    return None if found.cause == "unknown" else record_of(found)

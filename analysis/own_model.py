@@ -1,0 +1,65 @@
+"""Finds a model by name: one of logjudge's, or a user's own in a Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..histories.errors import UsageError
+from ..models.operations import Model
+from ..models.specifications import MODELS
+
+
+def _from_file(path: str, name: str) -> Any:
+    """The object of that name in a Python file, which is run."""
+    if not Path(path).is_file():
+        raise UsageError(f"--model {path}:{name}: no file {path}")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--model {path}:{name}: {path} is no Python file (.py)")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"--model {path}:{name}: running {path} raised {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        raise UsageError(f"--model {path}:{name}: {path} has no {name}")
+    return getattr(module, name)
+
+
+def load_model(name: str) -> Model[Any]:
+    """The model that --model names.
+
+    A user's own is `FILE.py:NAME`: a Model, or a class or object with `initial` and `step(state,
+    operation)`, and any of the other fields of Model that it wants; a class is instantiated without
+    arguments.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    path, colon, attribute = name.rpartition(":")
+    if not colon or not path:
+        raise UsageError(f"no model {name!r}; there are {', '.join(MODELS)}, or your own as FILE.py:NAME")
+    found = _from_file(path, attribute)
+    if isinstance(found, type) and not isinstance(found, Model):
+        try:
+            found = found()
+        except TypeError as error:
+            raise UsageError(f"--model {name}: {attribute} needs to be made without arguments: {error}") from error
+    if isinstance(found, Model):
+        return found
+    step: Callable[[Any, Any], Any] | None = getattr(found, "step", None)
+    if not callable(step) or not hasattr(found, "initial"):
+        raise UsageError(f"--model {name}: {attribute} needs an `initial` state and a `step(state, operation)`")
+    try:
+        hash(found.initial)
+    except TypeError as error:
+        raise UsageError(f"--model {name}: the initial state cannot be hashed: {error}") from error
+    optional = {
+        field: getattr(found, field)
+        for field in ("functions", "about", "partition", "observes", "problem", "describe", "describe_state")
+        if hasattr(found, field)
+    }
+    optional.setdefault("partition", None)
+    return Model(name=attribute, initial=found.initial, step=step, **optional)

@@ -1,0 +1,198 @@
+"""What the brokers kept of one topic-partition, as the rules on it take it.
+
+The rules are pure functions of a `Kept` (frames of histories/evidence/tables.py, of one topic-partition,
+all replicas and snapshots) and of the sends that the history knows. They return findings, and reasons why
+something could not be judged; bad evidence makes a rule `unknown`, never a breach. replica_rules.py has all.
+
+Sends: a frame with columns value (string, null for a tombstone), offset, acknowledged (bool), invoked,
+completed (ns), place; and where known acks ("all", "1"), read (bool: a consumer read it), process, key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from ..histories.evidence.tables import (
+    BATCHES,
+    CHECKPOINTS,
+    DAMAGE,
+    EPOCHS,
+    FINAL,
+    RECORDS,
+    Schema,
+    empty,
+)
+from ..histories.tables import Finding
+
+SENDS: Schema = {
+    "value": pl.String,
+    "offset": pl.Int64,
+    "acknowledged": pl.Boolean,
+    "invoked": pl.Int64,
+    "completed": pl.Int64,
+    "place": pl.Int64,
+    "acks": pl.String,
+    "read": pl.Boolean,
+    "process": pl.String,
+    "key": pl.String,
+}
+
+_TABLES: dict[str, Schema] = {
+    "records": RECORDS,
+    "batches": BATCHES,
+    "epochs": EPOCHS,
+    "checkpoints": CHECKPOINTS,
+    "damage": DAMAGE,
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The logs, epoch files and checkpoints of one topic-partition, of all brokers and snapshots."""
+
+    topic: str
+    partition: int
+    records: pl.DataFrame
+    batches: pl.DataFrame
+    epochs: pl.DataFrame
+    checkpoints: pl.DataFrame
+    damage: pl.DataFrame
+    snapshots: tuple[str, ...] = (FINAL,)  # in order of time; "" is the end of the run
+    times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
+    leader: str | None = None  # at the end, as the metadata or the brokers' logs tell
+    replicas: tuple[str, ...] = ()  # assigned brokers; () if nobody says
+    compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
+
+    @property
+    def last(self) -> str:
+        """The latest snapshot that holds records."""
+        held = set(self.records["snapshot"].unique())
+        return next((name for name in reversed(self.snapshots) if name in held), FINAL)
+
+
+@dataclass
+class Judgement:
+    """What a rule found, and in words what it could not judge."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def kept(
+    topic: str,
+    partition: int,
+    tables: Mapping[str, pl.DataFrame],
+    snapshots: tuple[str, ...] = (FINAL,),
+    times: Mapping[str, int] | None = None,
+    leader: str | None = None,
+    replicas: tuple[str, ...] = (),
+    compacted: bool | None = None,
+) -> Kept:
+    """A Kept of the blocks' frames by table name; a table that is missing is empty."""
+    frames = {name: tables.get(name, empty(schema, True)) for name, schema in _TABLES.items()}
+    # A record that two files of one replica hold (a segment copied while it was renamed) is one record.
+    frames["records"] = frames["records"].unique(
+        ["snapshot", "broker", "offset", "leader_epoch", "digest", "value"], keep="first", maintain_order=True
+    )
+    if frames["damage"].height:
+        frames["damage"] = _tightened(frames["damage"], frames["batches"])
+    return Kept(
+        topic,
+        partition,
+        **frames,
+        snapshots=snapshots,
+        times=times or {},
+        leader=leader,
+        replicas=replicas,
+        compacted=compacted,
+    )
+
+
+def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
+    """Damage with its unknown offsets bounded by the sound batches around it, also in other ranges and
+    segments of the log, which its reader did not see.
+    """
+    rows = []
+    for row in damage.iter_rows(named=True):
+        if row["first_offset"] is not None and row["byte"] is not None:
+            own = batches.filter(
+                (pl.col("snapshot") == row["snapshot"])
+                & (pl.col("broker") == row["broker"])
+                & pl.col("crc_ok").fill_null(True)
+            )
+            same = pl.col("file") == row["file"]
+            later = own.filter((pl.col("file") > row["file"]) | (same & (pl.col("byte") > row["byte"])))
+            earlier = own.filter((pl.col("file") < row["file"]) | (same & (pl.col("byte") < row["byte"])))
+            if row["last_offset"] is None and later.height:
+                row["last_offset"] = later["base_offset"].to_list()[0] - 1
+            if earlier.height:
+                before = earlier["last_offset"].to_list()[-1] + 1
+                row["first_offset"] = max(row["first_offset"], before)
+            if row["last_offset"] is not None:
+                row["last_offset"] = max(row["last_offset"], row["first_offset"])
+        rows.append(row)
+    return pl.DataFrame(rows, schema=damage.schema)
+
+
+def extents(kept: Kept) -> pl.DataFrame:
+    """One row a replica and snapshot: `start` (first offset it may hold), `end` (log end offset), and its
+    checkpoints `high_watermark`, `recovery_point`, `cleaned` where it has them.
+    """
+    # A log starts where its first segment's name says; compaction may have taken its first batches.
+    named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64)
+    sound = kept.batches.filter(pl.col("crc_ok").fill_null(True))
+    bounds = sound.group_by("snapshot", "broker", maintain_order=True).agg(
+        named.fill_null(pl.col("base_offset")).min().alias("start"),
+        (pl.col("last_offset").max() + 1).alias("end"),
+    )
+    points = kept.checkpoints.group_by("snapshot", "broker", "name").agg(pl.col("offset").last())
+    for name in ("high-watermark", "recovery-point", "log-start", "cleaned"):
+        column = points.filter(pl.col("name") == name).select(
+            "snapshot", "broker", pl.col("offset").alias(name.replace("-", "_"))
+        )
+        bounds = bounds.join(column, on=["snapshot", "broker"], how="left", maintain_order="left")
+    return bounds.with_columns(pl.max_horizontal("start", "log_start").alias("start"))
+
+
+def with_aborted(records: pl.DataFrame) -> pl.DataFrame:
+    """The records of one replica with `aborted`: true or false once a marker of its producer follows,
+    null while the transaction is open, false outside transactions. Records in order of offset.
+    """
+    outcome = pl.when(pl.col("transactional")).then(pl.col("control"))
+    return records.with_columns(
+        pl.when(~pl.col("transactional"))
+        .then(False)
+        .otherwise(outcome.fill_null(strategy="backward").over("snapshot", "broker", "producer_id") == "abort")
+        .alias("aborted")
+    )
+
+
+def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
+    """The frame's rows as runs: neighbours by the dense number in column `dense` that agree in `same`."""
+    if not frame.height:
+        return
+    broken = (pl.col(dense).diff() != 1).fill_null(True)
+    for name in same:
+        broken = broken | (pl.col(name) != pl.col(name).shift()).fill_null(True)
+    numbered = frame.sort(dense).with_columns(broken.cum_sum().alias("_run"))
+    for run in numbered.partition_by("_run", maintain_order=True):
+        yield run.drop("_run")
+
+
+def span(first: int, last: int) -> str:
+    """Offsets in words."""
+    return f"offset {first}" if first == last else f"offsets {first} to {last}"
+
+
+def where(snapshot: str) -> str:
+    """A snapshot in words."""
+    return "at the end" if snapshot == FINAL else f"in snapshot {snapshot}"
+
+
+def complete_sends(sends: pl.DataFrame) -> pl.DataFrame:
+    """The frame with all columns of SENDS, null where the history does not tell."""
+    missing = [pl.lit(None, dtype).alias(name) for name, dtype in SENDS.items() if name not in sends.columns]
+    return sends.with_columns(missing).select(pl.col(n).cast(t) for n, t in SENDS.items())

@@ -1,0 +1,84 @@
+"""The assumptions that a verdict on brokers' evidence rests on, each with whether it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST = 3  # partitions or brokers named in a sentence
+
+Record = dict[str, Any]
+COMPARED = ("replica-divergence", "acknowledged-absent")
+
+
+def evidence_assumptions(summaries: list[Record]) -> list[Record]:
+    """Of the partitions whose logs brokers kept; none where they kept nothing."""
+    told = [(f"{s['topic']}-{s['partition']}", s["evidence"]) for s in summaries if s.get("evidence")]
+    if not told:
+        return []
+    return [_replicas(told), _readable(told), *_clocks(told), *_settled(summaries)]
+
+
+def _replicas(told: list[tuple[str, Record]]) -> Record:
+    name = "logs of all replicas kept"
+    lacking = [f"{part} (broker {', '.join(about['missing'])})" for part, about in told if about["missing"]]
+    if lacking:
+        says = f"logs of assigned replicas are missing of {_some(lacking)}: what they held cannot be compared"
+        return _assumption(name, False, says, COMPARED)
+    alone = [part for part, about in told if len(about["brokers"]) < 2]
+    if len(alone) == len(told):
+        return _assumption(name, True, f"one log a partition ({_some(alone)}): there is nothing to compare", ())
+    snapshots = sorted({snapshot for _, about in told for snapshot in about["snapshots"]})
+    when = [f"in {len(snapshots)} snapshot{'s' if len(snapshots) > 1 else ''}"] if snapshots else []
+    when += ["at the end"] if any(about["at the end"] for _, about in told) else []
+    return _assumption(name, True, f"replicas of {_partitions(len(told))} were compared {' and '.join(when)}", ())
+
+
+def _readable(told: list[tuple[str, Record]]) -> Record:
+    damaged = [(part, about["damaged"]) for part, about in told if about["damaged"]]
+    if not damaged:
+        return _assumption("brokers' files readable", True, "every batch, checkpoint and epoch was read", ())
+    places = sum(count for _, count in damaged)
+    says = (
+        f"{places} place{'s' if places > 1 else ''} in files of {_some([part for part, _ in damaged])} could not be"
+        " read (quarantine.jsonl); the offsets there count as unknown, and rules that need them say so"
+    )
+    # A torn tail is what a log looks like that is copied while it grows: rules judge what it may hide.
+    return _assumption("brokers' files readable", True, says, ())
+
+
+def _clocks(told: list[tuple[str, Record]]) -> list[Record]:
+    clocks = {name: about for _, evidence in told for name, about in evidence["clocks"].items()}
+    if not clocks:
+        return []
+    doubtful = [says for says, conflict in clocks.values() if conflict]
+    if doubtful:
+        return [_assumption("brokers' clocks fit the history", False, "; ".join(doubtful[:MOST]), ())]
+    unbounded = sorted(name for name, (says, _) in clocks.items() if "no fault bounds" in says)
+    shifted = [says for says, _ in clocks.values() if "ahead by 0 ms" not in says and "no fault bounds" not in says]
+    said = [f"clocks were corrected: {'; '.join(shifted[:MOST])}"] if shifted else []
+    bounded = sorted(set(clocks) - set(unbounded))
+    if bounded and not shifted:
+        said.append(f"the faults of the history agree with the logs of broker {', '.join(bounded)}")
+    if unbounded:
+        said.append(f"nothing bounds the clock of broker {', '.join(unbounded)}, taken as it is (UTC)")
+    return [_assumption("brokers' clocks fit the history", True, "; ".join(said), ())]
+
+
+def _settled(summaries: list[Record]) -> list[Record]:
+    settled = sum(summary["counts"]["settled"] for summary in summaries)
+    if not settled:
+        return []
+    says = f"{settled} sends whose outcome or offset nobody learned stand in the leader's log and count as written"
+    return [_assumption("leaders' logs tell the truth", True, says, ())]
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:MOST]) + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+
+
+def _assumption(name: str, holds: bool, says: str, touches: tuple[str, ...]) -> Record:
+    return {"name": name, "holds": holds, "says": says, "touches": list(touches)}

@@ -1,0 +1,42 @@
+"""The rules on what brokers kept, as rules of a Partition: judged where the run holds brokers' files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from ...histories.tables import Finding
+from ..partition import Partition
+from ..replica_rules import REPLICA_RULES
+from ..replicas import complete_sends
+from .rule import Judge
+
+
+def judge_by(name: str) -> Judge:
+    """The rule of that name. What it cannot judge is kept with the partition, for the verdict."""
+
+    def judge(p: Partition) -> Iterator[Finding]:
+        if p.kept is None:
+            return
+        judged = REPLICA_RULES[name](p.kept, sends_of(p))
+        if judged.unknown:
+            p.unjudged[name] = judged.unknown
+        yield from judged.findings
+
+    return judge
+
+
+def sends_of(p: Partition) -> pl.DataFrame:
+    """Sends that are ok, with the columns that replica rules and causes take (replicas.SENDS)."""
+    cached = p.memo.get("ok sends")
+    if cached is None:
+        times = p.entries["times"]
+        entry = pl.Series(p.entry_of_send)
+        read = (
+            times.gather(entry.set(entry < 0, None)) if len(times) else pl.Series([None] * len(entry), dtype=pl.Int64)
+        )
+        columns = p.sends.with_columns((read.fill_null(0) > 0).alias("read"), pl.col("at").alias("place"))
+        # A send that only the log settled was never acknowledged to anyone.
+        cached = p.memo["ok sends"] = complete_sends(columns.filter(pl.col("acknowledged")))
+    return cached

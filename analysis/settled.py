@@ -1,0 +1,83 @@
+"""What the brokers' evidence settles for the client's view: sends of unknown outcome, and legal gaps.
+
+`settle` tells whether a send whose outcome the client never learned is in the log, before the client rules
+run. `legal_absences` are the offsets that no reader can miss: below the log start, markers, aborted records,
+and what compaction took.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from .replicas import Kept, extents, with_aborted
+
+SETTLED = {"place": pl.Int64, "offset": pl.Int64, "stands": pl.Boolean}
+BELOW_START, COMPACTED = "below the log start", "compacted"
+ABSENCES = {"first_offset": pl.Int64, "last_offset": pl.Int64, "reason": pl.String}
+
+
+def settle(kept: Kept, unsettled: pl.DataFrame) -> pl.DataFrame:
+    """Per send (columns value, place): where it stands in the leader's log at the end of the run.
+
+    stands is true with its offset, where the record is in the log and not aborted; false where the log is
+    whole and lacks it; null where damage, retention or compaction may hide it, or nobody knows the leader.
+    """
+    records, whole = _leaders(kept)
+    if records is None:
+        return unsettled.select(
+            "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("stands")
+        )
+    held = with_aborted(records).filter(pl.col("control").is_null())
+    found = (
+        held.filter(pl.col("value").is_not_null())
+        .sort("offset")
+        .group_by("value", maintain_order=True)
+        .agg(pl.col("offset").first(), pl.col("aborted").first())
+    )
+    joined = unsettled.join(found.with_columns(found=pl.lit(True)), on="value", how="left", maintain_order="left")
+    stands = (
+        pl.when(pl.col("value").is_null())
+        .then(None)
+        .when(pl.col("found"))
+        .then(~pl.col("aborted"))
+        .otherwise(pl.lit(False if whole else None, pl.Boolean))
+    )
+    return joined.select("place", "offset", stands.alias("stands")).cast(SETTLED)  # type: ignore[arg-type]
+
+
+def legal_absences(kept: Kept) -> pl.DataFrame:
+    """Ranges of offsets of the leader's log that are nothing to miss, each with its reason."""
+    records, _ = _leaders(kept)
+    if records is None:
+        return pl.DataFrame(schema=ABSENCES)
+    ordered = with_aborted(records.sort("offset"))
+    bounds = extents(kept).filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == ordered["broker"][0]))
+    rows: list[dict[str, object]] = []
+    start = bounds["start"][0]
+    if start:
+        rows.append({"first_offset": 0, "last_offset": start - 1, "reason": BELOW_START})
+    marks = ordered.filter(pl.col("control").is_not_null())["offset"]
+    rows += [{"first_offset": o, "last_offset": o, "reason": "a control record"} for o in marks]
+    aborted = ordered.filter(pl.col("aborted") & pl.col("control").is_null())["offset"]
+    rows += [{"first_offset": o, "last_offset": o, "reason": "of an aborted transaction"} for o in aborted]
+    cleaned = bounds["cleaned"][0]
+    if kept.compacted is not False and cleaned is not None:
+        gaps = ordered.select(
+            (pl.col("offset").shift().fill_null((start or 0) - 1) + 1).alias("first_offset"),
+            (pl.col("offset") - 1).alias("last_offset"),
+        ).filter((pl.col("first_offset") <= pl.col("last_offset")) & (pl.col("last_offset") < cleaned))
+        rows += [{**gap, "reason": COMPACTED} for gap in gaps.iter_rows(named=True)]
+    return pl.DataFrame(rows, schema=ABSENCES).sort("first_offset", "last_offset")
+
+
+def _leaders(kept: Kept) -> tuple[pl.DataFrame | None, bool]:
+    """The last records of the leader, and whether nothing of them can be hidden."""
+    if kept.leader is None:
+        return None, False
+    last = kept.records.filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader))
+    if not last.height:
+        return None, False
+    here = (pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader)
+    start = extents(kept).filter(here)["start"][0]
+    whole = start == 0 and not kept.damage.filter(here).height and kept.compacted is False
+    return last, whole

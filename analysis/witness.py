@@ -1,0 +1,41 @@
+"""What the verdict on brokers' evidence rests on, of one partition, bounded: replicas, snapshots, clocks, damage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from .partition import Partition
+
+MOST_DAMAGE = 100  # rows of a partition that are told apart; all are counted
+
+Record = dict[str, Any]
+
+
+def witness(p: Partition) -> Record | None:
+    """brokers whose logs are kept, assigned replicas whose logs are not, snapshots, records, clocks, damage; or None
+    where no broker's files of the partition are known.
+    """
+    if p.kept is None:
+        return None
+    held = set(p.kept.batches["broker"].unique()) | set(p.kept.records["broker"].unique())
+    # A replica that never wrote has an empty log: its checkpoints and epoch file say so, where they were kept.
+    points = p.kept.checkpoints.group_by("broker").agg(pl.col("offset").max())
+    empty = set(points.filter(pl.col("offset") == 0)["broker"])
+    silent = set(p.kept.epochs["broker"].unique()) - set(points["broker"])
+    told = held | empty | silent
+    named = {name for frame in (p.kept.batches, p.kept.records) for name in frame["snapshot"].unique()}
+    columns = [pl.col("file").alias("source"), "byte", "line", "reason"]
+    damage = p.kept.damage.select(*columns).sort("source", "byte", "line", nulls_last=True)
+    clocks = {} if p.timeline is None else p.timeline.clocks
+    return {
+        "brokers": sorted(held),
+        "missing": sorted(set(p.kept.replicas) - told),
+        "snapshots": [name for name in p.kept.snapshots if name in named and name],
+        "at the end": "" in named,
+        "records": len(p.kept.records),
+        "clocks": {name: [clock.says, clock.conflict] for name, clock in clocks.items()},
+        "damage": damage.head(MOST_DAMAGE).to_dicts(),
+        "damaged": len(damage),
+    }

@@ -1,0 +1,107 @@
+"""Measures `logjudge check`: engines against each other, growth, memory. One command:
+
+    .venv/bin/python benchmarks/check.py [--operations 10000000] > /tmp/check.md
+
+Each figure is a ratio within one run, on histories that generate.py makes from a seed. Every measurement is a
+process of its own, so that memory is that of one run alone. Prints Markdown for benchmarks/results.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from generate import generate
+
+WORK = Path(__file__).parent / "work"
+
+
+def judge(run: Path, engine: str) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds and peak MB (of the largest process) of judging alone, without reports."""
+    program = f"""
+import resource, sys, time
+from pathlib import Path
+from logjudge.histories.bundle import open_run
+run = open_run(Path({str(run)!r}))
+if {engine!r} == "spark":
+    from logjudge.analysis import spark
+    session = spark.open_session()
+    session.range(1).collect()
+    begun = time.perf_counter()
+    results = spark.judge_run(run, session)
+else:
+    from logjudge.analysis import local
+    begun = time.perf_counter()
+    results = local.judge_run(run)
+wall = time.perf_counter() - begun
+assert not len(results.findings()), "the generated history is valid"
+used = resource.getrusage(resource.RUSAGE_SELF)
+print("FIGURES", wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("FIGURES")), None)
+    if line is None:
+        raise SystemExit(done.stderr[-3000:])
+    wall, cpu, peak = line.split()[1:]
+    return float(wall), float(cpu), float(peak)
+
+
+def made(name: str, operations: int, hot: bool = False) -> Path:
+    folder = WORK / f"{name}-{operations}"
+    if not (folder / "run.json").exists():
+        generate(folder, operations, hot=hot)
+    return folder
+
+
+def as_parquet(run: Path) -> Path:
+    folder = run.with_name(run.name + "-parquet")
+    if not (folder / "history.parquet").exists():
+        folder.mkdir(exist_ok=True)
+        shutil.copy(run / "run.json", folder)
+        command = [sys.executable, "-m", "logjudge.cli", "convert", str(run), str(folder / "history.parquet")]
+        subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def events(run: Path) -> int:
+    with (run / "history.jsonl").open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 24), b""))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operations", type=int, default=1_000_000)
+    large = parser.parse_args().operations
+    WORK.mkdir(exist_ok=True)
+    even, small, hot = made("even", large), made("even", large // 10), made("hot", large)
+    size = (even / "history.jsonl").stat().st_size / 1e6
+    print(f"\n## check, {datetime.date.today()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
+    print(f"{large:,} operations, {events(even):,} events, {size:,.0f} MB of JSON lines.\n")
+    print("| what | wall s | CPU s of the driver | peak MB of the driver | events/s |\n|---|---:|---:|---:|---:|")
+    figures = {}
+    for name, run, engine in (
+        ("polars, JSON lines", even, "local"),
+        ("polars, Parquet", as_parquet(even), "local"),
+        ("polars, a tenth", small, "local"),
+        ("polars, one hot partition", hot, "local"),
+        ("Spark local[*], JSON lines, without session start", even, "spark"),
+        ("Spark local[*], one hot partition", hot, "spark"),
+    ):
+        figures[name] = wall, cpu, peak = judge(run, engine)
+        counted = events(small if run == small else hot if run == hot else even)
+        print(f"| {name} | {wall:.1f} | {cpu:.1f} | {peak:,.0f} | {counted / wall:,.0f} |", flush=True)
+        time.sleep(1)
+    local, spark = figures["polars, JSON lines"], figures["Spark local[*], JSON lines, without session start"]
+    print(f"\n- Spark against polars on the same file: {spark[0] / local[0]:.2f} x")
+    print(f"- ten times the operations: {local[0] / figures['polars, a tenth'][0]:.1f} x the time")
+    print(f"- a hot partition against even ones: {figures['polars, one hot partition'][2] / local[2]:.2f} x the memory")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Small documents that are printed on a terminal or as Markdown: headings, sentences, numbered lists, tables."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+
+import click
+
+from ..plots.escaping import markdown
+from .output import printable
+
+MOST_CELL = 40
+_LONG = 4000  # characters of a sentence; what is longer is no sentence
+
+
+class Document:
+    """Blocks in the order in which they were added. Text is a stranger's until a renderer has made it harmless."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[str, object]] = []
+
+    def heading(self, text: str) -> None:
+        self._blocks.append(("heading", text))
+
+    def say(self, *sentences: str) -> None:
+        self._blocks += [("sentence", sentence) for sentence in sentences]
+
+    def numbered(self, items: Sequence[tuple[str, str]]) -> None:
+        """Items with their sources, which may be empty."""
+        if items:
+            self._blocks.append(("numbered", list(items)))
+
+    def listed(self, items: Sequence[tuple[str, str]]) -> None:
+        if items:
+            self._blocks.append(("listed", list(items)))
+
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self._blocks.append(("table", (list(head), [list(row) for row in rows])))
+
+    def terminal(self) -> str:
+        width = min(shutil.get_terminal_size((100, 40)).columns, 120)
+        lines: list[str] = []
+        for kind, content in self._blocks:
+            if kind == "heading":
+                lines += ["", click.style(printable(str(content)), bold=True)] if lines else [_bold(str(content))]
+            elif kind == "sentence":
+                lines += _wrap(str(content), width, "  ")
+            elif kind in ("numbered", "listed"):
+                lines += _items(content, kind == "numbered", width)  # type: ignore[arg-type]
+            else:
+                lines += _table(*content)  # type: ignore[misc]
+        return "\n".join(lines)
+
+    def markdown(self) -> str:
+        lines: list[str] = []
+        for kind, content in self._blocks:
+            if kind == "heading":
+                lines.append(f"## {markdown(content, _LONG)}\n")
+            elif kind == "sentence":
+                lines.append(f"{markdown(content, _LONG)}\n")
+            elif kind in ("numbered", "listed"):
+                for number, (text, source) in enumerate(content, 1):  # type: ignore[arg-type, var-annotated]
+                    mark = f"{number}." if kind == "numbered" else "-"
+                    lines.append(f"{mark} {markdown(text, _LONG)}" + (f" ({markdown(source)})" if source else ""))
+                lines.append("")
+            else:
+                head, rows = content  # type: ignore[misc]
+                lines += ["| " + " | ".join(markdown(cell, MOST_CELL) for cell in row) + " |" for row in [head]]
+                lines.append("|" + "---|" * len(head))
+                lines += ["| " + " | ".join(markdown(cell, MOST_CELL) for cell in row) + " |" for row in rows]
+                lines.append("")
+        return "\n".join(lines)
+
+
+def _bold(text: str) -> str:
+    return click.style(printable(text), bold=True)
+
+
+def _wrap(text: str, width: int, first: str, rest: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        printable(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    ) or [first]
+
+
+def _items(items: list[tuple[str, str]], numbered: bool, width: int) -> list[str]:
+    lines: list[str] = []
+    for number, (text, source) in enumerate(items, 1):
+        first = f"  {number:>2}. " if numbered else "  - "
+        lines += _wrap(f"{text} [{source}]" if source else text, width, first, " " * len(first))
+    return lines
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    shown = [[_short(printable(cell)) for cell in row] for row in [head, *rows]]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
+    lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown]
+    return [line.rstrip() for line in lines]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_CELL else text[: MOST_CELL - 1] + "…"

@@ -1,0 +1,192 @@
+"""`logjudge explain RUN|DIR [TOPIC-PARTITION[@OFFSET]]`: why it happened, as a story with sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..histories.errors import UsageError
+from .document import Document
+from .looking import Where, moment, open_to_look, where_of
+from .saved import is_saved, load
+
+if TYPE_CHECKING:
+    from ..analysis.inspecting import Inspected
+    from ..plots.whys import Why
+
+Record = dict[str, Any]
+
+
+@click.command()
+@click.argument("source", metavar="RUN|DIR", type=click.Path(path_type=Path))
+@click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+def command(source: Path, place: str | None, as_markdown: bool) -> None:
+    """Tell the story of a run, of a partition, or of one offset, each fact with where it is written.
+
+    A RUN is judged by the local engine. Of a DIR that `logjudge check` wrote, the causes are told that stand in it.
+    """
+    asked = where_of(place)
+    document = Document()
+    if is_saved(source):
+        _of_saved(document, load(source).verdict, asked)
+    else:
+        _of_run(document, open_to_look(source, as_markdown), asked)
+    click.echo(document.markdown() if as_markdown else document.terminal())
+
+
+def _of_saved(document: Document, verdict: Record, asked: Where | None) -> None:
+    causes = verdict.get("causes", [])
+    told = [cause for cause in causes if asked is None or _concerns(cause, asked)]
+    if not told:
+        name = verdict["input"]["name"] if asked is None else asked.partition
+        document.say(f"{name}: no cause stands in the results; explain the run itself to see the logs")
+    _whys(document, told, verdict["input"].get("started_at"))
+    if asked is not None and asked.offset is not None:
+        document.say("What each replica holds there is told when the run itself is explained.")
+
+
+def _concerns(cause: Record, asked: Where) -> bool:
+    lost = cause.get("lost")
+    if lost is None:
+        # ids are rule/topic-partition/number
+        named = [finding.split("/", 1)[-1].rsplit("/", 1)[0] for finding in cause["findings"]]
+        return asked.offset is None and asked.partition in named
+    here = f"{lost['topic']}-{lost['partition']}" == asked.partition
+    return here and (asked.offset is None or lost["first"] <= asked.offset <= lost["last"])
+
+
+def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
+    if asked is not None and asked.offset is not None:
+        _offset(document, opened, asked.partition, asked.offset)
+        return
+    names = [opened.partition(asked.partition).name] if asked else opened.names()
+    told = 0
+    for name in names:
+        p = opened.partition(name)
+        causes = opened.causes(p)
+        told += len(causes)
+        if asked:
+            _partition(document, opened, name)
+        _whys(document, causes, opened.started_at)
+        if asked and not causes:
+            document.say("No loss or other finding was made here that has a cause to tell.")
+    if not asked and not told:
+        document.say(f"{opened.run.settings.name}: nothing was found that has a cause to tell")
+    if asked:
+        from .timeline import _tell
+
+        document.heading("What happened")
+        _tell(document, opened.located({"moments": _moments(opened, names[0])})["moments"], opened.has_history)
+
+
+def _moments(opened: Inspected, name: str) -> list[Record]:
+    from ..analysis.chronicle import chronicle
+
+    return chronicle(opened.partition(name))
+
+
+def _partition(document: Document, opened: Inspected, name: str) -> None:
+    """Who wrote and read the partition, and who keeps it, in a few numbers."""
+    from ..analysis.differences import differences
+
+    p = opened.partition(name)
+    document.heading(name)
+    if len(p.sends) or len(p.reads):
+        acknowledged = int(p.sends["acknowledged"].sum())
+        document.say(f"{len(p.sends):,} sends, {acknowledged:,} of them acknowledged; {len(p.reads):,} records read")
+    if p.kept is None:
+        document.say("No broker's log of it was kept.")
+        return
+    for snapshot in differences(p.kept):
+        named = f"in snapshot {snapshot['snapshot']}" if snapshot["snapshot"] else "at the end"
+        ends = ", ".join(f"broker {one['broker']} {one['start']} to {one['end'] - 1}" for one in snapshot["brokers"])
+        spans = ", ".join(f"{one['first']} to {one['last']}" for one in snapshot["divergences"])
+        document.say(f"{named}: {ends}" + (f"; they differ at {spans}" if spans else ""))
+
+
+def _offset(document: Document, opened: Inspected, name: str, offset: int) -> None:
+    from ..analysis.offset_story import offset_story
+
+    p = opened.partition(name)
+    story = offset_story(p, offset, opened.causes(p))
+    if story is None:
+        raise UsageError(f"found {name}@{offset}, of which neither the history nor a log knows anything")
+    opened.located(story)
+    document.heading(f"{name}@{offset}")
+    _facts(document, "Sent", story["sent"], story["sent_left_out"], "No send is known to have written here.")
+    _facts(document, "Read", story["read"], story["read_left_out"], "Nobody is known to have read it.")
+    if story["held"]:
+        document.heading("Held by")
+        rows = [[row["where"], f"broker {row['broker']}", *_held(row)] for row in story["held"]]
+        document.table(["", "", "epoch", "time (UTC)", "value"], rows)
+    if story["led"]:
+        document.heading("Led by")
+        document.say(*(led["says"] for led in story["led"]))
+    if story["absence"]:
+        document.heading("Why nothing stands there now")
+        absence = story["absence"]
+        document.say(f"{absence['cause']}, which is legal ({absence['citation']})")
+        _chain(document, absence["chain"], opened.started_at)
+    _whys(document, story["causes"], opened.started_at)
+
+
+def _held(row: Record) -> list[str]:
+    held = row["holds"]
+    if held is None:
+        return ["", "", f"nothing: {row['why_not']}"]
+    value = (
+        f"<{held['control']} marker>" if held["control"] else "tombstone" if held["value"] is None else held["value"]
+    )
+    value = value if held["key"] is None else f"{held['key']}={value}"
+    return ["" if held["epoch"] is None else str(held["epoch"]), moment(held["timestamp"]), value]
+
+
+def _facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:
+    from ..plots.whys import source_of
+
+    document.heading(title)
+    if not facts:
+        document.say(none)
+    items = []
+    for fact in facts:
+        when = "" if fact["time"] is None or title == "Sent" else f" at {fact['time'] / 1e9:.3f} s"
+        items.append((fact["says"] + when, source_of(fact)))
+    document.listed(items)
+    if left_out:
+        document.say(f"… and {left_out:,} more")
+
+
+def _whys(document: Document, causes: list[Record], started_at: str | None) -> None:
+    from ..plots.whys import whys_of
+
+    for why in whys_of(causes, started_at):
+        document.heading(f"Why: {why.cause}" + (f", {why.title}" if why.title else ""))
+        _why(document, why)
+
+
+def _why(document: Document, why: Why) -> None:
+    document.numbered(
+        [(f"{step.seconds} s {step.says}" if step.seconds else step.says, step.source) for step in why.steps]
+    )
+    if why.prevented_by:
+        document.say(f"Would have been prevented by: {'; '.join(why.prevented_by)}")
+    if why.citation:
+        document.say(f"See {why.citation}")
+    if why.readings:
+        document.say("The evidence conflicts, so no cause is named; it can be read in these ways:")
+        for reading in why.readings:
+            document.say(f"As {reading.cause}:")
+            _why(document, reading)
+    elif not why.known:
+        document.say("The cause is not known. To name it, this would be needed:")
+        document.listed([(missing, "") for missing in why.missing])
+
+
+def _chain(document: Document, facts: list[Record], started_at: str) -> None:
+    from ..plots.whys import step_of
+
+    steps = [step_of(fact, started_at) for fact in facts]
+    document.numbered([(f"{step.seconds} s {step.says}" if step.seconds else step.says, step.source) for step in steps])

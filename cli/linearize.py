@@ -1,0 +1,149 @@
+"""`logjudge linearize`: is a history of operations linearizable by a sequential specification?"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..analysis.linearize import Judgement, MapPayloads, evidence, judge_history
+from ..analysis.minimal import Minimal, minimal_failure
+from ..analysis.own_model import load_model
+from ..histories.errors import LogjudgeError, MissingComponentError, UsageError
+from ..histories.readers.operations import OPERATION_READERS, History, read_operations
+from ..models.specifications import MODELS, models_for
+
+EXIT = {"ok": 0, "illegal": 1, "broken": 2, "unknown": 3}
+# Of several files the worst decides. A breach that was proved outweighs a broken file, and that an unknown
+# verdict.
+WORST_LAST = ("ok", "unknown", "broken", "illegal")
+
+
+def _model_for(history: History) -> str:
+    """The name of the only model that has all functions of the history."""
+    functions = {operation.action.f for operation in history.operations}
+    fitting = models_for(functions)
+    if len(fitting) == 1 or (fitting and not functions):
+        return fitting[0].name
+    candidates = [model.name for model in fitting] or list(MODELS)
+    fits = "more than one model fits" if fitting else "no model fits"
+    raise UsageError(
+        f"{history.source}: {fits} the operations {', '.join(sorted(functions))}; "
+        f"choose one with --model, of {', '.join(candidates)}"
+    )
+
+
+def _spark() -> MapPayloads:
+    """What runs payloads on Spark."""
+    try:
+        mapper: MapPayloads = import_module("..analysis.spark", __package__).map_payloads
+    except (ImportError, AttributeError) as error:
+        raise MissingComponentError(
+            f"--engine spark needs Spark, which cannot be loaded here ({error}); use --engine local"
+        ) from error
+    return mapper
+
+
+def _shrunk(judgement: Judgement) -> Minimal | None:
+    """The operations of a minimal failure, or None where there is none."""
+    part = judgement.part
+    if part is None or judgement.result.verdict != "illegal":
+        return None
+    return minimal_failure(judgement.model, judgement.history.operations, part)
+
+
+def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
+    """What --json says of one file."""
+    part, lines = judgement.part, judgement.history.lines
+    outcome: dict[str, Any] = {"verdict": judgement.result.verdict, "seconds": judgement.result.seconds}
+    if part is not None and part.blocked is not None:
+        outcome["line"] = lines[part.blocked]
+        outcome["evidence"] = evidence(judgement)
+    if shrunk is not None:
+        outcome["minimal"] = [lines[index] for index in shrunk.operations]
+    return outcome
+
+
+def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
+    """Tell a person the verdict and, for a failure, what could not be placed."""
+    result, history = judgement.result, judgement.history
+    count = f"{len(history.operations)} operations, {judgement.model.name}, {result.seconds:.3g} s"
+    click.echo(f"{history.source}: {result.verdict} ({count})")
+    for line in evidence(judgement):
+        click.echo(f"  {line}")
+    if shrunk is not None:
+        after = f", after {len(shrunk.before)} that are in order" if shrunk.before else ""
+        click.echo(f"  {len(shrunk.operations)} operations show it{after}:")
+        for index in shrunk.operations:
+            click.echo(f"    {judgement.operation(index)}")
+    elif minimal and result.verdict == "illegal":
+        click.echo("  no smaller history was found that shows it")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or your own as FILE.py:NAME.")
+@click.option("--from", "format_name", help=f"Format of the files: {', '.join(OPERATION_READERS)}.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each file.")
+@click.option("--memory", type=click.IntRange(min=1), default=2048, show_default=True, help="MB for each file.")
+@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
+@click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
+@click.option("--minimal", is_flag=True, help="Shrink a failure to a few operations that show it.")
+def command(
+    files: tuple[str, ...],
+    model_name: str | None,
+    format_name: str | None,
+    as_json: bool,
+    timeout: float | None,
+    memory: int,
+    engine: str,
+    picture: str | None,
+    minimal: bool,
+) -> int:
+    """Decide whether histories of operations are linearizable.
+
+    Exits with 0 if all are, 1 if any is not, 2 if a file cannot be read, 3 if time or memory ran out.
+    """
+    from ..models.porcupine import warm_up
+
+    if picture is not None and len(files) > 1:
+        raise UsageError("--picture draws one file, not several")
+    if model_name is not None:
+        load_model(model_name)
+    map_payloads = _spark() if engine == "spark" else None
+    warm_up()
+    outcomes: dict[str, dict[str, Any]] = {}
+    verdicts: list[str] = []
+    for name in files:
+        try:
+            history = read_operations(name, format_name)
+            model = model_name or _model_for(history)
+            judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
+        except LogjudgeError as error:
+            click.echo(f"logjudge: {error}", err=True)
+            verdicts.append("broken")
+            continue
+        shrunk = _shrunk(judgement) if minimal else None
+        verdicts.append(judgement.result.verdict)
+        outcomes[name] = _outcome(judgement, shrunk)
+        if not as_json:
+            _tell(judgement, shrunk, minimal)
+        if picture is not None:
+            _draw(judgement, shrunk, picture)
+    if as_json:
+        click.echo(json.dumps({"files": outcomes}))
+    return EXIT[max(verdicts, key=WORST_LAST.index)]
+
+
+def _draw(judgement: Judgement, shrunk: Minimal | None, picture: str) -> None:
+    """Write the picture of one judgement."""
+    from ..plots.linearization import draw
+
+    try:
+        Path(picture).write_text(draw(judgement, shrunk), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--picture {picture}: {error.strerror}") from error

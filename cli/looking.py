@@ -1,0 +1,67 @@
+"""What `explain`, `diff` and `timeline` share: where to look, and opening the run to look there."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..histories.errors import InputError, UsageError
+from .progress import Progress
+from .saved import is_saved
+
+if TYPE_CHECKING:
+    from ..analysis.inspecting import Inspected
+
+_WHERE = re.compile(r"(?P<partition>.+-\d+)(?:@(?P<offset>\d{1,18}))?")
+
+
+class Where(NamedTuple):
+    """A topic-partition, and an offset of it or None."""
+
+    partition: str
+    offset: int | None
+
+
+def where_of(text: str | None) -> Where | None:
+    if text is None:
+        return None
+    match = _WHERE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"found {text}, expected TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711")
+    offset = match["offset"]
+    return Where(match["partition"], None if offset is None else int(offset))
+
+
+def partition_of(text: str | None) -> str | None:
+    """Where only a whole partition can be shown."""
+    asked = where_of(text)
+    if asked is not None and asked.offset is not None:
+        raise UsageError(f"found {text}, expected a partition without an offset; `logjudge explain` tells of an offset")
+    return None if asked is None else asked.partition
+
+
+def open_to_look(path: Path, quiet: bool) -> Inspected:
+    if is_saved(path):
+        raise InputError(str(path), "results of `logjudge check`", "the run itself", "results don't hold the logs")
+    from ..analysis.inspecting import Inspected
+
+    with Progress(path.name, quiet) as progress:
+        return Inspected(path, progress)
+
+
+def seconds(time: int | None, has_history: bool = True) -> str:
+    """A time (ns since the start of the run) in seconds; without a history its clock time in UTC."""
+    if time is None:
+        return ""
+    if not has_history:
+        return f"{datetime.fromtimestamp(time / 1e9, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    return f"{time / 1e9:.3f}"
+
+
+def moment(ms: int | None) -> str:
+    """A record's timestamp (ms since the epoch) as the time of day, UTC."""
+    if ms is None or not 0 <= ms < 253402300800000:
+        return "" if ms is None else str(ms)
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S.%f}"[:-3]

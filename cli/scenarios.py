@@ -1,0 +1,65 @@
+"""`logjudge scenarios`: the catalogue of ways to lose data, each one command away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..histories.errors import UsageError
+from ..histories.simulation.bundle import write_bundle
+from ..histories.simulation.outcome import outcome
+from ..histories.simulation.pages import page
+from ..histories.simulation.scenarios import load, names
+from .check import command as check
+from .main import EXIT_BREACH
+from .simulate import refuse_used, summary
+
+# A simulated run is small, and a student may have no Java.
+AS_LOCAL = {"engine": "local"}
+
+
+@click.group("scenarios", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List the catalogue; `scenarios run NAME` simulates one of it."""
+    if ctx.invoked_subcommand is None:
+        width = max(len(name) for name in names())
+        for name in names():
+            click.echo(f"{name:<{width}}  {load(name).title}")
+
+
+@command.command("run")
+@click.argument("name")
+@click.option("--out", type=click.Path(path_type=Path), help="The folder of the bundle. [default: ./NAME]")
+@click.pass_context
+def run(ctx: click.Context, name: str, out: Path | None) -> None:
+    """Simulate a scenario, say what became of it, and leave its bundle."""
+    scenario = load(name)
+    folder = out or Path(name)
+    refuse_used(folder)
+    written = write_bundle(scenario, folder)
+    click.echo(scenario.title)
+    click.echo(scenario.story)
+    click.echo()
+    click.echo(summary(written))
+    came = outcome(written.cluster, scenario)
+    for broken, text in came.breaks.items():
+        click.echo(f"{broken} is broken: {text}")
+    click.echo()
+    ctx.invoke(check, runs=(str(folder),), out=folder.with_name(folder.name + "-judged"), **AS_LOCAL)
+    wrong = came.differs(scenario)
+    if wrong:
+        raise UsageError(f"{name} did not go as its page says: {wrong}")
+    if came.breaks:
+        ctx.exit(EXIT_BREACH)
+
+
+@command.command("pages")
+@click.argument("folder", type=click.Path(path_type=Path))
+def pages(folder: Path) -> None:
+    """Write a page for each scenario into FOLDER (docs/scenarios of the repository)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names():
+        (folder / f"{name}.md").write_bytes(page(load(name)).encode())
+    click.echo(f"{len(names())} pages in {folder}")

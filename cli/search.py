@@ -1,0 +1,116 @@
+"""`logjudge search`: try many schedules for one that breaks an invariant, and shrink it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from ..histories.errors import UsageError
+from ..histories.simulation import scenario_file
+from ..models.replication.config import ConfigError
+from ..models.replication.invariants import INVARIANTS
+from ..models.replication.schedule import PATTERNS
+from ..models.replication.search import SURVIVABLE, Explored, Space, explore, shrink, story
+from ..models.replication.variants import VARIANTS
+from .main import EXIT_BREACH
+from .simulate import _setting
+
+CHUNK = 200  # seeds in one piece of work
+
+Work = tuple[Space, range, tuple[str, ...]]
+
+
+@click.command("search")
+@click.option("--variant", required=True, type=click.Choice(list(VARIANTS)), help="Which protocol.")
+@click.option(
+    "--invariant",
+    default="no-acknowledged-loss",
+    show_default=True,
+    type=click.Choice(list(INVARIANTS)),
+    help="What must hold.",
+)
+@click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="How many schedules.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
+@click.option("--faults", help="Kinds of faults, with commas; by default all that a log must survive.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write the shrunk scenario.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    variant: str,
+    invariant: str,
+    runs: int,
+    seed: int,
+    jobs: int,
+    faults: str | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+) -> None:
+    """Search for the schedule that loses: exit 1 with its story if there is one, 0 if none was found."""
+    kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
+    for kind in kinds:
+        if kind not in PATTERNS:
+            raise UsageError(f"there is no fault {kind!r} to draw; there are {', '.join(PATTERNS)}")
+    space = Space(variant, kinds, dict(_setting(text) for text in settings))
+    try:
+        space.scenario(seed)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    began = time.monotonic()
+    explored = search(space, range(seed, seed + runs), (invariant,), jobs)
+    took = time.monotonic() - began
+    click.echo(
+        f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol "
+        f"events in {took:.1f} s"
+    )
+    if invariant not in explored.first:
+        click.echo(f"{invariant} held in all of them")
+        return
+    losing, text = explored.first[invariant]
+    click.echo(f"seed {losing} breaks {invariant}: {text}")
+    small, tries = shrink(space.scenario(losing), invariant)
+    told, _ = story(small)
+    small = replace(
+        small, name=f"{variant}-{invariant}", title=f"{invariant} broken by {variant}", story="\n".join(told)
+    )
+    small = replace(small, breaks=(invariant,))
+    click.echo(f"shrunk in {tries} runs to {len(small.faults)} faults and {small.config().ops} records:")
+    click.echo("\n".join(told))
+    path = out or Path(f"{variant}-{invariant}.toml")
+    path.write_bytes(scenario_file.dump(small).encode())
+    click.echo(f"written to {path}; replay it with: logjudge simulate --config {path} --out RUN")
+    ctx.exit(EXIT_BREACH)
+
+
+def default_kinds(variant: str) -> tuple[str, ...]:
+    """What every log must survive, and what this variant is said not to."""
+    return (*SURVIVABLE, *(kind for kind in VARIANTS[variant].needs if kind not in SURVIVABLE))
+
+
+def search(space: Space, seeds: range, invariants: tuple[str, ...], jobs: int, stop: bool = True) -> Explored:
+    """Explore seeds in chunks, spread over processes; the result does not depend on their number."""
+    work = [(space, seeds[start : start + CHUNK], invariants, stop) for start in range(0, len(seeds), CHUNK)]
+    total = Explored()
+    for part in _run(work, jobs):
+        total.add(part)
+        if stop and total.first:
+            break
+    return total
+
+
+def _run(work: list[tuple[Space, range, tuple[str, ...], bool]], jobs: int) -> Iterator[Explored]:
+    if jobs == 1 or len(work) == 1:
+        yield from map(_explore, work)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(_explore, work)
+
+
+def _explore(work: tuple[Space, range, tuple[str, ...], bool]) -> Explored:
+    return explore(*work)

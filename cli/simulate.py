@@ -1,0 +1,132 @@
+"""`logjudge simulate`: run the replication protocol under faults and write a run bundle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..histories.errors import UsageError
+from ..histories.simulation import scenario_file
+from ..histories.simulation.bundle import Written, write_bundle
+from ..models.replication.config import SECOND, ConfigError
+from ..models.replication.faults import FAULTS
+from ..models.replication.scenario import Scenario
+from ..models.replication.schedule import PATTERNS, draw, known
+from ..models.replication.variants import VARIANTS
+
+LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
+
+
+@click.command("simulate")
+@click.option("--variant", type=click.Choice(list(VARIANTS)), help="Which protocol; kip-320 unless a file says.")
+@click.option("--seed", type=int, help="Everything random follows from it. [default: 0]")
+@click.option("--brokers", type=click.IntRange(1, 99), help="How many brokers, and replicas up to 3. [default: 3]")
+@click.option("--ops", type=click.IntRange(1), help="How many records the producers send. [default: 1000]")
+@click.option("--faults", help=f"Kinds of faults to draw, with commas: {', '.join(PATTERNS)}.")
+@click.option("--fault-count", default=3, show_default=True, type=click.IntRange(0), help="How many to draw.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="A scenario file (TOML).")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder of the new bundle.")
+def command(
+    variant: str | None,
+    seed: int | None,
+    brokers: int | None,
+    ops: int | None,
+    faults: str | None,
+    fault_count: int,
+    settings: tuple[str, ...],
+    file: Path | None,
+    out: Path,
+) -> None:
+    """Run Kafka's replication protocol under faults, and write a bundle that `check` judges like a real run.
+
+    The same seed and configuration write the same bytes, on every machine.
+    """
+    scenario = scenario_file.read(file) if file else Scenario("simulated", "kip-320")
+    options: dict[str, Any] = dict(scenario.options)
+    if brokers is not None:
+        options["simulation.brokers"] = brokers
+        options.setdefault("default.replication.factor", min(brokers, 3))
+    if ops is not None:
+        options["simulation.ops"] = ops
+    options.update(_setting(text) for text in settings)
+    scenario = replace(
+        scenario,
+        name=scenario.name if file else out.name,
+        variant=variant or scenario.variant,
+        seed=scenario.seed if seed is None else seed,
+        options=options,
+    )
+    refuse_used(out)
+    try:
+        written = write_bundle(drawn(scenario, faults, fault_count), out)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    click.echo(summary(written))
+
+
+def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
+    """The scenario with faults of these kinds drawn from its seed, over the time of its load."""
+    if not faults:
+        return scenario
+    kinds = [kind.strip() for kind in faults.split(",") if kind.strip()]
+    for kind in kinds:
+        if not known(kind):
+            there = ", ".join(sorted({*PATTERNS, *FAULTS}))
+            raise UsageError(f"there is no fault {kind!r}; there are {there}")
+        if kind not in PATTERNS:
+            raise UsageError(f"the fault {kind!r} cannot be drawn; write it into a scenario file")
+    options = dict(scenario.options)
+    if "unclean" in kinds:
+        options["unclean.leader.election.enable"] = True
+    scenario = replace(scenario, options=options)
+    config = scenario.config()
+    if "simulation.send.interval.us" not in options:
+        options["simulation.send.interval.us"] = max(config.interval, LOAD * config.producers // config.ops)
+    load = config.ops * max(config.interval, options["simulation.send.interval.us"]) // config.producers
+    found = draw(scenario.seed, config, kinds, count, 2 * SECOND, max(load // 2, SECOND), True)
+    return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
+    if value in ("true", "false"):
+        return name, value == "true"
+    return name, int(value) if value.lstrip("-").isdigit() else value
+
+
+def refuse_used(out: Path) -> None:
+    """Never write over what is there."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists and is not an empty folder; name another one")
+
+
+def summary(written: Written) -> str:
+    """What happened, in a few lines."""
+    truth = written.truth
+    lines = [
+        f"{written.folder}: {written.lines} events of clients, {truth['protocol_events']} of the protocol, "
+        f"{truth['acknowledged']} records acknowledged",
+        f"elections: {truth['elections']}, of these unclean: {truth['unclean_elections']}; "
+        f"ISR shrinks: {truth['isr_shrinks']}",
+    ]
+    if truth["lost_acked_count"]:
+        lines.append(
+            f"lost though acknowledged: {truth['lost_acked_count']} ({truth['cause']}), "
+            f"read before: {truth['lost_but_read_before']}"
+        )
+    else:
+        lines.append("nothing acknowledged was lost")
+    if truth["divergent"]["final"]:
+        lines.append(f"replicas differ in the end: {', '.join(truth['divergent']['final'])}")
+    for what in ("duplicates", "reordered"):
+        if truth[what]:
+            lines.append(f"{what}: {sum(one['count'] for one in truth[what])}")
+    if not truth["final"]:
+        lines.append("some partition had no leader in the end, so there are no final reads")
+    return "\n".join(lines)

@@ -1,0 +1,91 @@
+"""`logjudge timeline RUN [TOPIC-PARTITION]`: leaders, ISR, epochs, deaths, truncations and faults, in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .document import Document
+from .looking import open_to_look, partition_of, seconds
+
+if TYPE_CHECKING:
+    from ..analysis.inspecting import Inspected
+
+MOST = 400  # moments of a partition; all of them with --json
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("partition", metavar="[TOPIC-PARTITION]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the moments as JSON.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) -> None:
+    """Tell what happened to the partitions of RUN: elections (clean or unclean), ISR, truncations, deaths, faults.
+
+    Each moment names the file and line, or byte, that tells of it.
+    """
+    from ..analysis.chronicle import chronicle
+
+    asked = partition_of(partition)
+    opened = open_to_look(run, as_json)
+    names = [opened.partition(asked).name] if asked else opened.names()
+    told = [{"partition": name, "moments": chronicle(opened.partition(name))} for name in names]
+    opened.located({"all": told})
+    if as_json:
+        clocks = opened.clocks()
+        click.echo(
+            json.dumps({"started_at": opened.started_at or None, "clocks": clocks, "partitions": told}, indent=2)
+        )
+        return
+    document = _document(opened, told)
+    click.echo(document.markdown() if as_markdown else document.terminal())
+
+
+def _document(opened: Inspected, told: list[dict[str, Any]]) -> Document:
+    document = Document()
+    common = _everywhere(told)
+    for part in told:
+        moments = part["moments"]
+        document.heading(f"{part['partition']}")
+        own = [moment for moment in moments if len(told) == 1 or _key(moment) not in common]
+        if not own:
+            document.say(
+                "The run holds no broker's files that tell what happened to it."
+                if not moments
+                else "Nothing but what is told of all partitions below."
+            )
+        _tell(document, own, opened.has_history)
+    if common and len(told) > 1:
+        document.heading("All partitions")
+        _tell(document, [moment for moment in told[0]["moments"] if _key(moment) in common], opened.has_history)
+    clocks = opened.clocks()
+    if clocks:
+        document.heading("Clocks")
+        document.say("Brokers' own times are read as UTC.", *(f"{clock}." for clock in clocks))
+    return document
+
+
+def _key(moment: dict[str, Any]) -> tuple[Any, ...]:
+    return (moment["says"], moment["time"])
+
+
+def _everywhere(told: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+    """What every partition's timeline has: brokers die and start for all of them."""
+    sets = [{_key(moment) for moment in part["moments"]} for part in told if part["moments"]]
+    return set.intersection(*sets) if len(sets) > 1 else set()
+
+
+def _tell(document: Document, moments: list[dict[str, Any]], has_history: bool) -> None:
+    from ..plots.whys import source_of
+
+    lines = []
+    for one in moments[:MOST]:
+        when = seconds(one["time"], has_history)
+        unit = " s" if has_history and when else ""
+        lines.append((f"{when + unit if when else 'undated'}  {one['says']}", source_of(one)))
+    document.listed(lines)
+    if len(moments) > MOST:
+        document.say(f"… and {len(moments) - MOST:,} more moments; --json has all")

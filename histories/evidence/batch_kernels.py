@@ -1,0 +1,391 @@
+"""Compiled loops over the bytes of a segment: walk headers, check CRCs, decode records, gather bytes.
+
+aiokafka's parser makes one Python object a record (about a microsecond each with its fields read), which
+cannot reach three million records a second; these loops fill arrays instead. Layouts are those of Kafka's
+DefaultRecordBatch (v2) and LegacyRecord (v0, v1). Nothing here raises: what does not parse is reported by a
+status and a position.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+OK, TORN, BAD_LENGTH, BAD_MAGIC, ZEROS = 0, 1, 2, 3, 4
+
+V2_OVERHEAD = 61
+# Smallest size field of a message: v0 without key and value (crc, magic, attributes, two lengths).
+LEGACY_LEAST = 14
+
+HEADER_COLUMNS = 14  # columns of the array that `scan` fills, in the order of segments.HEADERS
+
+
+def _tables(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Eight tables for CRC by slices of eight bytes."""
+    table = np.zeros((8, 256), dtype=np.uint32)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ polynomial if crc & 1 else crc >> 1
+        table[0, byte] = crc
+    for byte in range(256):
+        for row in range(1, 8):
+            before = int(table[row - 1, byte])
+            table[row, byte] = (before >> 8) ^ int(table[0, before & 0xFF])
+    return table
+
+
+CRC32 = _tables(0xEDB88320)  # v0 and v1
+CRC32C = _tables(0x82F63B78)  # v2
+
+
+@njit(cache=True, nogil=True)
+def crc(table, buf, start, end):  # type: ignore[no-untyped-def]
+    c = np.uint32(0xFFFFFFFF)
+    i = start
+    while i + 8 <= end:
+        a = c ^ (
+            np.uint32(buf[i])
+            | (np.uint32(buf[i + 1]) << np.uint32(8))
+            | (np.uint32(buf[i + 2]) << np.uint32(16))
+            | (np.uint32(buf[i + 3]) << np.uint32(24))
+        )
+        c = (
+            table[7, a & np.uint32(0xFF)]
+            ^ table[6, (a >> np.uint32(8)) & np.uint32(0xFF)]
+            ^ table[5, (a >> np.uint32(16)) & np.uint32(0xFF)]
+            ^ table[4, a >> np.uint32(24)]
+            ^ table[3, buf[i + 4]]
+            ^ table[2, buf[i + 5]]
+            ^ table[1, buf[i + 6]]
+            ^ table[0, buf[i + 7]]
+        )
+        i += 8
+    while i < end:
+        c = table[0, (c ^ np.uint32(buf[i])) & np.uint32(0xFF)] ^ (c >> np.uint32(8))
+        i += 1
+    return c ^ np.uint32(0xFFFFFFFF)
+
+
+@njit(cache=True, nogil=True)
+def be(buf, pos, width):  # type: ignore[no-untyped-def]
+    """A signed big-endian integer of `width` bytes."""
+    value = np.int64(0)
+    for i in range(width):
+        value = (value << 8) | np.int64(buf[pos + i])
+    if width < 8 and value >= (np.int64(1) << (8 * width - 1)):
+        value -= np.int64(1) << (8 * width)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def check_header(buf, pos, end):  # type: ignore[no-untyped-def]
+    """Status of what stands at pos, and its size in bytes."""
+    if pos + 12 > end:
+        return TORN, 0
+    length = be(buf, pos + 8, 4)
+    if length == 0 and be(buf, pos, 8) == 0:
+        return ZEROS, 0
+    if length < LEGACY_LEAST:
+        return BAD_LENGTH, 0
+    if pos + 17 > end:
+        return TORN, 0
+    magic = buf[pos + 16]
+    if magic > 2:
+        return BAD_MAGIC, 0
+    if magic == 2 and length < V2_OVERHEAD - 12:
+        return BAD_LENGTH, 0
+    if magic == 1 and length < LEGACY_LEAST + 8:
+        return BAD_LENGTH, 0
+    if pos + 12 + length > end:
+        return TORN, length + 12
+    return OK, length + 12
+
+
+@njit(cache=True, nogil=True)
+def count_batches(buf, pos, end):  # type: ignore[no-untyped-def]
+    """Batches from pos on: how many, where the walk stopped, and why."""
+    n = 0
+    while pos < end:
+        status, size = check_header(buf, pos, end)
+        if status != OK:
+            return n, pos, status
+        n += 1
+        pos += size
+    return n, pos, OK
+
+
+@njit(cache=True, nogil=True)
+def skip(buf, pos, end, target):  # type: ignore[no-untyped-def]
+    """The first batch at or after `target`: its position, the status there, and the last base offset."""
+    last = np.int64(-1)
+    while pos < end and pos < target:
+        status, size = check_header(buf, pos, end)
+        if status != OK:
+            return pos, status, last
+        last = be(buf, pos, 8)
+        pos += size
+    return pos, OK, last
+
+
+@njit(cache=True, nogil=True)
+def scan(buf, pos, n, tables_old, tables_new, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with the headers of the n batches that start at pos."""
+    for row in range(n):
+        size = be(buf, pos + 8, 4) + 12
+        magic = np.int64(buf[pos + 16])
+        base = be(buf, pos, 8)
+        out[row, 0] = base
+        out[row, 3] = magic
+        out[row, 11] = pos
+        out[row, 12] = size
+        if magic == 2:
+            out[row, 1] = base + be(buf, pos + 23, 4)
+            out[row, 2] = be(buf, pos + 12, 4)
+            stored = np.uint32(be(buf, pos + 17, 4) & 0xFFFFFFFF)
+            out[row, 4] = be(buf, pos + 43, 8)
+            out[row, 5] = be(buf, pos + 51, 2)
+            out[row, 6] = be(buf, pos + 53, 4)
+            out[row, 7] = be(buf, pos + 21, 2)
+            right = crc(tables_new, buf, pos + 21, pos + size) == stored
+            out[row, 8] = np.int64(stored) * 2 + (1 if right else 0)
+            out[row, 9] = be(buf, pos + 35, 8)
+            out[row, 10] = be(buf, pos + 57, 4)
+            out[row, 13] = be(buf, pos + 27, 8)
+        else:
+            out[row, 1] = base
+            out[row, 2] = -1
+            stored = np.uint32(be(buf, pos + 12, 4) & 0xFFFFFFFF)
+            out[row, 4] = -1
+            out[row, 5] = -1
+            out[row, 6] = -1
+            out[row, 7] = np.int64(buf[pos + 17])
+            right = crc(tables_old, buf, pos + 16, pos + size) == stored
+            out[row, 8] = np.int64(stored) * 2 + (1 if right else 0)
+            out[row, 9] = be(buf, pos + 18, 8) if magic == 1 else -1
+            out[row, 10] = 1
+            out[row, 13] = out[row, 9]
+        pos += size
+    return pos
+
+
+@njit(cache=True, nogil=True)
+def resync(buf, pos, end, least_offset, tables_old, tables_new):  # type: ignore[no-untyped-def]
+    """The next position at which a whole batch with a right CRC and a later offset stands; `end` if none."""
+    while pos + 26 <= end:
+        if buf[pos + 16] <= 2:
+            status, size = check_header(buf, pos, end)
+            if status == OK:
+                base = be(buf, pos, 8)
+                # Offsets of one segment are at most 2^31 apart: its index holds them as 32-bit integers.
+                if least_offset <= base < least_offset + 2147483648:
+                    if buf[pos + 16] == 2:
+                        stored = np.uint32(be(buf, pos + 17, 4) & 0xFFFFFFFF)
+                        good = crc(tables_new, buf, pos + 21, pos + size) == stored
+                    else:
+                        stored = np.uint32(be(buf, pos + 12, 4) & 0xFFFFFFFF)
+                        good = crc(tables_old, buf, pos + 16, pos + size) == stored
+                    if good:
+                        return pos
+        pos += 1
+    return end
+
+
+@njit(cache=True, nogil=True)
+def all_zeros(buf, pos, end):  # type: ignore[no-untyped-def]
+    return not buf[pos:end].any()
+
+
+@njit(cache=True, nogil=True)
+def varint(buf, pos, end):  # type: ignore[no-untyped-def]
+    """A zigzag varint: its value and the position after it, or -1 for the position if it does not end."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while pos < end:
+        byte = np.uint64(buf[pos])
+        pos += 1
+        value |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), pos
+        shift += np.uint64(7)
+        if shift > np.uint64(63):
+            break
+    return np.int64(0), -1
+
+
+@njit(cache=True, nogil=True)
+def decode_v2(buf, starts, ends, counts, out, row_of):  # type: ignore[no-untyped-def]
+    """Decode the records of v2 batches whose payloads stand at starts..ends.
+
+    out: offset delta, timestamp delta, key start, key length (-1 null), value start, value length, headers
+    start, headers end. row_of: which batch. Returns the number of rows, and per batch the rows decoded.
+    """
+    n = 0
+    good = np.empty(len(starts), dtype=np.int64)
+    for b in range(len(starts)):
+        pos = starts[b]
+        end = ends[b]
+        done = 0
+        for _ in range(counts[b]):
+            length, pos = varint(buf, pos, end)
+            if pos < 0 or length < 0 or pos + length > end:
+                break
+            stop = pos + length
+            pos += 1  # attributes of the record, unused
+            out[n, 1], pos = varint(buf, pos, stop)
+            if pos < 0:
+                break
+            out[n, 0], pos = varint(buf, pos, stop)
+            if pos < 0:
+                break
+            out[n, 3], pos = varint(buf, pos, stop)
+            if pos < 0 or pos + out[n, 3] > stop:
+                break
+            out[n, 2] = pos
+            if out[n, 3] > 0:
+                pos += out[n, 3]
+            out[n, 5], pos = varint(buf, pos, stop)
+            if pos < 0 or pos + out[n, 5] > stop:
+                break
+            out[n, 4] = pos
+            if out[n, 5] > 0:
+                pos += out[n, 5]
+            out[n, 6] = pos
+            out[n, 7] = stop
+            row_of[n] = b
+            pos = stop
+            n += 1
+            done += 1
+        good[b] = done
+    return n, good
+
+
+@njit(cache=True, nogil=True)
+def decode_legacy(buf, starts, ends, out, row_of):  # type: ignore[no-untyped-def]
+    """Decode uncompressed v0 and v1 messages; the columns of `decode_v2`, with no headers and no deltas."""
+    n = 0
+    good = np.zeros(len(starts), dtype=np.int64)
+    for b in range(len(starts)):
+        pos = starts[b] + (26 if buf[starts[b] + 16] == 1 else 18)
+        end = ends[b]
+        if pos + 4 > end:
+            continue
+        length = be(buf, pos, 4)
+        pos += 4
+        out[n, 2] = pos
+        out[n, 3] = length
+        if length > 0:
+            pos += length
+        if length < -1 or pos + 4 > end:
+            continue
+        length = be(buf, pos, 4)
+        pos += 4
+        if length < -1 or pos + max(length, 0) > end:
+            continue
+        out[n, 0] = 0
+        out[n, 1] = 0
+        out[n, 4] = pos
+        out[n, 5] = length
+        out[n, 6] = end
+        out[n, 7] = end
+        row_of[n] = b
+        n += 1
+        good[b] = 1
+    return n, good
+
+
+@njit(cache=True, nogil=True)
+def is_utf8(buf, start, end):  # type: ignore[no-untyped-def]
+    """Whether the bytes are well-formed UTF-8 (Unicode 15, table 3-7)."""
+    i = start
+    while i < end:
+        first = buf[i]
+        i += 1
+        if first < 0x80:
+            continue
+        low, high = 0x80, 0xBF
+        if 0xC2 <= first <= 0xDF:
+            more = 1
+        elif 0xE0 <= first <= 0xEF:
+            more = 2
+            if first == 0xE0:
+                low = 0xA0
+            elif first == 0xED:
+                high = 0x9F  # no surrogates
+        elif 0xF0 <= first <= 0xF4:
+            more = 3
+            if first == 0xF0:
+                low = 0x90
+            elif first == 0xF4:
+                high = 0x8F
+        else:
+            return False
+        if i + more > end:
+            return False
+        for _ in range(more):
+            if buf[i] < low or buf[i] > high:
+                return False
+            low, high = 0x80, 0xBF
+            i += 1
+    return True
+
+
+# "bytes:" and 16 hexadecimal digits stand for a value that is not UTF-8.
+STAND_IN = 22
+
+
+@njit(cache=True, nogil=True)
+def text_lengths(buf, starts, lengths, out):  # type: ignore[no-untyped-def]
+    """The length of each slice as text, and whether it is its own text."""
+    own = np.ones(len(starts), dtype=np.bool_)
+    for i in range(len(starts)):
+        if lengths[i] <= 0:
+            out[i] = 0
+        elif is_utf8(buf, starts[i], starts[i] + lengths[i]):
+            out[i] = lengths[i]
+        else:
+            out[i] = STAND_IN
+            own[i] = False
+    return own
+
+
+@njit(cache=True, nogil=True)
+def gather(buf, starts, lengths, own, digest, out, offsets):  # type: ignore[no-untyped-def]
+    """Copy the slices one after another into `out`; offsets are Arrow's."""
+    at = np.int64(0)
+    for i in range(len(starts)):
+        offsets[i] = at
+        if own[i]:
+            start = starts[i]
+            for j in range(lengths[i]):
+                out[at + j] = buf[start + j]
+        else:
+            out[at], out[at + 1], out[at + 2] = 98, 121, 116  # b y t
+            out[at + 3], out[at + 4], out[at + 5] = 101, 115, 58  # e s :
+            for j in range(16):
+                digit = (digest[i] >> np.uint64(60 - 4 * j)) & np.uint64(0xF)
+                out[at + 6 + j] = digit + np.uint64(48 if digit < 10 else 87)
+        at += lengths[i]
+    offsets[len(starts)] = at
+
+
+@njit(cache=True, nogil=True)
+def digests(buf, spans, out):  # type: ignore[no-untyped-def]
+    """FNV-1a (64 bits) of each record: key length, key, value length, value, then headers if it has any."""
+    prime = np.uint64(0x100000001B3)
+    for i in range(len(spans)):
+        h = np.uint64(0xCBF29CE484222325)
+        for field in (2, 4):
+            start = spans[i, field]
+            length = spans[i, field + 1]
+            for shift in (0, 8, 16, 24):
+                h = (h ^ np.uint64((length >> shift) & 0xFF)) * prime
+            for j in range(length):
+                h = (h ^ np.uint64(buf[start + j])) * prime
+        # A record without headers ends in one zero, its count, which is left out: legacy ones have none.
+        if spans[i, 7] - spans[i, 6] > 1:
+            for j in range(spans[i, 6], spans[i, 7]):
+                h = (h ^ np.uint64(buf[j])) * prime
+        out[i] = h

@@ -1,0 +1,127 @@
+"""Small text files beside the segments: offset checkpoints, epoch files, properties.
+
+Offset checkpoints (replication-offset, recovery-point-offset, log-start-offset, cleaner-offset) are
+Kafka's CheckpointFile: a version, a count, then `topic partition offset` lines; leader-epoch-checkpoint has
+`epoch start-offset` lines (LeaderEpochCheckpointFile). Version 0 is all that Kafka has written; version 1 is
+read alike, with whatever follows the known fields left alone. A checkpoint lags: it is a lower bound.
+A broken line becomes damage; the others are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from .tables import CHECKPOINTS, DAMAGE, EPOCHS, PROPERTIES, Schema, damage_row
+
+OFFSET_CHECKPOINTS = {
+    "replication-offset-checkpoint": "high-watermark",
+    "recovery-point-offset-checkpoint": "recovery-point",
+    "log-start-offset-checkpoint": "log-start",
+    "cleaner-offset-checkpoint": "cleaned",
+}
+EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PROPERTY_FILES = ("meta.properties", "partition.metadata", "quorum-state")
+VERSIONS = (0, 1)
+LARGEST = 64 << 20  # bytes; a checkpoint of a million partitions is smaller
+
+
+def read_offset_checkpoint(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables CHECKPOINTS and DAMAGE of one offset checkpoint; its name says which offset it holds."""
+    name = OFFSET_CHECKPOINTS.get(path.name, path.name)
+    entries, damage = _entries(path, 3)
+    rows = []
+    for line, fields in entries:
+        partition, offset = _integer(fields[1]), _integer(fields[2])
+        if partition is None or partition < 0 or offset is None or partition > 2**31 - 1:
+            damage.append(_broken(path, line, " ".join(fields), "topic partition offset"))
+            continue
+        rows.append((name, fields[0], partition, offset, line))
+    return _frame(rows, CHECKPOINTS), pl.DataFrame(damage, schema=DAMAGE)
+
+
+def read_epoch_checkpoint(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables EPOCHS and DAMAGE of a leader-epoch-checkpoint: each epoch and its first offset."""
+    entries, damage = _entries(path, 2)
+    rows = []
+    for line, fields in entries:
+        epoch, start = _integer(fields[0]), _integer(fields[1])
+        if epoch is None or start is None or not -1 <= epoch < 2**31:
+            damage.append(_broken(path, line, " ".join(fields), "epoch start-offset"))
+            continue
+        rows.append((epoch, start, line))
+    return _frame(rows, EPOCHS), pl.DataFrame(damage, schema=DAMAGE)
+
+
+def read_properties(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables PROPERTIES and DAMAGE of meta.properties (`k=v`), partition.metadata (`k: v`), quorum-state."""
+    lines, damage = _lines(path)
+    rows = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        if path.name == "quorum-state":
+            rows.append(("json", text, number))
+            continue
+        separator = "=" if "=" in text and not text.startswith(("version:", "topic_id:")) else ":"
+        key, found, value = text.partition(separator)
+        if not found:
+            damage.append(_broken(path, number, text, f"key{separator}value"))
+            continue
+        rows.append((key.strip(), value.strip(), number))
+    return _frame(rows, PROPERTIES), pl.DataFrame(damage, schema=DAMAGE)
+
+
+def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list[dict[str, object]]]:
+    """The entries of a CheckpointFile, each with its line number, and what is wrong with the file."""
+    lines, damage = _lines(path)
+    if damage or not lines or lines == [""]:
+        # Kafka itself creates the cleaner's checkpoint empty.
+        return [], damage
+    version, count = _integer(lines[0]), _integer(lines[1]) if len(lines) > 1 else None
+    if version not in VERSIONS:
+        return [], [_broken(path, 1, lines[0], "version 0 or 1")]
+    if count is None or count < 0:
+        found = lines[1] if len(lines) > 1 else "the end of the file"
+        return [], [_broken(path, 2, found, "the number of entries")]
+    entries = []
+    for number, line in enumerate(lines[2:], 3):
+        split = line.split()
+        if len(split) >= fields:
+            entries.append((number, split))
+        elif split:
+            damage.append(_broken(path, number, line, f"{fields} fields"))
+    if len(entries) != count and not damage:
+        damage.append(_broken(path, 2, f"{len(entries)} entries", f"{count}, as line 2 says"))
+    return entries, damage
+
+
+def _lines(path: Path) -> tuple[list[str], list[dict[str, object]]]:
+    try:
+        with path.open("rb") as opened:
+            raw = opened.read(LARGEST + 1)
+    except OSError as error:
+        return [], [damage_row("unreadable", f"cannot be read: {error.strerror or error}")]
+    if len(raw) > LARGEST:
+        return [], [damage_row("syntax", f"is larger than {LARGEST} bytes, which no checkpoint is")]
+    return raw.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\n").split("\n"), []
+
+
+def _integer(text: str) -> int | None:
+    # int() takes underscores, spaces and other scripts' digits, which Java's parser does not.
+    digits = text[1:] if text[:1] in "+-" else text
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None
+
+
+def _broken(path: Path, line: int, found: str, expected: str) -> dict[str, object]:
+    return damage_row("syntax", f"{path.name}: found {found[:80]!r}, expected {expected}", line=line)
+
+
+def _frame(rows: Sequence[tuple[object, ...]], schema: Schema) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=dict(schema), orient="row")

@@ -1,0 +1,282 @@
+"""`__cluster_metadata` of KRaft: the timeline of topics, leaders, ISR, eligible leaders and brokers.
+
+Replays the records of a controller's or broker's copy of the metadata log, and of its .checkpoint
+snapshots, as Kafka's PartitionRegistration.merge does: a PartitionChange that names a leader raises the
+leader epoch by one, whichever leader it names, and every change raises the partition epoch. Each row is the
+whole state of its partition after the record. Times are the controller's clock in milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from .metadata_records import IGNORED, SCHEMAS, MalformedRecordError, decode
+from .segments import raw_records
+from .tables import DAMAGE, METADATA, damage_row
+
+NO_LEADER_CHANGE = -2
+TOPIC_RESOURCE = 2  # ConfigResource.Type.TOPIC
+SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+TYPES = {schema.name: number for number, schema in SCHEMAS.items()}
+
+
+@dataclass(frozen=True)
+class MetadataRecord:
+    """One record of the metadata log, from bytes or from the text of kafka-dump-log."""
+
+    offset: int
+    time: int  # ms
+    type: int
+    data: dict[str, Any]
+    byte: int | None = None
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    recovering: bool
+
+
+@dataclass
+class Replay:
+    """The state while records are replayed: topic names by id, and partitions by topic id and number."""
+
+    topics: dict[str, str] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    damage: list[dict[str, object]] = field(default_factory=list)
+
+    def apply(self, record: MetadataRecord) -> None:
+        handler = HANDLERS.get(record.type)
+        if handler is None:
+            return
+        try:
+            handler(self, record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"record of type {record.type} at offset {record.offset} lacks {error}"
+            self.broken(record, "decode", reason)
+
+    def broken(self, record: MetadataRecord, kind: str, reason: str) -> None:
+        row = damage_row(kind, reason, record.byte, None, record.offset, record.offset)
+        self.damage.append({**row, "file": record.file})
+
+    def row(self, record: MetadataRecord, kind: str, **columns: Any) -> None:
+        where = {"byte": record.byte, "file": record.file}
+        self.rows.append({"offset": record.offset, "time": record.time, "kind": kind, **where, **columns})
+
+    def partition_row(self, record: MetadataRecord, kind: str, key: tuple[str, int]) -> None:
+        state = self.partitions[key]
+        columns = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(state).items()}
+        # A topic whose record is missing (a cut log) is known by its id alone.
+        self.row(record, kind, topic=self.topics.get(key[0], key[0]), partition=key[1], **columns)
+
+
+def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables METADATA and DAMAGE of a `__cluster_metadata-0` folder, both with a column `file` (its name).
+
+    Where the log begins after offset 0, a snapshot that reaches its beginning is replayed first.
+    """
+    segments = sorted(p for p in folder.glob("*.log") if p.stem.isdigit())
+    snapshots = sorted(p for p in folder.glob("*.checkpoint") if SNAPSHOT.fullmatch(p.name))
+    first = int(segments[0].stem) if segments else None
+    replay = Replay()
+    begin = 0
+    if first != 0 and snapshots:
+        # The log begins after offset 0, so what came before stands only in a snapshot.
+        usable = [p for p in snapshots if first is None or int(p.name[:20]) >= first]
+        path = (usable or snapshots)[0]
+        begin = int(path.name[:20])
+        _replay_file(path, replay, at_offset=begin - 1)
+    for path in segments:
+        _replay_file(path, replay, begin=begin)
+    return _frames(replay)
+
+
+def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | None = None) -> None:
+    """Replay a file; records of a snapshot all stand at the offset at which it was taken."""
+    raw, damage = raw_records(path)
+    replay.damage.extend({**row, "file": path.name} for row in damage)
+    records = []
+    for entry in raw:
+        if entry.value is None or entry.offset < begin:
+            continue
+        offset = entry.offset if at_offset is None else at_offset
+        record = MetadataRecord(offset, entry.timestamp, -1, {}, entry.byte, path.name)
+        try:
+            type_, _, data = decode(entry.value)
+        except MalformedRecordError as error:
+            replay.broken(record, "decode", str(error))
+            continue
+        if data is not None:
+            records.append(replace(record, type=type_, data=data))
+        elif type_ not in IGNORED:
+            replay.broken(record, "decode", f"type {type_} of metadata record is not known")
+    for record in without_aborted(records):
+        replay.apply(record)
+
+
+def replayed(records: list[MetadataRecord]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables METADATA and DAMAGE of records that were read elsewhere (dump_text.py)."""
+    replay = Replay()
+    for record in without_aborted(records):
+        replay.apply(record)
+    return _frames(replay)
+
+
+def without_aborted(records: list[MetadataRecord]) -> list[MetadataRecord]:
+    """The records that count: those of an aborted metadata transaction (KIP-868) never happened."""
+    out: list[MetadataRecord] = []
+    open_: list[MetadataRecord] | None = None
+    for record in records:
+        if record.type == TYPES["BEGIN_TRANSACTION_RECORD"]:
+            open_ = []
+        elif record.type == TYPES["END_TRANSACTION_RECORD"]:
+            out.extend(open_ or [])
+            open_ = None
+        elif record.type == TYPES["ABORT_TRANSACTION_RECORD"]:
+            open_ = None
+        elif open_ is not None:
+            open_.append(record)
+        else:
+            out.append(record)
+    return out
+
+
+def _frames(replay: Replay) -> tuple[pl.DataFrame, pl.DataFrame]:
+    return (
+        pl.DataFrame(replay.rows, schema={**METADATA, "file": pl.String}),
+        pl.DataFrame(replay.damage, schema={**DAMAGE, "file": pl.String}),
+    )
+
+
+def _topic(replay: Replay, record: MetadataRecord) -> None:
+    replay.topics[record.data["topicId"]] = record.data["name"]
+    replay.row(record, "topic", topic=record.data["name"])
+
+
+def _remove_topic(replay: Replay, record: MetadataRecord) -> None:
+    topic_id = record.data["topicId"]
+    replay.row(record, "remove-topic", topic=replay.topics.pop(topic_id, topic_id))
+    replay.partitions = {key: state for key, state in replay.partitions.items() if key[0] != topic_id}
+
+
+def _ints(values: Any) -> tuple[int, ...]:
+    return tuple(int(v) for v in values or ())
+
+
+def _changed(data: dict[str, Any], name: str, old: tuple[int, ...]) -> tuple[int, ...]:
+    return old if data.get(name) is None else _ints(data[name])
+
+
+def _partition(replay: Replay, record: MetadataRecord) -> None:
+    data = record.data
+    key = (data["topicId"], int(data["partitionId"]))
+    replay.partitions[key] = PartitionState(
+        leader=int(data["leader"]),
+        leader_epoch=int(data["leaderEpoch"]),
+        partition_epoch=int(data["partitionEpoch"]),
+        isr=_ints(data["isr"]),
+        replicas=_ints(data["replicas"]),
+        elr=_ints(data.get("eligibleLeaderReplicas")),
+        last_known_elr=_ints(data.get("lastKnownElr")),
+        recovering=data.get("leaderRecoveryState") == 1,
+    )
+    replay.partition_row(record, "partition", key)
+
+
+def _partition_change(replay: Replay, record: MetadataRecord) -> None:
+    data = record.data
+    key = (data["topicId"], int(data["partitionId"]))
+    old = replay.partitions.get(key)
+    if old is None:
+        reason = f"a change of partition {key[1]} of topic {key[0]}, whose beginning is not in this log"
+        replay.broken(record, "order", reason)
+        return
+    state = replace(
+        old,
+        partition_epoch=old.partition_epoch + 1,
+        isr=_changed(data, "isr", old.isr),
+        replicas=_changed(data, "replicas", old.replicas),
+        elr=_changed(data, "eligibleLeaderReplicas", old.elr),
+        last_known_elr=_changed(data, "lastKnownElr", old.last_known_elr),
+    )
+    leader = data.get("leader")
+    if leader is not None and leader != NO_LEADER_CHANGE:
+        state = replace(state, leader=int(leader), leader_epoch=old.leader_epoch + 1)
+    if data.get("leaderRecoveryState") in (0, 1):
+        state = replace(state, recovering=data["leaderRecoveryState"] == 1)
+    replay.partitions[key] = state
+    replay.partition_row(record, "change", key)
+
+
+def _clear_elr(replay: Replay, record: MetadataRecord) -> None:
+    name = record.data.get("topicName")
+    for key, state in list(replay.partitions.items()):
+        if (not name or replay.topics.get(key[0]) == name) and (state.elr or state.last_known_elr):
+            replay.partitions[key] = replace(state, elr=(), last_known_elr=())
+            replay.partition_row(record, "change", key)
+
+
+def _register(replay: Replay, record: MetadataRecord) -> None:
+    replay.row(record, "register", broker_id=record.data["brokerId"])
+
+
+def _unregister(replay: Replay, record: MetadataRecord) -> None:
+    replay.row(record, "unregister", broker_id=record.data["brokerId"])
+
+
+def _fence(replay: Replay, record: MetadataRecord) -> None:
+    replay.row(record, "fence", broker_id=record.data["id"])
+
+
+def _unfence(replay: Replay, record: MetadataRecord) -> None:
+    replay.row(record, "unfence", broker_id=record.data["id"])
+
+
+def _registration_change(replay: Replay, record: MetadataRecord) -> None:
+    # BrokerRegistrationFencingChange: 1 fences, -1 unfences; the shutdown field only ever rises to 1.
+    change = record.data.get("fenced") or 0
+    if change:
+        replay.row(record, "fence" if change > 0 else "unfence", broker_id=record.data["brokerId"])
+    if record.data.get("inControlledShutdown"):
+        replay.row(record, "shutdown", broker_id=record.data["brokerId"])
+
+
+def _config(replay: Replay, record: MetadataRecord) -> None:
+    data = record.data
+    if data["resourceType"] == TOPIC_RESOURCE:
+        replay.row(record, "config", topic=data["resourceName"], key=data["name"], value=data["value"])
+    else:
+        replay.row(record, "config", key=data["name"], value=data["value"])
+
+
+def _feature(replay: Replay, record: MetadataRecord) -> None:
+    replay.row(record, "feature", key=record.data["name"], value=str(record.data["featureLevel"]))
+
+
+HANDLERS = {
+    TYPES["REGISTER_BROKER_RECORD"]: _register,
+    TYPES["UNREGISTER_BROKER_RECORD"]: _unregister,
+    TYPES["TOPIC_RECORD"]: _topic,
+    TYPES["PARTITION_RECORD"]: _partition,
+    TYPES["CONFIG_RECORD"]: _config,
+    TYPES["PARTITION_CHANGE_RECORD"]: _partition_change,
+    TYPES["FENCE_BROKER_RECORD"]: _fence,
+    TYPES["UNFENCE_BROKER_RECORD"]: _unfence,
+    TYPES["REMOVE_TOPIC_RECORD"]: _remove_topic,
+    TYPES["FEATURE_LEVEL_RECORD"]: _feature,
+    TYPES["BROKER_REGISTRATION_CHANGE_RECORD"]: _registration_change,
+    TYPES["CLEAR_ELR_RECORD"]: _clear_elr,
+}

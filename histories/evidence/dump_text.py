@@ -1,0 +1,220 @@
+"""The text that kafka-dump-log prints, for people who kept only that.
+
+Understands `--print-data-log` (records as text), plain dumps (batches alone) and
+`--cluster-metadata-decoder` (payloads are JSON), in the wordings of 0.9 to 4.1: one line a batch beginning
+with `baseOffset:` and `| offset:` lines under it, or before 2.0 one `offset:` line a record. A payload may
+run over several lines. Header values are not printed, so a record with headers has no digest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from . import batch_kernels as kernels
+from .cluster_metadata import TYPES, MetadataRecord, replayed
+from .tables import BATCHES, DAMAGE, RECORDS, damage_row
+
+PAIR = re.compile(r"(\w+): (-?\d+|\w+|\[.*?\])(?= |$)")
+FOLDER = re.compile(r"(?:^|[/\\])(?P<topic>[\w.\-]+)-(?P<partition>\d+)[/\\](?P<file>\d+)\.log\s*$")
+BEGINS = (
+    "baseOffset: ",
+    "| offset: ",
+    "offset: ",
+    "Dumping ",
+    "Log starting offset",
+    "Starting offset",
+    "| ",
+)
+
+
+@dataclass
+class Dump:
+    """One dumped file: its topic-partition as far as the dump names it, and its tables."""
+
+    topic: str | None
+    partition: int | None
+    batches: pl.DataFrame
+    records: pl.DataFrame
+    metadata: pl.DataFrame
+    damage: pl.DataFrame
+
+
+@dataclass
+class _State:
+    topic: str | None = None
+    partition: int | None = None
+    batches: list[dict[str, Any]] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    metadata: list[MetadataRecord] = field(default_factory=list)
+    damage: list[dict[str, object]] = field(default_factory=list)
+
+
+def is_dump(head: str) -> bool:
+    """Whether the beginning of a file is that of a dump."""
+    return head.startswith("Dumping ") or bool(re.match(r"(\| )?(baseOffset|offset): \d+ ", head))
+
+
+def read_dump(path: Path) -> list[Dump]:
+    """The files that a dump speaks of: kafka-dump-log may print several into one text."""
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError as error:
+        state = _State(damage=[damage_row("unreadable", f"cannot be read: {error.strerror or error}")])
+        return [_dump(state)]
+    return parse_dump(text)
+
+
+def parse_dump(text: str) -> list[Dump]:
+    """As `read_dump`, of text."""
+    states: list[_State] = []
+    for number, line in _joined(text):
+        if line.startswith("Dumping "):
+            state = _State()
+            found = FOLDER.search(line)
+            if found:
+                state.topic, state.partition = found["topic"], int(found["partition"][:9])
+            states.append(state)
+            continue
+        if not states:
+            states.append(_State())
+        if line.startswith(("Log starting offset", "Starting offset")) or not line.strip():
+            continue
+        try:
+            _line(states[-1], line)
+        except (KeyError, ValueError, OverflowError) as error:
+            reason = f"not a line of kafka-dump-log ({type(error).__name__}): {line[:80]!r}"
+            states[-1].damage.append(damage_row("syntax", reason, line=number))
+    return [_dump(state) for state in states]
+
+
+def _joined(text: str) -> list[tuple[int, str]]:
+    """The lines with their numbers; a line that begins no entry continues the payload before it."""
+    out: list[tuple[int, str]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        if line.startswith(BEGINS) or not out or " payload: " not in out[-1][1]:
+            out.append((number, line))
+        elif number < text.count("\n") + 1 or line:
+            out[-1] = (out[-1][0], f"{out[-1][1]}\n{line}")
+    return out
+
+
+def _line(state: _State, line: str) -> None:
+    body, has_payload, payload = line.partition(" payload: ")
+    body, has_key, key = body.partition(" key: ")
+    pairs = {name.lower(): value for name, value in PAIR.findall(body)}
+    if line.startswith("baseOffset: "):
+        state.batches.append(_batch(pairs))
+        return
+    if line.startswith("| offset: "):
+        batch = state.batches[-1]
+    elif line.startswith("offset: "):
+        # Before 2.0 each record stands on a line of its own, with what its batch says.
+        batch = _batch({**pairs, "baseoffset": pairs["offset"], "lastoffset": pairs["offset"], "count": "1"})
+        state.batches.append(batch)
+    else:
+        raise ValueError(line)
+    record = _record(pairs, batch, key if has_key else None, payload if has_payload else None)
+    if record["value"] is not None and record["value"].startswith('{"type":"'):
+        _metadata(state, record)
+    marker = re.search(r"endTxnMarker: (\w+)", line)
+    if batch["control"]:
+        record["control"] = {"COMMIT": "commit", "ABORT": "abort"}.get(marker[1] if marker else "", "other")
+        record["key"] = record["value"] = record["digest"] = None
+    state.records.append(record)
+
+
+def _flag(pairs: dict[str, str], name: str) -> bool:
+    return pairs.get(name) == "true"
+
+
+def _known(pairs: dict[str, str], name: str) -> int | None:
+    value = int(pairs.get(name, "-1"))
+    return value if value >= 0 else None
+
+
+def _batch(pairs: dict[str, str]) -> dict[str, Any]:
+    return {
+        "base_offset": int(pairs["baseoffset"]),
+        "last_offset": int(pairs["lastoffset"]),
+        "leader_epoch": _known(pairs, "partitionleaderepoch"),
+        "magic": int(pairs.get("magic", "2")),
+        "producer_id": _known(pairs, "producerid"),
+        "producer_epoch": _known(pairs, "producerepoch"),
+        "base_sequence": _known(pairs, "basesequence"),
+        "codec": pairs.get("compresscodec", "none").lower().replace("nocompression", "none"),
+        "append_time": "logappendtime" in pairs,
+        "transactional": _flag(pairs, "istransactional"),
+        "control": _flag(pairs, "iscontrol"),
+        "crc": _known(pairs, "crc"),
+        "crc_ok": _flag(pairs, "isvalid"),
+        "max_timestamp": _known(pairs, "createtime") or _known(pairs, "logappendtime"),
+        "count": int(pairs.get("count", "1")),
+        "byte": int(pairs.get("position", "0")),
+        "size": int(pairs.get("size", "0")),
+    }
+
+
+def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, payload: str | None) -> dict[str, Any]:
+    # keySize and valueSize tell null (-1) from empty; a dump that prints no payload has no value to show.
+    key = key if int(pairs.get("keysize", "0" if key else "-1")) >= 0 else None
+    size = int(pairs.get("valuesize", pairs.get("payloadsize", "-1")))
+    value = payload if size >= 0 and payload is not None else None
+    return {
+        "offset": int(pairs["offset"]),
+        "leader_epoch": batch["leader_epoch"],
+        "timestamp": _known(pairs, "createtime") or _known(pairs, "logappendtime"),
+        "key": key,
+        "value": value,
+        "digest": None if pairs.get("headerkeys", "[]") != "[]" else text_digest(key, value),
+        "producer_id": batch["producer_id"],
+        "transactional": batch["transactional"],
+        "control": None,
+        "byte": batch["byte"],
+    }
+
+
+def text_digest(key: str | None, value: str | None) -> int:
+    """The digest that segments.py gives a record of this key and value without headers."""
+    parts = [None if part is None else part.encode("utf-8", "surrogatepass") for part in (key, value)]
+    lengths = [-1 if part is None else len(part) for part in parts]
+    buf = np.frombuffer(b"".join(part or b"" for part in parts), dtype=np.uint8)
+    start = max(lengths[0], 0)
+    spans = np.array([[0, 0, 0, lengths[0], start, lengths[1], len(buf), len(buf)]], dtype=np.int64)
+    out = np.empty(1, dtype=np.uint64)
+    kernels.digests(buf, spans, out)
+    return int(out[0])
+
+
+def _metadata(state: _State, record: dict[str, Any]) -> None:
+    try:
+        parsed = json.loads(record["value"])
+        type_, data = TYPES.get(parsed["type"]), parsed["data"]
+    except (ValueError, KeyError, TypeError):
+        return  # a message that looks like a metadata record, in a topic that is none
+    if type_ is not None and isinstance(data, dict):
+        offset, time = record["offset"], record["timestamp"] or 0
+        state.metadata.append(MetadataRecord(offset, time, type_, data, record["byte"]))
+
+
+def _dump(state: _State) -> Dump:
+    is_metadata = state.topic == "__cluster_metadata" or (
+        state.topic is None and bool(state.metadata) and len(state.metadata) * 2 > len(state.records)
+    )
+    metadata, broken = replayed(state.metadata if is_metadata else [])
+    damage = pl.DataFrame(state.damage, schema=dict(DAMAGE))
+    return Dump(
+        topic=state.topic,
+        partition=state.partition,
+        batches=pl.DataFrame(state.batches, schema=dict(BATCHES)),
+        records=pl.DataFrame(state.records, schema=dict(RECORDS)),
+        metadata=metadata.drop("file"),
+        damage=pl.concat([damage, broken.drop("file")]),
+    )

@@ -1,0 +1,304 @@
+"""Finds the brokers' evidence below a folder, and reads each part of it into blocks.
+
+Knows a bundle (`brokers/<id>/…`, `snapshots/<name>/brokers/<id>/…`), a lone `brokers/` folder, one broker's
+folder or log.dirs, a lone partition folder, a lone server.log or dump. Everything else is passed over.
+Nothing here fails on odd names, unreadable folders or links that lead in circles.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from .checkpoints import (
+    EPOCH_CHECKPOINT,
+    OFFSET_CHECKPOINTS,
+    PROPERTY_FILES,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+    read_properties,
+)
+from .cluster_metadata import read_cluster_metadata
+from .dump_text import is_dump, read_dump
+from .segments import read_segment, split_segment
+from .server_log import read_server_log, split_log
+from .tables import FINAL, Block, located
+
+PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
+SEGMENT = re.compile(r"\d{20}\.log")
+BROKER_LOG = re.compile(r"(server|controller|state-change|log-cleaner|kafkaServer|kafka)(\.log|\.out)(\.[\d.\-]+)?")
+METADATA_TOPIC = "__cluster_metadata"
+UNKNOWN_BROKER = "?"
+DEEPEST = 12  # folders below the one given
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of evidence (or a range of it; or a metadata folder), and where it belongs."""
+
+    snapshot: str  # "" is the end of the run
+    broker: str
+    kind: str  # segment metadata offsets epochs properties log dump
+    path: Path
+    name: str  # the path as findings cite it: relative to the folder that was given
+    topic: str | None = None
+    partition: int | None = None
+    start: int = 0  # bytes
+    end: int | None = None
+    first_line: int = 1
+
+
+def find_parts(root: Path) -> list[Part]:
+    """All evidence at or below root, in the order of names."""
+    if root.is_file():
+        part = _classify(root, root.name, Path(root.parent.name))
+        return [part] if part else []
+    parts: dict[tuple[str, str], Part] = {}
+    for path, relative in _walk(root):
+        part = _classify(path, relative.as_posix(), Path(root.name) / relative.parent)
+        if part is not None:
+            parts.setdefault((part.kind, part.name), part)
+    return _with_broker_ids(root, [parts[key] for key in sorted(parts)])
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, Path]]:
+    """Files below root and their relative paths; each folder once, whatever links lead to it."""
+    seen: set[tuple[int, int]] = set()
+    pending = [(root, Path(), 0)]
+    while pending:
+        folder, relative, depth = pending.pop()
+        try:
+            status = folder.stat()
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            # A name that is not UTF-8 is no evidence of Kafka's, and could not be written to a report.
+            if any("\ud800" <= char <= "\udfff" for char in entry.name):
+                continue
+            try:
+                if entry.is_dir():
+                    if depth < DEEPEST:
+                        pending.append((Path(entry.path), relative / entry.name, depth + 1))
+                elif entry.is_file():
+                    yield Path(entry.path), relative / entry.name
+            except OSError:
+                continue
+
+
+def _classify(path: Path, name: str, folders: Path) -> Part | None:
+    """What a file is by its name and its folder's; `folders` are those that lead to it."""
+    snapshot, broker = _place(folders.parts)
+    found = PARTITION_FOLDER.fullmatch(path.parent.name)
+    topic, partition = (found["topic"], int(found["partition"])) if found else (None, None)
+    if topic == METADATA_TOPIC:
+        if SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint":
+            # The folder is one part: its state runs from snapshot through all segments.
+            folder_name = str(Path(name).parent.as_posix())
+            return Part(snapshot, broker, "metadata", path.parent, folder_name)
+        return None
+    if SEGMENT.fullmatch(path.name) and found:
+        return Part(snapshot, broker, "segment", path, name, topic, partition)
+    if path.name in OFFSET_CHECKPOINTS:
+        return Part(snapshot, broker, "offsets", path, name)
+    if path.name == EPOCH_CHECKPOINT and found:
+        return Part(snapshot, broker, "epochs", path, name, topic, partition)
+    if path.name in PROPERTY_FILES:
+        return Part(snapshot, broker, "properties", path, name, topic, partition)
+    if BROKER_LOG.fullmatch(path.name):
+        return Part(snapshot, broker, "log", path, name)
+    if path.suffix in (".txt", ".dump") and _head_is_dump(path):
+        # 1-orders-0.txt is the habit of naming broker and partition.
+        stem = re.match(r"(\d+)-(.+)-(\d{1,9})$", path.stem)
+        if stem:
+            return Part(snapshot, stem[1], "dump", path, name, stem[2], int(stem[3]))
+        return Part(snapshot, broker, "dump", path, name)
+    return None
+
+
+def _place(folders: tuple[str, ...]) -> tuple[str, str]:
+    """Snapshot and broker, as the names of the folders say."""
+    snapshot, broker = FINAL, UNKNOWN_BROKER
+    for i, folder in enumerate(folders[:-1]):
+        if folder == "snapshots":
+            snapshot = folders[i + 1]
+        elif folder == "brokers":
+            broker = folders[i + 1]
+        elif folder == "dump" and broker == UNKNOWN_BROKER and i + 1 < len(folders):
+            snapshot = folders[i + 1]
+    return snapshot, broker
+
+
+def _head_is_dump(path: Path) -> bool:
+    try:
+        with path.open("rb") as opened:
+            return is_dump(opened.read(200).decode("utf-8", "replace"))
+    except OSError:
+        return False
+
+
+def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
+    """Name brokers by their meta.properties, else by the folder that holds them.
+
+    The controller knows a broker by its node.id, whatever somebody called the folder of its files.
+    """
+    by_folder: dict[Path, str] = {}
+    by_name: dict[str, set[str]] = {}
+    for part in parts:
+        if part.path.name == "meta.properties":
+            frame, _ = read_properties(part.path)
+            values = dict(zip(frame["key"], frame["value"], strict=True))
+            found = values.get("node.id") or values.get("broker.id")
+            if found:
+                by_folder[part.path.parent] = found
+                by_name.setdefault(part.broker, set()).add(found)
+    # Two folders that claim one id, or one folder with two, keep the names that they have.
+    claimed = [id_ for ids in by_name.values() for id_ in ids]
+    renamed = {
+        name: next(iter(ids))
+        for name, ids in by_name.items()
+        if name != UNKNOWN_BROKER and len(ids) == 1 and claimed.count(next(iter(ids))) == 1
+    }
+    # One broker's folder holds its server.log beside its log.dirs.
+    only = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
+    out = []
+    for part in parts:
+        if part.broker == UNKNOWN_BROKER:
+            above = [part.path, *part.path.parents]
+            known = next((by_folder[folder] for folder in above if folder in by_folder), only)
+            out.append(replace(part, broker=known or _folder_name(root, part.path)))
+        else:
+            out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
+    return _without_dumps_of_segments(out)
+
+
+def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
+    """A dump of a log whose segments are here says nothing more, and would count every record twice."""
+    segments = {(p.snapshot, p.broker, p.topic, p.partition) for p in parts if p.kind == "segment"}
+    return [p for p in parts if p.kind != "dump" or (p.snapshot, p.broker, p.topic, p.partition) not in segments]
+
+
+def _folder_name(root: Path, path: Path) -> str:
+    relative = path.relative_to(root).parts[:-1]
+    outer = [name for name in relative if not PARTITION_FOLDER.fullmatch(name)]
+    return outer[0] if outer else UNKNOWN_BROKER
+
+
+def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
+    """The part as ranges that several tasks can read; only segments and logs are ever split."""
+    try:
+        if part.kind == "segment":
+            ranges = split_segment(part.path, target_bytes)
+            return [replace(part, start=start, end=end) for start, end in ranges]
+        if part.kind == "log":
+            return [
+                replace(part, start=start, end=end, first_line=line)
+                for start, end, line in split_log(part.path, target_bytes)
+            ]
+    except (OSError, ValueError):
+        pass  # the reader says what is wrong with the file
+    return [part]
+
+
+def read_part(part: Part) -> list[Block]:
+    """The blocks of a part, by topic-partition; tables are those of tables.py, with their location."""
+    return list(_READERS[part.kind](part))
+
+
+def gathered(blocks: Iterable[Block]) -> dict[tuple[str | None, int | None], dict[str, pl.DataFrame]]:
+    """Blocks by topic-partition and table, for a machine without Spark."""
+    frames: dict[tuple[str | None, int | None], dict[str, list[pl.DataFrame]]] = {}
+    for block in blocks:
+        frames.setdefault((block.topic, block.partition), {}).setdefault(block.table, []).append(block.frame)
+    return {where: {table: pl.concat(parts) for table, parts in tables.items()} for where, tables in frames.items()}
+
+
+def _block(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
+    if frame.height:
+        frame = located(frame, part.snapshot, part.broker, part.name)
+        yield Block(table, part.topic, part.partition, frame)
+
+
+def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
+    """A frame with columns topic and partition, as blocks of one topic-partition each."""
+    if not frame.height:
+        return
+    if "file" in frame.columns:
+        frame = frame.with_columns(pl.concat_str(pl.lit(part.name + "/"), "file").alias("file"))
+        order = ["snapshot", "broker", "file", *(c for c in frame.columns if c != "file")]
+        frame = frame.with_columns(pl.lit(part.snapshot).alias("snapshot"), pl.lit(part.broker).alias("broker")).select(
+            order
+        )
+    else:
+        frame = located(frame, part.snapshot, part.broker, part.name)
+    for group in frame.partition_by("topic", "partition", maintain_order=True):
+        yield Block(table, group["topic"][0], group["partition"][0], group)
+
+
+def _read_segment(part: Part) -> Iterator[Block]:
+    segment = read_segment(part.path, part.start, part.end)
+    yield from _block("batches", part, segment.batches)
+    yield from _block("records", part, segment.records)
+    yield from _block("damage", part, segment.damage)
+
+
+def _read_metadata(part: Part) -> Iterator[Block]:
+    metadata, damage = read_cluster_metadata(part.path)
+    yield from _grouped("metadata", part, metadata)
+    if damage.height:
+        named = pl.concat_str(pl.lit(part.name + "/"), pl.col("file").fill_null("")).alias("file")
+        located_ = located(damage.drop("file"), part.snapshot, part.broker, part.name)
+        yield Block("damage", None, None, located_.with_columns(damage.select(named)["file"]))
+
+
+def _read_offsets(part: Part) -> Iterator[Block]:
+    frame, damage = read_offset_checkpoint(part.path)
+    yield from _grouped("checkpoints", part, frame)
+    yield from _block("damage", part, damage)
+
+
+def _read_epochs(part: Part) -> Iterator[Block]:
+    frame, damage = read_epoch_checkpoint(part.path)
+    yield from _block("epochs", part, frame)
+    yield from _block("damage", part, damage)
+
+
+def _read_properties(part: Part) -> Iterator[Block]:
+    frame, damage = read_properties(part.path)
+    yield from _block("properties", part, frame)
+    yield from _block("damage", part, damage)
+
+
+def _read_log(part: Part) -> Iterator[Block]:
+    frame, damage = read_server_log(part.path, part.start, part.end, part.first_line)
+    yield from _grouped("log_events", part, frame)
+    yield from _block("damage", part, damage)
+
+
+def _read_dump(part: Part) -> Iterator[Block]:
+    for dump in read_dump(part.path):
+        topic, partition = dump.topic or part.topic, dump.partition
+        here = replace(part, topic=topic, partition=part.partition if partition is None else partition)
+        yield from _block("batches", here, dump.batches)
+        yield from _block("records", here, dump.records)
+        yield from _grouped("metadata", part, dump.metadata)
+        yield from _block("damage", here, dump.damage)
+
+
+_READERS = {
+    "segment": _read_segment,
+    "metadata": _read_metadata,
+    "offsets": _read_offsets,
+    "epochs": _read_epochs,
+    "properties": _read_properties,
+    "log": _read_log,
+    "dump": _read_dump,
+}

@@ -1,0 +1,283 @@
+"""What Kafka's own logs say, as a table: kind of event, wording, and the Kafka versions that word it so.
+
+A pattern's `literal` stands in every line that it matches, so that lines are chosen by a search for all
+literals at once and a line of no interest meets no regular expression. Named groups become the event's
+fields; `topic` and `partition` (or `tp`, as `topic-0`, or `[topic,0]`), and `subject` (a broker) have
+columns of their own. A log line is a hint, not proof: wording differs by version, and most truncations
+change nothing. To add a wording: one line here and one in the test's table.
+"""
+
+# A wording is kept on one line, however long, so that it can be searched for.
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# topic-0, or [topic,0] as 0.8 to 0.10 write it.
+TP = r"(?P<tp>\[[\w.\-]+,\d+\]|[\w.\-]+-\d+)"
+# [Partition orders-0 broker=1] since 1.0; Partition [orders,0] on broker 1: before.
+PARTITION = rf"(?:\[Partition {TP} broker=\d+\]|Partition {TP.replace('<tp>', '<tp_old>')} on broker \d+:)"
+LOG = rf"\[(?:Log|UnifiedLog|LogLoader|MergedLog) partition={TP}, dir=[^\]]*\]"
+INTS = r"[\[(]?(?P<{}>[\d, ]*)[\])]?"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    kind: str
+    literal: str
+    regex: re.Pattern[str]
+    versions: str  # first and last minor version known to word it so; "+" is still so in 4.1
+
+
+def _pattern(kind: str, versions: str, literal: str, regex: str) -> Pattern:
+    return Pattern(kind, literal, re.compile(regex), versions)
+
+
+PATTERNS: tuple[Pattern, ...] = (
+    # Truncation. `largest` on a no-op is the last offset that the log has.
+    _pattern("truncate", "0.8-0.11", "Truncating log", rf"Truncating log {TP} to offset (?P<offset>\d+)"),
+    _pattern("truncate", "1.0+", "Truncating to offset", rf"{LOG} Truncating to offset (?P<offset>\d+)"),
+    _pattern("truncate-fully", "1.0+", "Truncate fully", rf"{LOG} Truncate fully and start at offset (?P<offset>\d+)"),
+    _pattern("truncate-fully", "1.0+", "Truncate and start", rf"{LOG} Truncate and start at offset (?P<offset>\d+)"),
+    _pattern(
+        "truncate-noop",
+        "2.0+",
+        "has no effect as the largest offset",
+        rf"{LOG} Truncating to (?P<offset>\d+) has no effect as the largest offset in the log is (?P<largest>-?\d+)",
+    ),
+    _pattern(
+        "truncate-noop",
+        "0.9-1.1",
+        "Cannot truncate",
+        rf"Cannot truncate (?:log )?{TP} to offset (?P<offset>\d+) as (?:the )?largest offset in the log is (?P<largest>-?\d+)",
+    ),
+    _pattern(
+        "truncate-reason",
+        "2.1+",
+        "TruncationState(offset=",
+        rf"Truncating partition {TP} with (?:Offset)?TruncationState\(offset=(?P<offset>\d+), completed=(?P<completed>\w+)\) "
+        r"due to (?P<reason>.*?)(?: \([\w.$]+\))?$",
+    ),
+    _pattern(
+        "truncate-reason",
+        "1.0-2.0",
+        "to local high watermark",
+        rf"(?:Truncating|truncating) partition {TP} (?P<reason>to local high watermark) (?P<offset>\d+)",
+    ),
+    _pattern(
+        "truncate-below-high-watermark",
+        "2.0+",
+        "below high watermark",
+        rf"Truncating {TP} to offset (?P<offset>\d+) below high watermark (?P<high_watermark>\d+)",
+    ),
+    # In-sync replicas.
+    _pattern(
+        "isr-shrink",
+        "0.8+",
+        "Shrinking ISR",
+        rf"{PARTITION} Shrinking ISR (?:for partition \S+ )?from (?P<old>[\d,]+) to (?P<isr>[\d,]*\d)"
+        r"(?:\. Leader: \(highWatermark: (?P<high_watermark>\d+), endOffset: (?P<end_offset>\d+)\))?",
+    ),
+    _pattern(
+        "isr-expand",
+        "0.8-2.8",
+        "Expanding ISR",
+        rf"{PARTITION} Expanding ISR (?:for partition \S+ )?from (?P<old>[\d,]+) to (?P<isr>[\d,]*\d)",
+    ),
+    _pattern(
+        "isr-update",
+        "2.5+",
+        "ISR updated to",
+        rf"{PARTITION} ISR updated to \[?(?P<isr>[\d,]+)\]? .*?and (?:zkVersion|version) updated to \[?(?P<partition_epoch>\d+)",
+    ),
+    # Leadership, as the broker that leads or follows says it.
+    _pattern(
+        "leader",
+        "2.5+",
+        " starts at leader epoch ",
+        rf"Leader {TP} (?:with topic id \S+ )?starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
+        r"with (?:partition epoch (?P<partition_epoch>\d+), )?high watermark (?P<high_watermark>\d+),? "
+        r"ISR \[(?P<isr>[\d,]*)\].*?(?:Previous leader (?P<previous>\S+) and p|P)revious leader epoch was (?P<previous_epoch>-?\d+)",
+    ),
+    _pattern(
+        "leader",
+        "0.11-2.4",
+        "starts at Leader Epoch",
+        rf"{TP} starts at Leader Epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+)\. Previous Leader Epoch was: (?P<previous_epoch>-?\d+)",
+    ),
+    _pattern(
+        "follower",
+        "2.8+",
+        "Follower ",
+        rf"Follower {TP} starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) with partition epoch "
+        r"(?P<partition_epoch>\d+) and high watermark (?P<high_watermark>\d+)\. Current leader is (?P<leader>-?\d+)",
+    ),
+    _pattern(
+        "become-leader",
+        "0.8-2.8",
+        "starting the become-leader transition",
+        rf"Broker (?P<subject>\d+) handling LeaderAndIsr request .* starting the become-leader transition for partition {TP}",
+    ),
+    _pattern(
+        "become-follower",
+        "0.8-2.8",
+        "starting the become-follower transition",
+        rf"Broker (?P<subject>\d+) handling LeaderAndIsr request .* starting the become-follower transition for partition {TP}",
+    ),
+    # Leadership, as the controller says it.
+    _pattern(
+        "partition-change",
+        "2.8+",
+        "partition change for",
+        rf"(?P<unclean>UNCLEAN )?partition change for {TP} with topic ID \S+: (?P<change>.*?)(?: \([\w.$]+\))?$",
+    ),
+    _pattern(
+        "partition-new",
+        "2.8+",
+        "PartitionRecord for new partition",
+        rf"PartitionRecord for new partition {TP} .*?PartitionRegistration\(replicas=\[(?P<replicas>[\d, ]*)\].*?"
+        r"isr=\[(?P<isr>[\d, ]*)\].*?leader=(?P<leader>-?\d+).*?leaderEpoch=(?P<leader_epoch>\d+)",
+    ),
+    _pattern(
+        "elected",
+        "0.8-1.0",
+        "Selected new leader and ISR",
+        r'Selected new leader and ISR \{"leader":(?P<leader>\d+),"leader_epoch":(?P<leader_epoch>\d+),"isr":\[(?P<isr>[\d,]*)\]\} '
+        rf"for offline partition {TP}",
+    ),
+    _pattern(
+        "elected",
+        "1.1-3.9",
+        "to OnlinePartition with state LeaderAndIsr(",
+        rf"(?:hanged partition|for partition) {TP} .*?to OnlinePartition with state LeaderAndIsr\(.*?leader=(?P<leader>\d+), "
+        r"leaderEpoch=(?P<leader_epoch>\d+), .*?isr=List\((?P<isr>[\d, ]*)\)",
+    ),
+    _pattern(
+        "elected-unclean",
+        "0.8-1.0",
+        "potential data loss",
+        rf"No broker in ISR.*? for {TP}.*?[Ee]lect leader (?P<leader>\d+) from live brokers .*?potential data loss",
+    ),
+    _pattern(
+        "leadership",
+        "0.8-1.0",
+        "sending become-",
+        r"sending become-\w+ LeaderAndIsr request \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+),"
+        rf"ControllerEpoch:\d+\) to broker \d+ for partition {TP}",
+    ),
+    _pattern(
+        "leadership",
+        "0.8-1.0",
+        "cached leader info",
+        r"cached leader info \(LeaderAndIsrInfo:\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+),"
+        rf"ControllerEpoch:\d+\).* for partition {TP}",
+    ),
+    _pattern(
+        "leadership",
+        "0.8-1.0",
+        "Initializing leader and isr",
+        rf"Initializing leader and isr for partition {TP} to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)",
+    ),
+    # A log as it is loaded, which tells where it ends at a start.
+    _pattern(
+        "loaded",
+        "0.8-2.4",
+        "Completed load of log",
+        rf"Completed load of log {TP} with .*?log end offset (?P<end_offset>\d+)",
+    ),
+    _pattern(
+        "loaded",
+        "1.1-2.4",
+        "Completed load of log",
+        rf"{LOG} Completed load of log with .*?log end offset (?P<end_offset>\d+)",
+    ),
+    _pattern(
+        "loaded",
+        "2.5+",
+        "Completed load of Log(",
+        r"Completed load of Log\(.*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
+        r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\)",
+    ),
+    _pattern(
+        "high-watermark",
+        "2.2+",
+        "with initial high watermark",
+        rf"Log loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)",
+    ),
+    _pattern(
+        "recovering",
+        "0.8-1.0",
+        "Recovering unflushed segment",
+        rf"Recovering unflushed segment (?P<base_offset>\d+) in log {TP}",
+    ),
+    _pattern(
+        "recovering",
+        "1.1+",
+        "Recovering unflushed segment",
+        rf"{LOG} Recovering unflushed segment (?P<base_offset>\d+)",
+    ),
+    _pattern(
+        "corruption",
+        "2.0+",
+        "Corruption found in segment",
+        rf"{LOG} Corruption found in segment (?P<base_offset>\d+), truncating to offset (?P<offset>\d+)",
+    ),
+    _pattern(
+        "corruption",
+        "0.8-1.1",
+        "Found invalid messages in log segment",
+        r"Found invalid messages in log segment (?P<segment>\S+) at byte offset (?P<byte>\d+)",
+    ),
+    # The start of a log moves.
+    _pattern(
+        "log-start",
+        "0.11+",
+        "log start offset to",
+        rf"{LOG} Increment(?:ed|ing) log start offset to (?P<offset>\d+)(?: due to (?P<reason>[\w ]+?))?(?: \([\w.$]+\))?$",
+    ),
+    _pattern(
+        "retention",
+        "2.0+",
+        " due to retention",
+        rf"{LOG} (?:Found deletable segments|Deleting segment).*? due to (?P<reason>retention [\w ]+)",
+    ),
+    _pattern(
+        "retention",
+        "2.7+",
+        " due to log retention",
+        rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)",
+    ),
+    _pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
+    # Brokers come and go. A process begins with `boot`, before 1.0 with `configured` (later printed at any
+    # change of configuration); both tell until when the process before was alive.
+    _pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
+    _pattern("configured", "0.8+", "KafkaConfig values", r"INFO KafkaConfig values:"),
+    _pattern("version", "0.8+", "Kafka version", r"Kafka version ?: ?(?P<version>[\w.\-]+)"),
+    _pattern("started", "0.8-0.11", "[Kafka Server ", r"\[Kafka Server (?P<subject>\d+)\], started"),
+    _pattern("started", "1.0-3.9", "[KafkaServer id=", r"\[KafkaServer id=(?P<subject>\d+)\] started"),
+    _pattern("started", "2.8+", "Kafka Server started", r"\[KafkaRaftServer nodeId=(?P<subject>\d+)\] Kafka Server started"),
+    _pattern("stopping", "0.8-0.11", "], shutting down (kafka.server.KafkaServer)", r"\[Kafka Server (?P<subject>\d+)\], shutting down"),
+    _pattern("stopping", "1.0-3.9", "shutting down (kafka.server.KafkaServer)", r"\[KafkaServer id=(?P<subject>\d+)\] shutting down"),
+    _pattern("stopping", "2.8+", "[BrokerServer id=", r"\[BrokerServer id=(?P<subject>\d+)\] shutting down"),
+    _pattern(
+        "unclean-shutdown",
+        "2.6+",
+        "no clean shutdown file was found",
+        r"since no clean shutdown file was found",
+    ),
+    _pattern("fenced", "2.8+", "Fencing broker", r"Fencing broker (?P<subject>\d+) at epoch \d+(?P<reason> because .*?)?(?: \([\w.$]+\))?$"),
+    _pattern("unfenced", "2.8+", "has been unfenced", r"\[BrokerLifecycleManager id=(?P<subject>\d+)\] The broker has been unfenced"),
+    _pattern("failed", "0.8-3.9", "Broker failure callback", r"Broker failure callback for (?P<subject>\d+)"),
+    _pattern(
+        "live-brokers",
+        "0.8-3.9",
+        "all live brokers",
+        r"Newly added brokers: (?P<added>[\d,]*), deleted brokers: (?P<deleted>[\d,]*),.*? all live brokers: (?P<live>[\d,]*)",
+    ),
+    # Disks.
+    _pattern("disk-failure", "1.0+", "Stopping serving", r"Stopping serving (?:logs|replicas) in dir (?P<dir>\S+)"),
+    _pattern("disk-failure", "1.0+", "failed log director", r"(?:in the failed log directory|failed log directories?) (?P<dir>\S+)"),
+    _pattern("disk-full", "0.8+", "No space left on device", r"No space left on device"),
+)  # fmt: skip

@@ -1,0 +1,215 @@
+"""The records of a KRaft controller's metadata log that we need, as a small table of schemas.
+
+Frame: unsigned varints for the frame version (1), the record's type and its version, then the fields in
+order; strings, arrays and UUIDs are compact (KIP-482), and tagged fields follow. Names, types and versions
+are those of Kafka 4.1's metadata/src/main/resources/common/metadata/*.json, which hold back to 3.0. A field
+that a later version appends cannot be skipped, so a record of an unknown version is reported, not guessed.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: str  # int8 int16 int32 int64 uint16 bool string uuid, [type], or a key of STRUCTS in brackets
+    since: int = 0
+    tag: int | None = None
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class RecordSchema:
+    name: str
+    versions: int  # the highest that we know
+    fields: tuple[Field, ...]
+
+
+STRUCTS: dict[str, tuple[Field, ...]] = {
+    "endpoint": (
+        Field("name", "string"),
+        Field("host", "string"),
+        Field("port", "uint16"),
+        Field("securityProtocol", "int16"),
+    ),
+    "feature": (
+        Field("name", "string"),
+        Field("minSupportedVersion", "int16"),
+        Field("maxSupportedVersion", "int16"),
+    ),
+}
+
+SCHEMAS: dict[int, RecordSchema] = {
+    0: RecordSchema(
+        "REGISTER_BROKER_RECORD",
+        3,
+        (
+            Field("brokerId", "int32"),
+            Field("isMigratingZkBroker", "bool", since=2),
+            Field("incarnationId", "uuid"),
+            Field("brokerEpoch", "int64"),
+            Field("endPoints", "[endpoint]"),
+            Field("features", "[feature]"),
+            Field("rack", "string"),
+            Field("fenced", "bool"),
+            Field("inControlledShutdown", "bool", since=1),
+            Field("logDirs", "[uuid]", since=3, tag=0),
+        ),
+    ),
+    1: RecordSchema("UNREGISTER_BROKER_RECORD", 0, (Field("brokerId", "int32"), Field("brokerEpoch", "int64"))),
+    2: RecordSchema("TOPIC_RECORD", 0, (Field("name", "string"), Field("topicId", "uuid"))),
+    3: RecordSchema(
+        "PARTITION_RECORD",
+        2,
+        (
+            Field("partitionId", "int32"),
+            Field("topicId", "uuid"),
+            Field("replicas", "[int32]"),
+            Field("isr", "[int32]"),
+            Field("removingReplicas", "[int32]"),
+            Field("addingReplicas", "[int32]"),
+            Field("leader", "int32"),
+            Field("leaderRecoveryState", "int8", tag=0, default=0),
+            Field("leaderEpoch", "int32"),
+            Field("partitionEpoch", "int32"),
+            Field("directories", "[uuid]", since=1),
+            Field("eligibleLeaderReplicas", "[int32]", since=2, tag=1),
+            Field("lastKnownElr", "[int32]", since=2, tag=2),
+        ),
+    ),
+    4: RecordSchema(
+        "CONFIG_RECORD",
+        0,
+        (
+            Field("resourceType", "int8"),
+            Field("resourceName", "string"),
+            Field("name", "string"),
+            Field("value", "string"),
+        ),
+    ),
+    5: RecordSchema(
+        "PARTITION_CHANGE_RECORD",
+        2,
+        (
+            Field("partitionId", "int32"),
+            Field("topicId", "uuid"),
+            Field("isr", "[int32]", tag=0),
+            Field("leader", "int32", tag=1, default=-2),
+            Field("replicas", "[int32]", tag=2),
+            Field("removingReplicas", "[int32]", tag=3),
+            Field("addingReplicas", "[int32]", tag=4),
+            Field("leaderRecoveryState", "int8", tag=5, default=-1),
+            Field("eligibleLeaderReplicas", "[int32]", since=2, tag=6),
+            Field("lastKnownElr", "[int32]", since=2, tag=7),
+            Field("directories", "[uuid]", since=1, tag=8),
+        ),
+    ),
+    7: RecordSchema("FENCE_BROKER_RECORD", 0, (Field("id", "int32"), Field("epoch", "int64"))),
+    8: RecordSchema("UNFENCE_BROKER_RECORD", 0, (Field("id", "int32"), Field("epoch", "int64"))),
+    9: RecordSchema("REMOVE_TOPIC_RECORD", 0, (Field("topicId", "uuid"),)),
+    12: RecordSchema("FEATURE_LEVEL_RECORD", 0, (Field("name", "string"), Field("featureLevel", "int16"))),
+    17: RecordSchema(
+        "BROKER_REGISTRATION_CHANGE_RECORD",
+        2,
+        (
+            Field("brokerId", "int32"),
+            Field("brokerEpoch", "int64"),
+            Field("fenced", "int8", tag=0, default=0),
+            Field("inControlledShutdown", "int8", since=1, tag=1, default=0),
+            Field("logDirs", "[uuid]", since=2, tag=2),
+        ),
+    ),
+    23: RecordSchema("BEGIN_TRANSACTION_RECORD", 0, ()),
+    24: RecordSchema("END_TRANSACTION_RECORD", 0, ()),
+    25: RecordSchema("ABORT_TRANSACTION_RECORD", 0, ()),
+    28: RecordSchema("CLEAR_ELR_RECORD", 0, (Field("topicName", "string"),)),
+}
+
+# Types that say nothing of partitions or brokers: quotas, tokens, ACLs, producer ids, no-ops, controllers.
+IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27))
+
+
+class MalformedRecordError(Exception):
+    """A metadata record that does not parse; caught by cluster_metadata.py and reported as damage."""
+
+
+class _Cursor:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.pos = data, 0
+
+    def take(self, count: int) -> bytes:
+        if count < 0 or self.pos + count > len(self.data):
+            raise MalformedRecordError(f"ends within a field at byte {self.pos} of the record")
+        self.pos += count
+        return self.data[self.pos - count : self.pos]
+
+    def integer(self, width: int, signed: bool = True) -> int:
+        return int.from_bytes(self.take(width), "big", signed=signed)
+
+    def varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise MalformedRecordError(f"a varint at byte {self.pos} of the record does not end")
+
+
+_WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
+
+
+def _value(cursor: _Cursor, type_: str, version: int) -> Any:
+    if type_ in _WIDTHS:
+        return cursor.integer(_WIDTHS[type_])
+    if type_ == "uint16":
+        return cursor.integer(2, signed=False)
+    if type_ == "bool":
+        return cursor.integer(1) != 0
+    if type_ == "uuid":
+        # Kafka's Uuid prints as base64 for URLs without padding.
+        return base64.urlsafe_b64encode(cursor.take(16)).decode().rstrip("=")
+    if type_ == "string":
+        length = cursor.varint()
+        return cursor.take(length - 1).decode("utf-8", "replace") if length else None
+    length = cursor.varint()
+    if not length:
+        return None
+    inner = type_[1:-1]
+    if length - 1 > len(cursor.data):
+        raise MalformedRecordError(f"an array of {length - 1} entries in {len(cursor.data)} bytes")
+    if inner in STRUCTS:
+        return [_fields(cursor, STRUCTS[inner], version) for _ in range(length - 1)]
+    return [_value(cursor, inner, version) for _ in range(length - 1)]
+
+
+def _fields(cursor: _Cursor, fields: tuple[Field, ...], version: int) -> dict[str, Any]:
+    out = {field.name: field.default for field in fields}
+    for field in fields:
+        if field.tag is None and version >= field.since:
+            out[field.name] = _value(cursor, field.type, version)
+    by_tag = {field.tag: field for field in fields if field.tag is not None}
+    for _ in range(cursor.varint()):
+        tag, size = cursor.varint(), cursor.varint()
+        inner = _Cursor(cursor.take(size))
+        if tag in by_tag:
+            out[by_tag[tag].name] = _value(inner, by_tag[tag].type, version)
+    return out
+
+
+def decode(data: bytes) -> tuple[int, int, dict[str, Any] | None]:
+    """Type, version and fields of a metadata record; no fields for a type that we ignore."""
+    cursor = _Cursor(data)
+    frame, type_, version = cursor.varint(), cursor.varint(), cursor.varint()
+    if frame != 1:
+        raise MalformedRecordError(f"frame version {frame}, and 1 is known")
+    schema = SCHEMAS.get(type_)
+    if schema is None:
+        return type_, version, None
+    if version > schema.versions:
+        raise MalformedRecordError(f"{schema.name} of version {version}, and {schema.versions} is known")
+    return type_, version, _fields(cursor, schema.fields, version)

@@ -1,0 +1,143 @@
+"""server.log, controller.log and state-change.log: the lines that log_patterns.py knows, as events.
+
+Times are milliseconds since the epoch with the line's wall clock read as UTC: a broker logs in its own time
+zone and says nowhere which. clock.py finds the offset to the history's clock.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from .log_patterns import PATTERNS, Pattern
+from .tables import DAMAGE, LOG_EVENTS, damage_row
+
+STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
+LITERALS = sorted({p.literal for p in PATTERNS})
+LONGEST = 400  # characters of a line that an event keeps
+CONTEXT = 64 << 10  # bytes before a range, to find the time of the line before it
+COLUMNS = ("topic", "partition", "subject")
+
+
+def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, int]]:
+    """Ranges of whole lines: first byte, end, and the number of the first line (from 1)."""
+    size = path.stat().st_size
+    ranges, start, line = [], 0, 1
+    with path.open("rb") as opened:
+        while start < size:
+            opened.seek(start)
+            chunk = opened.read(target_bytes)
+            if start + len(chunk) < size:
+                chunk += opened.readline()
+            if not chunk:
+                break
+            ranges.append((start, start + len(chunk), line))
+            line += int(np.count_nonzero(np.frombuffer(chunk, dtype=np.uint8) == 10))
+            start += len(chunk)
+    return ranges
+
+
+def read_server_log(
+    path: Path, start: int = 0, end: int | None = None, first_line: int = 1
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables LOG_EVENTS and DAMAGE of a range of whole lines."""
+    try:
+        with path.open("rb") as opened:
+            opened.seek(max(start - CONTEXT, 0))
+            before = opened.read(start - max(start - CONTEXT, 0))
+            raw = opened.read() if end is None else opened.read(end - start)
+    except OSError as error:
+        row = damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start)
+        return pl.DataFrame(schema=dict(LOG_EVENTS)), pl.DataFrame([row], schema=dict(DAMAGE))
+    context = pl.Series(before.decode("utf-8", "replace").rstrip("\n").split("\n"), dtype=pl.String)
+    frame = parse_log(raw.decode("utf-8", "replace"), first_line, _time(context, len(context) - 1))
+    return frame, pl.DataFrame(schema=dict(DAMAGE))
+
+
+def parse_log(text: str, first_line: int = 1, time_before: int | None = None) -> pl.DataFrame:
+    """Table LOG_EVENTS of the text of a log; time_before is that of the line before it (ms)."""
+    lines = pl.Series(text.split("\n"), dtype=pl.String)
+    rows: list[dict[str, Any]] = []
+    for index in lines.str.contains_any(LITERALS).arg_true():
+        line = lines[index].rstrip("\r")
+        for pattern in PATTERNS:
+            if pattern.literal not in line:
+                continue
+            found = pattern.regex.search(line)
+            if found is None:
+                continue
+            event = _event(pattern, found, line, first_line + index, _time(lines, index))
+            if pattern.kind in ("boot", "configured"):
+                alive = _time(lines, index - 1) if index else time_before
+                event["fields"] = json.dumps({"alive_until": alive})
+            rows.append(event)
+            break
+    return pl.DataFrame(rows, schema=dict(LOG_EVENTS))
+
+
+def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time: int | None) -> dict[str, Any]:
+    groups = {name: value for name, value in found.groupdict().items() if value is not None}
+    tp = groups.pop("tp", None) or groups.pop("tp_old", None)
+    groups.pop("tp_old", None)
+    if tp is not None:
+        name, _, partition = tp.strip("[]").rpartition("," if tp.startswith("[") else "-")
+        groups["topic"], groups["partition"] = name, partition
+    fields = {name: _typed(name, value) for name, value in groups.items() if name not in COLUMNS}
+    if pattern.kind == "partition-change":
+        fields.update(_changes(fields.pop("change", "")))
+        fields["unclean"] = "unclean" in fields
+    partition_number = int(groups["partition"]) if "partition" in groups else None
+    if partition_number is not None and partition_number >= 2**31:
+        partition_number = None
+    return {
+        "time": time,
+        "kind": pattern.kind,
+        "topic": groups.get("topic"),
+        "partition": partition_number,
+        "subject": groups.get("subject"),
+        "fields": json.dumps(fields, sort_keys=True),
+        "line": number,
+        "text": line[:LONGEST],
+    }
+
+
+def _typed(name: str, value: str) -> Any:
+    """Lists of brokers as lists, numbers as numbers, the rest as text."""
+    if name in ("isr", "old", "replicas", "added", "deleted", "live"):
+        return [int(part) for part in value.replace(" ", "").split(",") if part]
+    return int(value) if value.lstrip("-").isdecimal() and len(value) < 19 else value
+
+
+CHANGE = re.compile(r"(\w+): (\[[\d, ]*\]|[\w\-]+) -> (\[[\d, ]*\]|[\w\-]+)")
+
+
+def _changes(text: str) -> dict[str, Any]:
+    """`isr: [3] -> [2], leader: -1 -> 2` as {"isr": [2], "isr_before": [3], "leader": 2, …}."""
+    out: dict[str, Any] = {}
+    for name, before, after in CHANGE.findall(text):
+        for suffix, value in (("_before", before), ("", after)):
+            if value.startswith("["):
+                out[name + suffix] = [int(part) for part in value.strip("[]").replace(" ", "").split(",") if part]
+            else:
+                out[name + suffix] = _typed("", value)
+    return out
+
+
+def _time(lines: pl.Series, index: int) -> int | None:
+    """The time of a line in ms; a line of a stack trace has that of the line that it belongs to."""
+    for back in range(index, max(index - 200, -1), -1):
+        found = STAMP.match(lines[back])
+        if found:
+            try:
+                year, month, day, hour, minute, second, _ = map(int, found.groups())
+                when = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+            except ValueError:
+                return None
+            return int(when.timestamp()) * 1000 + int(found.group(7))
+    return None

@@ -1,0 +1,94 @@
+"""Histories of operations in EDN: Jepsen's history.edn, and the key-value histories of Porcupine's test data.
+
+An event is a map with :process, :type, :f and :value; :key where there are several objects, or every value
+is a pair [key value] as Jepsen's `independent` writes them. Events of processes that are no numbers
+(:nemesis) are annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...models.operations import UNKNOWN
+from ..errors import InputError
+from .edn_forms import Word, forms
+from .operations import TYPES, Line
+
+_PROCESS, _TYPE, _F, _VALUE = Word(":process"), Word(":type"), Word(":f"), Word(":value")
+_KEY, _RESULT = Word(":key"), Word(":result")
+_BOOLEANS = {Word("true"): True, Word("false"): False}
+
+
+def _name(event: dict[Any, Any], key: Word, source: str, line: int) -> str:
+    """The name that a keyword or a string stands for."""
+    value = event.get(key)
+    if isinstance(value, Word) and value.text.startswith(":"):
+        return value.text[1:]
+    if isinstance(value, str):
+        return value
+    found = f"an event without {key}" if value is None else f"{key} {value!r}"
+    raise InputError(source, found, f"{key} with a keyword", line=line)
+
+
+def _event(line: int, event: Any, source: str) -> Line:
+    if not isinstance(event, dict):
+        raise InputError(source, f"{event!r:.60}", "a map, an event each", line=line)
+    process = event.get(_PROCESS)
+    f = _name(event, _F, source, line)
+    value = event.get(_VALUE)
+    if not isinstance(process, int):
+        if process is None:
+            raise InputError(source, "an event without :process", "one with it", line=line)
+        return Line(line, None, "info", f, f"{process!r} {f} {value!r}".replace(":", ""))
+    kind = _name(event, _TYPE, source, line)
+    if kind not in TYPES:
+        raise InputError(source, f":type :{kind}", "one of :invoke, :ok, :fail and :info", line=line)
+    result = event.get(_RESULT, UNKNOWN)
+    if f in ("cas", "contains"):
+        result = _BOOLEANS.get(result, result)
+    return Line(line, process, kind, f, value, event.get(_KEY), result)
+
+
+def _is_independent(lines: list[Line]) -> bool:
+    """Whether a register's values are pairs of a key and a value, as Jepsen's `independent` makes."""
+    reads = 0
+    for line in lines:
+        if line.process is None or line.type != "invoke":
+            continue
+        pair = isinstance(line.value, tuple) and len(line.value) == 2
+        if line.key is not None or not pair or line.f not in ("read", "write", "cas"):
+            return False
+        if line.f == "cas" and not (isinstance(line.value[1], tuple) and len(line.value[1]) == 2):
+            return False
+        if line.f == "read":
+            if line.value[1] is not None:
+                return False
+            reads += 1
+    return reads > 0
+
+
+def _split_key(line: Line, source: str) -> Line:
+    if line.process is None:
+        return line
+    if not (isinstance(line.value, tuple) and len(line.value) == 2):
+        if line.type in ("info", "fail"):
+            return line._replace(value=None)
+        raise InputError(source, f"the value {line.value!r}", "a pair of key and value, as elsewhere", line=line.line)
+    return line._replace(key=line.value[0], value=line.value[1])
+
+
+def read(text: str, source: str) -> Iterable[Line]:
+    """The events of a history."""
+    lines = [_event(line, event, source) for line, event in forms(text, source)]
+    if _is_independent(lines):
+        return (_split_key(line, source) for line in lines)
+    return _without_echo(lines)
+
+
+def _without_echo(lines: list[Line]) -> Iterator[Line]:
+    """The lines without the arguments of gets, where some histories have an empty string."""
+    for line in lines:
+        if line.f == "get" and line.type == "invoke":
+            line = line._replace(value=None)
+        yield line

@@ -1,0 +1,102 @@
+"""Histories of operations in JSON, an object a line.
+
+Either events, `{"process": 1, "type": "invoke", "f": "write", "value": 3}` and later the same process with
+`ok`, `fail` or `info` (and `"result"`, or the answer in `"value"`), or whole operations, `{"process": 1,
+"f": "write", "value": 3, "call": 0, "end": 10}` with `"result"`, where an `end` of null or none at all means
+that the outcome is unknown. `"key"` names the object where there are several. `"time"` may give the time of
+every event; otherwise their order is the order of time. `{"note": "text"}` and events of the process
+"nemesis" are annotations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator
+from typing import Any, NoReturn
+
+from ...models.operations import UNKNOWN
+from ..errors import InputError
+from .edn_forms import FrozenMap, Word
+from .operations import TYPES, Line
+
+_BOOLEANS = {True: Word("true"), False: Word("false")}
+
+
+def freeze(value: Any) -> Hashable:
+    """A value of JSON as one that can be hashed and equals nothing that JSON tells apart: true is not 1."""
+    if isinstance(value, bool):
+        return _BOOLEANS[value]
+    if isinstance(value, list):
+        return tuple(map(freeze, value))
+    if isinstance(value, dict):
+        return FrozenMap((key, freeze(item)) for key, item in value.items())
+    frozen: Hashable = value
+    return frozen
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name}, which is not JSON")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("an object with the same key twice")
+    return made
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+
+
+def _time(event: dict[str, Any], key: str, source: str, line: int) -> float:
+    time = event[key]
+    if isinstance(time, bool) or not isinstance(time, int | float):
+        raise InputError(source, f"{key} {time!r}", "a number", line=line)
+    return time
+
+
+def _events(line: int, event: dict[str, Any], source: str) -> Iterator[Line]:
+    if "note" in event:
+        yield Line(line, None, "info", "note", event["note"], time=event.get("time"))
+        return
+    f = event.get("f")
+    if not isinstance(f, str):
+        raise InputError(source, f"f {f!r}" if "f" in event else "an event without f", "f with a name", line=line)
+    process = event.get("process")
+    time = _time(event, "time", source, line) if "time" in event else None
+    if process == "nemesis":
+        yield Line(line, None, "info", f, f"nemesis {f} {event.get('value') or ''}".strip(), time=time)
+        return
+    result: Hashable = UNKNOWN
+    if "result" in event:
+        asked = event["result"]
+        result = asked if f in ("cas", "contains") and isinstance(asked, bool) else freeze(asked)
+    value, key, by = freeze(event.get("value")), freeze(event.get("key")), freeze(process)
+    if "call" in event:
+        # A whole operation is a process of its own here: its client may have several under way.
+        alone = ("operation", line, by)
+        yield Line(line, alone, "invoke", f, value, key, time=_time(event, "call", source, line), client=by)
+        if event.get("end") is not None:
+            yield Line(line, alone, "ok", f, value, key, result, _time(event, "end", source, line))
+        return
+    kind = event.get("type")
+    if kind not in TYPES:
+        raise InputError(source, f"type {kind!r}", f"one of {', '.join(TYPES)}", line=line)
+    if process is None:
+        raise InputError(source, "an event without process", "one with it", line=line)
+    yield Line(line, by, kind, f, value, key, result, time)
+
+
+def read(text: str, source: str) -> Iterator[Line]:
+    """The events of a history."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            event = _DECODER.decode(line)
+        except (ValueError, RecursionError) as error:
+            found = "too deep a nesting" if isinstance(error, RecursionError) else f"{error}"
+            raise InputError(source, f"{found} in {line[:60]!r}", "one JSON object a line", line=number) from error
+        if not isinstance(event, dict):
+            raise InputError(source, f"{line[:60]!r}", "one JSON object a line", line=number)
+        yield from _events(number, event, source)

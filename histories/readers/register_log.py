@@ -1,0 +1,62 @@
+"""The log of a register under Jepsen, as in Porcupine's test data of etcd.
+
+A line is `INFO  jepsen.util - PROCESS  :invoke|:ok|:fail|:info  :read|:write|:cas  VALUE`; lines of other
+loggers are passed over. A cas that fails did not match, which is an answer; a write that fails did not
+happen; a read that fails says nothing. A process that timed out (`:info`) is not used again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import InputError
+from .operations import Line
+
+_LINE = re.compile(r"\w+\s+jepsen\.util\s+-\s+(\S+)\s+:(\w+)\s+:(\S+)\s*(.*?)\s*")
+_PAIR = re.compile(r"\[\s*(-?\d+|nil)[\s,]+(-?\d+|nil)\s*\]")
+_NUMBER = re.compile(r"-?\d{1,4000}|nil")
+
+
+def _number(text: str) -> int | None:
+    return None if text == "nil" else int(text)
+
+
+def _value(f: str, kind: str, text: str, source: str, line: int) -> Any:
+    """The value of a line: what was asked or read. An error's words, as :timed-out, are none."""
+    if kind in ("info", "fail") and f != "cas":
+        return None
+    match = _PAIR.fullmatch(text) if f == "cas" else None
+    if match:
+        return _number(match[1]), _number(match[2])
+    if f == "cas" and kind in ("info", "fail"):
+        return None
+    if f == "cas" or not _NUMBER.fullmatch(text):
+        expected = "a pair as [1 2]" if f == "cas" else "a whole number or nil"
+        raise InputError(source, repr(text[:60]), expected, line=line)
+    return _number(text)
+
+
+def read(text: str, source: str) -> Iterator[Line]:
+    """The events of a log."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if "jepsen.util" not in line:
+            continue
+        match = _LINE.fullmatch(line)
+        if not match:
+            raise InputError(source, repr(line[:80]), "PROCESS :TYPE :FUNCTION VALUE", line=number)
+        process, kind, f, rest = match.groups()
+        if not process.isdecimal():
+            yield Line(number, None, kind, f, f"{process} {f} {rest}".strip())
+            continue
+        if kind not in ("invoke", "ok", "fail", "info") or f not in ("read", "write", "cas"):
+            expected = ":invoke, :ok, :fail or :info of :read, :write or :cas"
+            raise InputError(source, f":{kind} :{f}", expected, line=number)
+        value = _value(f, kind, rest, source, number)
+        if f == "cas" and kind in ("ok", "fail") and value is not None:
+            # A pair after :fail is the comparison that did not match; a word would be an error, and no
+            # answer.
+            yield Line(number, int(process), "ok", f, value, result=kind == "ok")
+        else:
+            yield Line(number, int(process), kind, f, value)

@@ -1,0 +1,166 @@
+"""Runs a scenario and writes the run bundle of format.md: history, run.json, truth.json, brokers and
+snapshots."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...models.replication.cluster import Cluster
+from ...models.replication.config import Config, kafka_names
+from ...models.replication.scenario import Scenario
+from ...models.replication.truth import divergent
+from .disks import write_disk
+from .names import STARTED_AT
+from .old_server_log import OldWording
+from .recorder import Recorder
+from .server_log import LogWriter, Wording
+from .truth_file import Divergence, divergence, truth
+
+SNAPSHOTS = 4  # at most, in one run
+
+TOPIC_NAMES = (
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "flush.messages",
+    "flush.ms",
+)
+PRODUCER_NAMES = (
+    "acks",
+    "enable.idempotence",
+    "linger.ms",
+    "retries",
+    "retry.backoff.ms",
+    "max.in.flight.requests.per.connection",
+    "delivery.timeout.ms",
+    "request.timeout.ms",
+)
+CONSUMER_NAMES = ("auto.offset.reset", "max.poll.records")
+BROKER_NAMES = (
+    "replica.lag.time.max.ms",
+    "replica.high.watermark.checkpoint.interval.ms",
+    "replica.fetch.wait.max.ms",
+    "broker.session.timeout.ms",
+    "broker.heartbeat.interval.ms",
+)
+
+
+@dataclass
+class Written:
+    """A bundle on disk and the run that made it."""
+
+    folder: Path
+    cluster: Cluster
+    snapshots: dict[str, int] = field(default_factory=dict)  # name -> simulated microseconds
+    divergence: dict[str, Divergence] = field(default_factory=dict)
+    lines: int = 0
+    truth: dict[str, Any] = field(default_factory=dict)
+
+
+def write_bundle(scenario: Scenario, folder: Path) -> Written:
+    """Simulate and write. The folder must not exist, or be empty."""
+    folder.mkdir(parents=True, exist_ok=True)
+    brokers = folder / "brokers"
+    logs = LogWriter(brokers)
+    written: list[Written] = []
+
+    def prepare(cluster: Cluster) -> None:
+        written.append(Written(folder, cluster))
+        logs.attach(cluster, Wording(cluster) if cluster.rules.epochs_in_log else OldWording(cluster))
+
+    def snapshot(cluster: Cluster, name: str) -> None:
+        result = written[0]
+        found = divergence(cluster, divergent(cluster))
+        if not found or len(result.snapshots) >= SNAPSHOTS:
+            return
+        label = name if name not in result.snapshots else f"{name}-{len(result.snapshots) + 1}"
+        result.snapshots[label] = cluster.loop.now
+        result.divergence[label] = found
+        _write_disks(cluster, folder / "snapshots" / label / "brokers")
+
+    with (folder / "history.jsonl").open("w", encoding="ascii", newline="\n") as out:
+        recorder = Recorder(out, scenario.config().topic)
+        cluster = scenario.run(recorder, logs.tell, snapshot, prepare)
+        recorder.flush()
+    logs.close()
+    result = written[0]
+    result.lines = recorder.lines
+    _write_disks(cluster, brokers)
+    result.divergence["final"] = divergence(cluster, divergent(cluster))
+    result.truth = truth(cluster, scenario, result.divergence)
+    _write_json(folder / "truth.json", result.truth)
+    _write_json(folder / "run.json", _run_json(scenario, result))
+    return result
+
+
+def _write_disks(cluster: Cluster, brokers: Path) -> None:
+    for broker in cluster.brokers.values():
+        write_disk(cluster, broker, brokers / str(broker.id) / "data")
+
+
+def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
+    cluster = written.cluster
+    config = cluster.config
+    return {
+        "format": 1,
+        "name": scenario.name,
+        "started_at": STARTED_AT.isoformat() + ".000Z",
+        "system": {"name": "kafka", "version": cluster.rules.version, "simulated": True},
+        "topics": {
+            config.topic: {
+                "partitions": config.partitions,
+                "replication.factor": config.replication_factor,
+                "cleanup.policy": "delete",
+                "replica.assignment": [[str(b) for b in s.replicas] for s in cluster.quorum.states],
+                **_known(kafka_names(config, TOPIC_NAMES)),
+            }
+        },
+        "brokers": {str(b): _known(kafka_names(config.for_broker(b), BROKER_NAMES)) for b in cluster.broker_ids},
+        "processes": _processes(cluster, config),
+        "snapshots": {name: {"time": time * 1000} for name, time in written.snapshots.items()},
+        "final": cluster.final,
+        "seed": scenario.seed,
+        "variant": scenario.variant,
+        "schedule": [
+            {
+                "at_ms": f.at / 1000,
+                "kind": f.kind,
+                "nodes": list(f.nodes),
+                "for_ms": f.lasts / 1000,
+                **f.told(),
+            }
+            for f in scenario.faults
+        ],
+    }
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    """Without those that are off, which Kafka writes as the largest long."""
+    return {name: value for name, value in options.items() if not isinstance(value, int) or value < 1 << 40}
+
+
+def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
+    processes: dict[str, Any] = {}
+    for producer in cluster.producers:
+        processes[producer.name] = {"role": "producer", **kafka_names(config, PRODUCER_NAMES)}
+    for consumer in cluster.consumers:
+        processes[consumer.name] = {
+            "role": "consumer",
+            "group.id": f"direct-{consumer.name}",
+            "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",
+            **kafka_names(config, CONSUMER_NAMES),
+        }
+    processes["admin"] = {"role": "admin"}
+    processes["final"] = {
+        "role": "final",
+        "isolation.level": "read_uncommitted",
+        "auto.offset.reset": "earliest",
+    }
+    return processes
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_bytes((json.dumps(value, indent=1) + "\n").encode())

@@ -1,0 +1,34 @@
+"""The names and ids of a simulated cluster, all functions of the seed: nothing is drawn from a clock or a
+system."""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+STARTED_AT = datetime(2026, 1, 1)  # simulated runs begin here, whenever they are made
+
+
+def uuid(seed: int, what: str) -> str:
+    """A Kafka Uuid (22 characters of URL-safe base64) for this seed and thing."""
+    return base64.urlsafe_b64encode(uuid_bytes(seed, what)).decode().rstrip("=")
+
+
+def uuid_bytes(seed: int, what: str) -> bytes:
+    return sha256(f"{seed}/{what}".encode()).digest()[:16]
+
+
+def value(producer: int, partition: int, number: int) -> str:
+    """A record's value: unique in its topic."""
+    return f"p{producer}-{partition}-{number}"
+
+
+def stamp(time: int) -> str:
+    """A log4j date for simulated microseconds, UTC."""
+    return (STARTED_AT + timedelta(microseconds=time)).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
+
+
+def epoch_ms(time: int) -> int:
+    """Milliseconds since 1970 for simulated microseconds, as record timestamps count."""
+    return int((STARTED_AT - datetime(1970, 1, 1)).total_seconds()) * 1000 + time // 1000

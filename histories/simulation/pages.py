@@ -1,0 +1,84 @@
+"""A scenario's page, generated from its file and its run: what happens, what came of it, and the command."""
+
+from __future__ import annotations
+
+from ...models.replication.cluster import Cluster
+from ...models.replication.invariants import INVARIANTS
+from ...models.replication.scenario import Scenario
+from ...models.replication.search import story
+from .outcome import Outcome, outcome
+from .scenario_file import dump
+from .truth_file import truth
+
+GENERATED = "<!-- Written by `logjudge scenarios pages`; change the scenario file instead. -->"
+
+
+def page(scenario: Scenario) -> str:
+    """Markdown; the same scenario gives the same text."""
+    told, cluster = story(scenario)
+    came = outcome(cluster, scenario)
+    parts = [
+        GENERATED,
+        f"# {scenario.title}",
+        scenario.story,
+        f"    logjudge scenarios run {scenario.name}",
+        "## What came of it",
+        _outcome(cluster, scenario, came),
+        "## The story",
+        "Times are simulated; `broker 1` and so on are the brokers of the bundle.",
+        "\n".join(told),
+        "## The scenario",
+        "\n".join(f"    {line}".rstrip() for line in dump(_bare(scenario)).splitlines()),
+        f"Source: {scenario.source}. The protocol is the variant `{scenario.variant}`: "
+        f"{cluster.rules.summary} ({cluster.rules.source}).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _bare(scenario: Scenario) -> Scenario:
+    """Without what the page says elsewhere."""
+    return Scenario(
+        scenario.name,
+        scenario.variant,
+        scenario.seed,
+        scenario.options,
+        scenario.per_broker,
+        scenario.faults,
+    )
+
+
+def _outcome(cluster: Cluster, scenario: Scenario, came: Outcome) -> str:
+    known = truth(cluster, scenario, {})
+    latency = known["ack_latency_ms"]
+    rows = [
+        ("records acknowledged", str(known["acknowledged"])),
+        ("lost though acknowledged", _lost(known)),
+        ("cause", ", ".join(came.causes) or "nothing lost"),
+        ("elections, of these unclean", f"{known['elections']}, {known['unclean_elections']}"),
+        ("ISR shrinks", str(known["isr_shrinks"])),
+        ("duplicates, reordered records", f"{_count(known['duplicates'])}, {_count(known['reordered'])}"),
+    ]
+    if latency:
+        rows.append(
+            (
+                "acknowledgement after (median, 99 %, longest)",
+                f"{latency['median']:.1f} ms, {latency['p99']:.1f} ms, {latency['max']:.1f} ms",
+            )
+        )
+    table = ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
+    lines = ["\n".join(table)]
+    for name, text in came.breaks.items():
+        lines.append(f"**{name}** is broken ({INVARIANTS[name][1]}): {text}.")
+    if not came.breaks:
+        lines.append("Every invariant holds.")
+    return "\n\n".join(lines)
+
+
+def _lost(known: dict[str, object]) -> str:
+    if not known["lost_acked_count"]:
+        return "0"
+    return f"{known['lost_acked_count']}, of these read before: {known['lost_but_read_before']}"
+
+
+def _count(found: list[dict[str, int]]) -> int:
+    return sum(one["count"] for one in found)

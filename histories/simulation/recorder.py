@@ -1,0 +1,139 @@
+"""Writes history.jsonl line by line as a run goes on; nothing of it is kept in memory.
+
+Every line is written by hand-made formatting instead of a JSON library: the fields are few, their order is
+fixed, and all texts are plain ASCII that needs no escape.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from ...models.replication.history import Given
+from ...models.replication.producer import ProducerBatch
+from .names import value
+
+# The kinds of format.md for faults that are called otherwise here.
+KINDS = {"crash": "kill", "one-way": "partition"}
+HEALS = {"crash": "restart", "power-loss": "restart", "shutdown": "restart", "disk-full": "restart"}
+
+
+class Recorder:
+    """A History (models/replication/history.py) that writes native events. Times become nanoseconds."""
+
+    def __init__(self, out: TextIO, topic: str) -> None:
+        self._out = out
+        self._topic = topic
+        self._lines: list[str] = []
+        self._nemesis = 0
+        self._admin = 0
+        self.lines = 0
+
+    def _write(self, line: str) -> None:
+        self._lines.append(line)
+        if len(self._lines) >= 4096:
+            self.flush()
+
+    def flush(self) -> None:
+        self.lines += len(self._lines)
+        self._lines.append("")
+        self._out.write("\n".join(self._lines))
+        self._lines = []
+
+    def _both(self, time: int, process: str, op: int, rest: str) -> None:
+        """An operation that takes no time: its invocation and its completion."""
+        head = f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":'
+        self._write(f'{head}"invoke",{rest}}}')
+        self._write(f'{head}"ok",{rest}}}')
+
+    # --- producers
+
+    def send(self, time: int, process: str, op: int, partition: int, number: int) -> None:
+        text = value(int(process[1:]), partition, number)
+        self._write(
+            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"send",'
+            f'"topic":"{self._topic}","partition":{partition},"value":"{text}"}}'
+        )
+
+    def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
+        prefix = f'{{"time":{time * 1000},"process":"{process}","op":'
+        middle = f',"type":"{outcome}","f":"send","topic":"{self._topic}","partition":{batch.partition}'
+        text = value(batch.producer, batch.partition, batch.first)[: -len(str(batch.first))]
+        for index, op in enumerate(batch.ops):
+            head = f'{prefix}{op}{middle},"value":"{text}{batch.first + index}"'
+            if outcome == "ok":
+                offset = "null" if base < 0 else str(base + index)
+                self._write(f'{head},"offset":{offset}}}')
+            else:
+                self._write(f'{head},"error":"{error}"}}')
+
+    # --- consumers
+
+    def poll(self, time: int, process: str, op: int) -> None:
+        self._write(f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"poll"}}')
+
+    def polled(self, time: int, process: str, op: int, given: Given) -> None:
+        self._write(
+            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"ok","f":"poll",'
+            f'"records":[{self._records(given)}]}}'
+        )
+
+    def handle(self, time: int, process: str, op: int, given: Given) -> None:
+        self._both(time, process, op, f'"f":"handle","records":[{self._records(given)}]')
+
+    def _records(self, given: Given) -> str:
+        found: list[str] = []
+        for partition, batch in given:
+            text = value(batch.producer, partition, batch.first)[: -len(str(batch.first))]
+            tail = f',"leader_epoch":{batch.epoch}}}' if batch.epoch >= 0 else "}"
+            head = f'{{"topic":"{self._topic}","partition":{partition},"offset":'
+            shift = batch.first - batch.base
+            found.extend(
+                f'{head}{offset},"value":"{text}{offset + shift}"{tail}' for offset in range(batch.base, batch.end)
+            )
+        return ",".join(found)
+
+    def commit(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
+        self._both(time, process, op, f'"f":"commit","offsets":[{self._offsets(offsets)}]')
+
+    def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+        self._both(time, process, op, f'"f":"assign","offsets":[{self._offsets(offsets)}]')
+
+    def _offsets(self, offsets: list[tuple[int, int]] | list[tuple[int, int | None]]) -> str:
+        return ",".join(
+            f'{{"topic":"{self._topic}","partition":{partition},"offset":{"null" if offset is None else offset}}}'
+            for partition, offset in offsets
+        )
+
+    def crash(self, time: int, process: str, op: int) -> None:
+        self._both(time, process, op, '"f":"crash","reason":"killed"')
+
+    # --- everybody else
+
+    def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
+        self._admin += 1
+        text = ",".join(
+            f'{{"topic":"{self._topic}","partition":{p},"offset":{end},"start":{start}}}'
+            for p, (start, end) in sorted(offsets.items())
+        )
+        head = f'"process":"admin","op":{self._admin},"type":'
+        self._write(f'{{"time":{invoked * 1000},{head}"invoke","f":"end_offsets"}}')
+        self._write(f'{{"time":{time * 1000},{head}"ok","f":"end_offsets","offsets":[{text}]}}')
+
+    def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
+        self._nemesis += 1
+        said = HEALS.get(kind, KINDS.get(kind, kind)) if heal else KINDS.get(kind, kind)
+        fault: dict[str, object] = {"kind": said, "nodes": [str(n) for n in nodes]}
+        if kind == "consumer-crash":
+            fault["nodes"] = [f"c{n}" for n in nodes]
+        if not heal:
+            fault.update(extra)
+        if kind == "delete-records":
+            fault["topic"] = self._topic
+        name = "heal" if heal else "fault"
+        self._both(
+            time,
+            "nemesis",
+            self._nemesis,
+            f'"f":"{name}","fault":{json.dumps(fault, separators=(",", ":"))}',
+        )

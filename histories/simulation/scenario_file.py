@@ -1,0 +1,149 @@
+"""Scenario files: TOML with Kafka's configuration names, so that a run can be written down, sent and
+replayed."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...models.replication.config import MS
+from ...models.replication.faults import FAULTS, Fault
+from ...models.replication.scenario import Scenario
+from ..errors import InputError
+
+KEYS = (
+    "name",
+    "variant",
+    "seed",
+    "title",
+    "story",
+    "source",
+    "breaks",
+    "causes",
+    "config",
+    "broker",
+    "fault",
+)
+FAULT_KEYS = ("at_ms", "kind", "nodes", "for_ms", "amount", "to")
+
+
+def read(path: Path, default_variant: str = "kip-320") -> Scenario:
+    """Read a scenario file; raises InputError with a sentence."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(path), error.strerror or str(error), "a scenario file") from error
+    return parse(text, str(path), default_variant)
+
+
+def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(source, f"text that is not TOML ({error})", "a scenario file") from error
+    for key in data:
+        if key not in KEYS:
+            raise InputError(source, f"the key {key!r}", f"one of {', '.join(KEYS)}")
+    faults = tuple(_fault(entry, source) for entry in data.get("fault", []))
+    brokers = {_number(b, source): flatten(options) for b, options in data.get("broker", {}).items()}
+    return Scenario(
+        name=str(data.get("name", Path(source).stem)),
+        variant=str(data.get("variant", default_variant)),
+        seed=int(data.get("seed", 0)),
+        options=flatten(data.get("config", {})),
+        per_broker=brokers,
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+        title=str(data.get("title", "")),
+        story=str(data.get("story", "")).strip(),
+        source=str(data.get("source", "")),
+        breaks=tuple(data.get("breaks", ())),
+        causes=tuple(data.get("causes", ())),
+    )
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Kafka's names are dotted, which TOML reads as nested tables unless they are quoted; both are fine."""
+    flat: dict[str, Any] = {}
+    for key, item in table.items():
+        if isinstance(item, Mapping):
+            flat.update(flatten(item, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = item
+    return flat
+
+
+def _number(text: str, source: str) -> int:
+    if not text.isdigit():
+        raise InputError(source, f"the broker {text!r}", "a broker's number, as in [broker.2]")
+    return int(text)
+
+
+def _fault(entry: Mapping[str, Any], source: str) -> Fault:
+    for key in entry:
+        if key not in FAULT_KEYS:
+            raise InputError(source, f"the key {key!r} of a fault", f"one of {', '.join(FAULT_KEYS)}")
+    kind = entry.get("kind")
+    if kind not in FAULTS:
+        raise InputError(source, f"the fault {kind!r}", f"one of {', '.join(sorted(FAULTS))}")
+    return Fault(
+        at=_microseconds(entry.get("at_ms", 0), source),
+        kind=kind,
+        nodes=tuple(int(n) for n in entry.get("nodes", ())),
+        lasts=_microseconds(entry.get("for_ms", 0), source),
+        amount=int(entry.get("amount", 0)),
+        to=tuple(int(n) for n in entry.get("to", ())),
+    )
+
+
+def _microseconds(value: Any, source: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise InputError(source, f"the time {value!r}", "milliseconds, zero or more")
+    return round(value * MS)
+
+
+def dump(scenario: Scenario) -> str:
+    """The scenario as a file that reads back as the same scenario."""
+    lines = [f"name = {_quote(scenario.name)}"]
+    if scenario.title:
+        lines.append(f"title = {_quote(scenario.title)}")
+    lines += [f"variant = {_quote(scenario.variant)}", f"seed = {scenario.seed}"]
+    if scenario.source:
+        lines.append(f"source = {_quote(scenario.source)}")
+    if scenario.breaks:
+        lines.append(f"breaks = {_quote(list(scenario.breaks))}")
+    if scenario.causes:
+        lines.append(f"causes = {_quote(list(scenario.causes))}")
+    if scenario.story:
+        body = scenario.story.replace("\\", "\\\\").replace('"""', '""\\"')
+        lines.append(f'story = """\n{body}\n"""')
+    if scenario.options:
+        lines += ["", "[config]", *_options(scenario.options)]
+    for broker in sorted(scenario.per_broker):
+        lines += ["", f"[broker.{broker}]", *_options(scenario.per_broker[broker])]
+    for fault in scenario.faults:
+        lines += ["", "[[fault]]", f"at_ms = {_milliseconds(fault.at)}", f"kind = {_quote(fault.kind)}"]
+        if fault.nodes:
+            lines.append(f"nodes = {_quote(list(fault.nodes))}")
+        if fault.lasts:
+            lines.append(f"for_ms = {_milliseconds(fault.lasts)}")
+        if fault.amount:
+            lines.append(f"amount = {fault.amount}")
+        if fault.to:
+            lines.append(f"to = {_quote(list(fault.to))}")
+    return "\n".join(lines) + "\n"
+
+
+def _options(options: Mapping[str, Any]) -> list[str]:
+    return [f"{_quote(name)} = {_quote(options[name])}" for name in options]
+
+
+def _milliseconds(time: int) -> str:
+    return str(time // MS) if time % MS == 0 else str(time / MS)
+
+
+def _quote(value: Any) -> str:
+    """JSON's strings, numbers, booleans and flat lists are TOML's."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,151 @@
+"""truth.json: what a simulated run really did, in the words of the examined real runs (data/real), with
+causes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models.replication.cluster import Cluster
+from ...models.replication.scenario import Scenario
+from ...models.replication.truth import Lost, Repeat, lost, repeats
+from .names import value
+
+Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> where they differ
+
+
+def divergence(cluster: Cluster, found: dict[int, dict[tuple[int, int], list[tuple[int, int]]]]) -> Divergence:
+    result: Divergence = {}
+    for partition, pairs in found.items():
+        name = f"{cluster.config.topic}-{partition}"
+        result[name] = {
+            f"{one}/{other}": {
+                "conflicting_offsets": [list(r) for r in ranges],
+                "log_end": {str(b): cluster.brokers[b].replicas[partition].log.end for b in (one, other)},
+            }
+            for (one, other), ranges in pairs.items()
+        }
+    return result
+
+
+def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]) -> dict[str, Any]:
+    gone = lost(cluster)
+    topic = cluster.config.topic
+    values: dict[str, list[list[Any]]] = {}
+    read = 0
+    for one in gone:
+        ack = one.ack
+        count = ack.end - ack.base
+        read += count if one.read else 0
+        values.setdefault(f"{topic}-{one.partition}", []).extend(
+            [ack.base + i, value(ack.producer, one.partition, ack.first + i)] for i in range(count)
+        )
+    total = sum(len(v) for v in values.values())
+    causes = list(dict.fromkeys(one.cause for one in gone))
+    duplicates: list[Repeat] = []
+    reordered: list[Repeat] = []
+    for partition in range(cluster.config.partitions):
+        log = cluster.leader_log(partition)
+        if log is not None:
+            twice, late = repeats(log, partition)
+            duplicates += twice
+            reordered += late
+    ledger = cluster.ledger
+    return {
+        "name": scenario.name,
+        "variant": scenario.variant,
+        "seed": scenario.seed,
+        "cause": ", ".join(causes) or "no fault, no loss",
+        "causes": causes,
+        "acknowledged": sum(a.end - a.base for acks in ledger.acks for a in acks if a.acks != 0),
+        "lost_acked": values,
+        "lost_acked_count": total,
+        "lost_but_read_before": read,
+        "lost_never_read": total - read,
+        "losses": _losses(topic, gone),
+        "divergent": divergent,
+        "duplicates": [_repeat(topic, one) for one in duplicates],
+        "reordered": [_repeat(topic, one) for one in reordered],
+        "log_start": {
+            f"{topic}-{p}": log.start
+            for p in range(cluster.config.partitions)
+            if (log := cluster.leader_log(p)) is not None and log.start > 0
+        },
+        "ack_latency_ms": _latency(ledger.latencies),
+        "elections": ledger.elections,
+        "unclean_elections": ledger.unclean_elections,
+        "isr_shrinks": ledger.shrinks,
+        "consumer_resets": [
+            {"process": name, "partition": f"{topic}-{p}", "from": before, "to": after}
+            for name, p, before, after in ledger.resets
+        ],
+        "handled": {
+            name: {f"{topic}-{p}": [list(r) for r in ranges] for p, ranges in sorted(parts.items())}
+            for name, parts in sorted(ledger.handled_by.items())
+        },
+        "final": cluster.final,
+        "protocol_events": cluster.loop.processed,
+    }
+
+
+def _latency(latencies: list[int]) -> dict[str, float]:
+    """Median, 99th percentile and largest, of batches."""
+    ordered = sorted(latencies)
+    if not ordered:
+        return {}
+    last = len(ordered) - 1
+    return {
+        "median": ordered[last // 2] / 1000,
+        "p99": ordered[last * 99 // 100] / 1000,
+        "max": ordered[last] / 1000,
+    }
+
+
+def _losses(topic: str, gone: list[Lost]) -> list[dict[str, Any]]:
+    """Neighbouring losses of one cause as one entry."""
+    found: list[dict[str, Any]] = []
+    for one in gone:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last["partition"] == one.partition
+            and last["cause"] == one.cause
+            and last["leader_epoch"] == one.epoch
+            and last["acks"] == _acks(one.ack.acks)
+            and last["last_offset"] + 1 == one.ack.base
+        ):
+            last["last_offset"] = one.ack.end - 1
+            last["count"] += one.ack.end - one.ack.base
+            last["read_before"] = last["read_before"] or one.read
+            continue
+        found.append(
+            {
+                "topic": topic,
+                "partition": one.partition,
+                "first_offset": one.ack.base,
+                "last_offset": one.ack.end - 1,
+                "count": one.ack.end - one.ack.base,
+                "acks": _acks(one.ack.acks),
+                "cause": one.cause,
+                "detail": one.detail,
+                "leader": str(one.leader),
+                "leader_epoch": one.epoch,
+                "time": one.time * 1000,
+                "read_before": one.read,
+            }
+        )
+    return found
+
+
+def _acks(acks: int) -> str:
+    return "all" if acks == -1 else str(acks)
+
+
+def _repeat(topic: str, one: Repeat) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": one.partition,
+        "first_value": value(one.producer, one.partition, one.first),
+        "count": one.count,
+        "offset": one.offset,
+        "earlier_offset": one.earlier if one.earlier >= 0 else None,
+    }

@@ -1,0 +1,43 @@
+"""What the compiled modules share: the compiler, the types of arrays, hash tables from pairs to numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def compiled(function: Function) -> Function:
+    """Compiled by numba, and kept on disk where there is a place to write."""
+    try:
+        return cast(Function, numba.njit(cache=True)(function))
+    except RuntimeError:  # "no locator available": neither beside the source nor in the user's cache
+        return cast(Function, numba.njit(function))
+
+
+@compiled
+def place_of(keys: Longs, key: int) -> int:
+    """Where the key is in an open-addressing table, or the empty place where it would go."""
+    size = len(keys) - 1
+    mixed = key * 0x9E3779B97F4A7C1
+    place = (mixed ^ (mixed >> 31)) & size
+    while keys[place] != 0 and keys[place] != key:
+        place = (place + 1) & size
+    return place
+
+
+@compiled
+def rehash_pairs(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -> None:
+    """Copy a table of pairs into a larger, empty one."""
+    for i in range(len(keys)):
+        if keys[i] != 0:
+            place = place_of(new_keys, keys[i])
+            new_keys[place] = keys[i]
+            new_values[place] = values[i]

@@ -1,0 +1,190 @@
+"""Drives the compiled search: calls the model when the search asks, and lets the arrays grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from . import linearize_layout as layouts
+from . import linearize_search as searches
+from .linearize_compiled import Ints, rehash_pairs
+from .linearize_steps import FURTHEST, Budget, Found, Steps
+from .operations import Operation
+
+FUEL = 100_000  # candidates between two looks at the clock: a few milliseconds
+WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all of them at once
+
+
+class DeepSearch:
+    """One search over one history, from its start to a verdict or the end of a budget."""
+
+    def __init__(self, operations: Sequence[Operation], steps: Steps, budget: Budget) -> None:
+        self.steps, self.budget = steps, budget
+        actions = np.array(steps.action_of, np.int32)
+        self.layout = layouts.lay_out(operations, actions, steps.width)
+        self.reason = ""
+        self.search = self._new_search()
+        self.enough = self._add_steps(list(steps.table.items()))
+
+    def _new_search(self) -> searches.Search:
+        layout = self.layout
+        n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
+        self.room = layout.slots + kinds + 2
+        rows = _power_of_two(2 * n + self.room + 64)
+        width = searches.SLOTS + (layout.slots + 31) // 32
+        registers = np.zeros(searches.REGISTERS, np.int64)
+        registers[searches.COUNT] = registers[searches.STACKED] = registers[searches.BAGS] = 1
+        registers[searches.LATEST] = -1
+        configs = np.empty((rows, width), np.int32)
+        configs[0] = 0
+        memo = np.zeros(2 * rows, np.int32)
+        stack = np.empty(rows, np.int32)
+        stack[0] = 0
+        path = np.empty(n + 2 * members + 2, np.int32)
+        path[0] = 0
+        search = searches.Search(
+            action=layout.action,
+            slot=layout.slot,
+            end_rank=layout.end_rank,
+            observes=np.array(self.steps.observes, np.int32),
+            class_action=layout.class_action,
+            class_start=layout.class_start,
+            member_rank=layout.member_rank,
+            after=layout.after,
+            before=layout.before,
+            path=path,
+            used=np.zeros(kinds, np.int32),
+            registers=registers,
+            configs=configs,
+            memo=memo,
+            stack=stack,
+            late_head=np.full(n + 1, -1, np.int32),
+            late_next=np.empty(rows if kinds else 0, np.int32),
+            step_keys=np.zeros(1024, np.int64),
+            step_values=np.empty(1024, np.int32),
+            bag_keys=np.zeros(128 if kinds else 1, np.int64),
+            bag_values=np.empty(128 if kinds else 1, np.int32),
+            bag_parent=np.zeros(64 if kinds else 1, np.int32),
+            bag_class=np.zeros(64 if kinds else 1, np.int32),
+            asked=np.empty((self.room, 2), np.int64),
+        )
+        searches.remember(search, 0)
+        return search
+
+    def run(self) -> Found:
+        """Search until there is a verdict or a budget is gone."""
+        registers = self.search.registers
+        while self.enough:
+            if self.budget.is_late():
+                self.reason = "the time ran out"
+                break
+            registers[searches.FUEL] = FUEL
+            said = searches.search(self.search, self.room)
+            if said == searches.FOUND:
+                return self._found("ok")
+            if said == searches.EXHAUSTED:
+                return self._found("illegal")
+            if said == searches.MISSING:
+                self.enough = self._provide_steps()
+            elif said == searches.FULL:
+                self.enough = self._grow()
+        return self._found(None)
+
+    def _provide_steps(self) -> bool:
+        """Call the model for the pairs that the search asked for; False if there is no memory left."""
+        steps, search = self.steps, self.search
+        asked: list[list[int]] = search.asked[: search.registers[searches.ASKED]].tolist()
+        state = asked[0][0]
+        row = state * steps.width
+        wanted = range(steps.width) if steps.width <= WHOLE_ROW else dict.fromkeys(pair[1] for pair in asked)
+        new = [(row + action, steps.ask(state, action)) for action in wanted if row + action not in steps.table]
+        return self._add_steps(new)
+
+    def _add_steps(self, new: list[tuple[int, int]]) -> bool:
+        """Put steps into the table of the search; False if there is no memory for them."""
+        search = self.search
+        needed = 2 * (int(search.registers[searches.STEPS]) + len(new))
+        size = len(search.step_keys)
+        if needed > size:
+            size = _power_of_two(2 * needed)
+            if not self._has_memory_for(12 * size):
+                return False
+            keys, values = np.zeros(size, np.int64), np.empty(size, np.int32)
+            rehash_pairs(search.step_keys, search.step_values, keys, values)
+            self.search = search = search._replace(step_keys=keys, step_values=values)
+        searches.add_steps(search, np.array(new, np.int64).reshape(-1, 2), self.steps.width)
+        return self._has_memory_for(0)
+
+    def _grow(self) -> bool:
+        """Double the arrays of configurations or of bags, which are full; False if there is no memory."""
+        search = self.search
+        count, bags = int(search.registers[searches.COUNT]), int(search.registers[searches.BAGS])
+        rows, width = search.configs.shape
+        if count + self.room > rows:
+            if not self._has_memory_for(2 * rows * (4 * width + 8 + 8)):
+                return False
+            memo = np.zeros(4 * rows, np.int32)
+            searches.rehash_memo(search.configs, count, memo)
+            self.search = search._replace(
+                configs=_longer(search.configs, count),
+                memo=memo,
+                stack=_longer(search.stack, len(search.stack)),
+                late_next=_longer(search.late_next, len(search.late_next)),
+            )
+            return True
+        size = 2 * len(search.bag_parent)
+        while size < bags + len(search.used) * (int(search.registers[searches.HELD]) + 1):
+            size *= 2
+        if not self._has_memory_for(size * (2 * 12 + 8)):
+            return False
+        keys, values = np.zeros(2 * size, np.int64), np.empty(2 * size, np.int32)
+        rehash_pairs(search.bag_keys, search.bag_values, keys, values)
+        parent, kind = np.zeros(size, np.int32), np.zeros(size, np.int32)
+        parent[:bags], kind[:bags] = search.bag_parent[:bags], search.bag_class[:bags]
+        self.search = search._replace(bag_keys=keys, bag_values=values, bag_parent=parent, bag_class=kind)
+        return True
+
+    def _has_memory_for(self, more: int) -> bool:
+        """Whether the budget bears so many bytes more; the old arrays stand until the new ones are filled."""
+        held = sum(array.nbytes for array in self.search) + self.steps.nbytes
+        if held + more <= self.budget.memory:
+            return True
+        self.reason = "the memory ran out"
+        return False
+
+    def _found(self, verdict: Literal["ok", "illegal", None]) -> Found:
+        """What the search has to say; None says that a budget ran out."""
+        search, layout = self.search, self.layout
+        count, best = int(search.registers[searches.COUNT]), int(search.registers[searches.BEST])
+        front = int(search.configs[best, searches.FRONT])
+        rows: list[int] = [best]
+        states: list[int] = []
+        if verdict != "ok":
+            rows, states = self._furthest(count, front)
+        paths = [
+            layouts.trace(search.configs, row, layout.number, layout.class_start, layout.member).tolist()
+            for row in rows
+        ]
+        return Found(verdict, front, paths, states, count, self.reason)
+
+    def _furthest(self, count: int, front: int) -> tuple[list[int], list[int]]:
+        """Of the configurations that came furthest, the deepest for each state; and all their states."""
+        configs = self.search.configs[:count]
+        rows = np.flatnonzero(configs[:, searches.FRONT] == front)
+        rows = rows[np.argsort(-configs[rows, searches.DEPTH], kind="stable")]
+        states, first = np.unique(configs[rows, searches.STATE], return_index=True)
+        return rows[np.sort(first)[:FURTHEST]].tolist(), states.tolist()
+
+
+def _power_of_two(least: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << max(0, least - 1).bit_length()
+
+
+def _longer(array: Ints, count: int) -> Ints:
+    """An array of twice the length that starts with the first `count` rows."""
+    longer = np.empty((2 * len(array), *array.shape[1:]), np.int32)
+    longer[:count] = array[:count]
+    return longer

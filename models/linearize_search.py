@@ -1,0 +1,387 @@
+"""The compiled search for a linearization: Wing and Gong's, with Lowe's memo and an explicit undo stack.
+
+Completed operations are numbered by the order of their ends, so that a **configuration** is small however
+long the history is. Let `front` be the first operation, by end, that is not linearized. All before it are;
+none that was called after its end can be. So the set of linearized operations is `front`, plus those that
+are linearized among the few that overlap its end: a bit each, in a slot that an operation holds from its
+call to its end. With the state and the operations of unknown outcome that were used, that is the whole
+configuration. The memo keeps configurations whole and compares them whole: a collision of hashes costs time
+and is never an answer.
+
+Operations of unknown outcome are grouped in classes of equal actions. Their members are interchangeable, but
+for their calls, so the earliest-called is used first, and a multiset of classes says which were used.
+Multisets are nodes of a trie (`bags`), reached by their classes in ascending order: one number each, equal
+when they are.
+
+Four rules leave out configurations that cannot change the verdict:
+- an observation (an action that the model declares never to change a state, such as a read) that fits comes
+  next at once: in any linearization of the rest it may be moved to the front. This holds of no other action
+  that happens to leave the present state as it is: its place may be later, where it does change one;
+- an operation of unknown outcome that leaves the state as it is is not used: it may as well never happen;
+- after one of unknown outcome comes one that it makes a difference to: otherwise the same is reached without
+  it. So no linearization with the fewest such operations is lost;
+- a configuration is expanded once.
+
+Operations of unknown outcome are tried late: the configurations in which they may be used wait until the
+stack has nothing left within PATIENCE fronts of them. The furthest front is tried first, because it is what
+stopped the search.
+
+Nothing here calls Python. Where the step of a (state, action) pair is not in the table, or an array is full,
+or the fuel is burnt, `search` returns, its caller (linearize_deep.py) provides, and it resumes at the same place.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .linearize_compiled import Ints, Longs, compiled, place_of
+
+FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
+IMPOSSIBLE, UNASKED = -1, -2  # what the step table says beside a state
+
+# Columns of a configuration. Its key is all from FRONT on, of any width: the slots' bits take what they need.
+PARENT, TAKEN, DEPTH, FRONT, STATE, BAG, SLOTS = range(7)
+
+# The registers of a search, kept between its pauses.
+COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, REGISTERS = range(11)
+
+PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
+
+
+class Search(NamedTuple):
+    """The arrays of one search over n completed operations; int32 but where said otherwise."""
+
+    # The history: fixed.
+    action: Ints  # of a completed operation
+    slot: Ints
+    end_rank: Ints  # its end's place among all events
+    observes: Ints  # 1 for an action that never changes a state
+    class_action: Ints  # of a class of operations of unknown outcome; ordered by their first call
+    class_start: Ints  # where its members start in member_rank; one longer than the classes
+    member_rank: Ints  # the place of their calls among all events, ascending within the class
+    # The path that the search stands on.
+    after: Ints  # linked list of calls (0..n-1) and ends (n..2n-1) not linearized; 2n is its head
+    before: Ints
+    path: Ints  # configurations from the first to the present, by depth
+    used: Ints  # members used of each class
+    registers: Longs  # int64
+    # The configurations, and where the search goes next.
+    configs: Ints  # a row each
+    memo: Ints  # hash table: row + 1, 0 where empty; its length a power of two
+    stack: Ints
+    late_head: Ints  # by front: the configuration that waits there and came last, -1 for none
+    late_next: Ints  # by configuration: the one that came before it
+    # The step table and the bags, hash tables from pairs to numbers.
+    step_keys: Longs  # int64: state << 32 | action, plus 1; 0 where empty
+    step_values: Ints
+    bag_keys: Longs  # int64: bag << 32 | class, plus 1
+    bag_values: Ints
+    bag_parent: Ints
+    bag_class: Ints
+    asked: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
+
+
+@compiled
+def step_of(s: Search, state: int, action: int) -> int:
+    """The state after the action, IMPOSSIBLE, or UNASKED."""
+    key = ((state << 32) | action) + 1
+    place = place_of(s.step_keys, key)
+    return s.step_values[place] if s.step_keys[place] == key else UNASKED
+
+
+@compiled
+def add_steps(s: Search, steps: Longs, width: int) -> None:
+    """Put new steps into the table, which has room: rows of state * width + action, and the state after."""
+    for i in range(len(steps)):
+        key = ((steps[i, 0] // width << 32) | steps[i, 0] % width) + 1
+        place = place_of(s.step_keys, key)
+        s.step_keys[place] = key
+        s.step_values[place] = steps[i, 1]
+    s.registers[STEPS] += len(steps)
+
+
+@compiled
+def child_bag(s: Search, bag: int, kind: int) -> int:
+    """The bag with one more of a class not below its greatest."""
+    key = ((bag << 32) | kind) + 1
+    place = place_of(s.bag_keys, key)
+    if s.bag_keys[place] == 0:
+        made = s.registers[BAGS]
+        s.registers[BAGS] += 1
+        s.bag_keys[place] = key
+        s.bag_values[place] = made
+        s.bag_parent[made] = bag
+        s.bag_class[made] = kind
+    child: int = s.bag_values[place]
+    return child
+
+
+@compiled
+def bag_with(s: Search, bag: int, kind: int) -> int:
+    """The bag with one more of any class: down to its place in the ascending order, and up again."""
+    base = bag
+    while base != 0 and s.bag_class[base] > kind:
+        base = s.bag_parent[base]
+    made = child_bag(s, base, kind)
+    # The greater ones again, in ascending order. Walking from the root for each would be simpler and
+    # quadratic; the slots of the path beyond its end are free, so they hold them meanwhile.
+    top = len(s.path) - 1
+    free = top
+    while bag != base:
+        s.path[free] = s.bag_class[bag]
+        free -= 1
+        bag = s.bag_parent[bag]
+    while free < top:
+        free += 1
+        made = child_bag(s, made, s.path[free])
+    return made
+
+
+@compiled
+def hash_of(configs: Ints, row: int, size: int) -> int:
+    """Where the search for a configuration starts in a memo of this size, a power of two."""
+    mixed = 0
+    for column in range(FRONT, configs.shape[1]):
+        mixed = (mixed ^ configs[row, column]) * 0x2545F4914F6CDD1D
+        mixed ^= mixed >> 29
+    return mixed & (size - 1)
+
+
+@compiled
+def remember(s: Search, row: int) -> bool:
+    """Enter the configuration of a new row into the memo; False if it is known."""
+    place = hash_of(s.configs, row, len(s.memo))
+    while s.memo[place] != 0:
+        other = s.memo[place] - 1
+        column = FRONT
+        while column < s.configs.shape[1] and s.configs[other, column] == s.configs[row, column]:
+            column += 1
+        if column == s.configs.shape[1]:
+            return False
+        place = (place + 1) & (len(s.memo) - 1)
+    s.memo[place] = row + 1
+    return True
+
+
+@compiled
+def rehash_memo(configs: Ints, count: int, memo: Ints) -> None:
+    """Enter the first `count` configurations, all different, into an empty memo."""
+    for row in range(count):
+        place = hash_of(configs, row, len(memo))
+        while memo[place] != 0:
+            place = (place + 1) & (len(memo) - 1)
+        memo[place] = row + 1
+
+
+@compiled
+def push(s: Search, parent: int, taken: int, state: int) -> None:
+    """Stack what an operation (0..n-1) or a class of unknown outcome (-1 - class) leads to, if new."""
+    row = s.registers[COUNT]
+    configs = s.configs
+    n = len(s.action)
+    for column in range(BAG, configs.shape[1]):
+        configs[row, column] = configs[parent, column]
+    front = configs[parent, FRONT]
+    if taken < 0:
+        configs[row, BAG] = bag_with(s, configs[parent, BAG], -1 - taken)
+    elif taken != front:
+        configs[row, SLOTS + (s.slot[taken] >> 5)] |= 1 << (s.slot[taken] & 31)
+    else:
+        front += 1
+        while front < n:
+            column, bit = SLOTS + (s.slot[front] >> 5), 1 << (s.slot[front] & 31)
+            if not configs[row, column] & bit:
+                break
+            configs[row, column] &= ~bit
+            front += 1
+    configs[row, FRONT] = front
+    configs[row, STATE] = state
+    configs[row, PARENT] = parent
+    configs[row, TAKEN] = taken
+    configs[row, DEPTH] = configs[parent, DEPTH] + 1
+    if remember(s, row):
+        s.registers[COUNT] = row + 1
+        s.stack[s.registers[STACKED]] = row
+        s.registers[STACKED] += 1
+        best = s.registers[BEST]
+        if front > configs[best, FRONT] or (
+            front == configs[best, FRONT] and configs[row, DEPTH] > configs[best, DEPTH]
+        ):
+            s.registers[BEST] = row
+
+
+@compiled
+def unlink(s: Search, node: int) -> None:
+    """Take a node out of the list; it keeps its neighbours for `relink`."""
+    s.after[s.before[node]] = s.after[node]
+    s.before[s.after[node]] = s.before[node]
+
+
+@compiled
+def relink(s: Search, node: int) -> None:
+    """Put back the node that was taken out last."""
+    s.after[s.before[node]] = node
+    s.before[s.after[node]] = node
+
+
+@compiled
+def go_to(s: Search, row: int) -> None:
+    """Move path, list and used members from the present configuration to another: undo, then redo."""
+    n = len(s.action)
+    configs = s.configs
+    meeting = row
+    depth = s.registers[AT]
+    while configs[meeting, DEPTH] > depth or s.path[configs[meeting, DEPTH]] != meeting:
+        meeting = configs[meeting, PARENT]
+    while depth > configs[meeting, DEPTH]:
+        taken = configs[s.path[depth], TAKEN]
+        if taken < 0:
+            s.used[-1 - taken] -= 1
+            s.registers[HELD] -= 1
+        else:
+            relink(s, n + taken)
+            relink(s, taken)
+        depth -= 1
+    step = row
+    while step != meeting:
+        s.path[configs[step, DEPTH]] = step
+        step = configs[step, PARENT]
+    while depth < configs[row, DEPTH]:
+        depth += 1
+        taken = configs[s.path[depth], TAKEN]
+        if taken < 0:
+            s.used[-1 - taken] += 1
+            s.registers[HELD] += 1
+        else:
+            unlink(s, taken)
+            unlink(s, n + taken)
+    s.registers[AT] = depth
+
+
+@compiled
+def ask(s: Search, state: int, action: int) -> None:
+    """Note a pair that the caller has to provide; those beyond the room are asked for the next time."""
+    asked = s.registers[ASKED]
+    if asked < len(s.asked):
+        s.asked[asked, 0] = state
+        s.asked[asked, 1] = action
+        s.registers[ASKED] = asked + 1
+
+
+@compiled
+def state_without(s: Search, row: int) -> int:
+    """The state before the operation of unknown outcome that led to a row; else IMPOSSIBLE."""
+    if row == 0 or s.configs[row, TAKEN] >= 0:
+        return IMPOSSIBLE
+    state: int = s.configs[s.configs[row, PARENT], STATE]
+    return state
+
+
+@compiled
+def wait(s: Search, row: int) -> None:
+    """Let a configuration wait; LATEST is the furthest front where any waits."""
+    front = s.configs[row, FRONT]
+    s.late_next[row] = s.late_head[front]
+    s.late_head[front] = row
+    s.registers[LATEST] = max(s.registers[LATEST], front)
+
+
+@compiled
+def expand(s: Search, row: int) -> bool:
+    """Stack what completed operations lead to from the present configuration; False if steps lack."""
+    n = len(s.action)
+    state = s.configs[row, STATE]
+    node = s.after[2 * n]
+    while node < n:
+        stepped = step_of(s, state, s.action[node])
+        if stepped == state and s.observes[s.action[node]]:
+            s.registers[ASKED] = 0
+            push(s, row, node, state)
+            return True
+        if stepped == UNASKED:
+            ask(s, state, s.action[node])
+        s.registers[FUEL] -= 1
+        node = s.after[node]
+    if s.registers[ASKED] > 0:
+        return False
+    without = state_without(s, row)
+    last = node
+    node = s.before[last]
+    # The last called is stacked first, so that the first called is expanded first.
+    while node != 2 * n:
+        stepped = step_of(s, state, s.action[node])
+        if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
+            push(s, row, node, stepped)
+        node = s.before[node]
+    if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]:
+        wait(s, row)
+    return True
+
+
+@compiled
+def expand_late(s: Search, row: int) -> bool:
+    """Stack what operations of unknown outcome lead to; False if steps lack."""
+    state = s.configs[row, STATE]
+    limit = s.end_rank[s.configs[row, FRONT]]
+    for kind in range(len(s.used)):
+        if s.member_rank[s.class_start[kind]] >= limit:
+            break
+        if step_of(s, state, s.class_action[kind]) == UNASKED:
+            ask(s, state, s.class_action[kind])
+    if s.registers[ASKED] > 0:
+        return False
+    without = state_without(s, row)
+    for kind in range(len(s.used)):
+        if s.member_rank[s.class_start[kind]] >= limit:
+            break
+        s.registers[FUEL] -= 1
+        member = s.class_start[kind] + s.used[kind]
+        if member == s.class_start[kind + 1] or s.member_rank[member] >= limit:
+            continue
+        stepped = step_of(s, state, s.class_action[kind])
+        if stepped == state or stepped == IMPOSSIBLE:  # noqa: SIM109 (numba has no `in` for these)
+            continue
+        if without == IMPOSSIBLE or step_of(s, without, s.class_action[kind]) != stepped:
+            push(s, row, -1 - kind, stepped)
+    return True
+
+
+@compiled
+def search(s: Search, room: int) -> int:
+    """Search on, from where it was left, until there is something to say.
+
+    `room` is how many configurations one expansion may add at most; the arrays are FULL when less is left.
+    """
+    n = len(s.action)
+    registers = s.registers
+    registers[ASKED] = 0
+    while True:
+        while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
+            registers[LATEST] -= 1
+        top = s.stack[registers[STACKED] - 1]
+        late = registers[STACKED] == 0 or s.configs[top, FRONT] + PATIENCE < registers[LATEST]
+        if late:
+            if registers[LATEST] < 0:
+                return EXHAUSTED
+            top = s.late_head[registers[LATEST]]
+        elif s.configs[top, FRONT] == n:
+            registers[BEST] = top
+            return FOUND
+        if registers[FUEL] <= 0:
+            return PAUSED
+        go_to(s, top)
+        # A bag may need a new node for each of its members, in each of the bags that one expansion adds.
+        bags = len(s.used) * (registers[HELD] + 1) if late else 0
+        if registers[COUNT] + room > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
+            return FULL
+        # Taken off before it is expanded, since what follows is stacked in its place; put back if steps lack.
+        if late:
+            s.late_head[s.configs[top, FRONT]] = s.late_next[top]
+            if not expand_late(s, top):
+                wait(s, top)
+                return MISSING
+        else:
+            registers[STACKED] -= 1
+            if not expand(s, top):
+                registers[STACKED] += 1
+                return MISSING

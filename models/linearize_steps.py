@@ -1,0 +1,146 @@
+"""Numbers for states and actions, and the table of steps between them, shared by both searches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from operator import le
+from typing import Any, Literal, NamedTuple
+
+from .operations import Action, Model, ModelError, Operation
+
+IMPOSSIBLE = -1  # in the place of a state: the action cannot have this answer here
+
+FURTHEST = 8  # partial linearizations that are reported at most
+
+# What CPython takes, about, for one more entry of the table, and for one more state beside the state itself.
+STEP_BYTES, STATE_BYTES = 100, 150
+
+
+class Found(NamedTuple):
+    """What a search can say: its verdict (None: it gave up), and how far it came.
+
+    Operations are indices into the list that was searched, states are numbers of `Steps`.
+    """
+
+    verdict: Literal["ok", "illegal", None]
+    front: int  # completed operations that were placed, by their ends
+    paths: list[list[int]]  # ok: the linearization; else the longest partial ones among the furthest
+    states: list[int]  # possible at the furthest front
+    configurations: int
+    reason: str = ""  # why it gave up
+
+
+class Budget:
+    """What is left of time (`timeout` in seconds from now) and memory (in bytes)."""
+
+    def __init__(self, timeout: float | None, memory: int) -> None:
+        self.deadline = float("inf") if timeout is None else time.perf_counter() + timeout
+        self.memory = memory
+
+    def is_late(self) -> bool:
+        """Whether the time ran out."""
+        return time.perf_counter() >= self.deadline
+
+
+class Steps:
+    """The steps that were asked for: the model is called once for each pair of a state and an action."""
+
+    def __init__(self, model: Model[Any], actions: list[Action], action_of: list[int]) -> None:
+        self.model, self.actions, self.action_of = model, actions, action_of
+        self.observes = list(map(model.observes, actions))
+        self.width = len(actions)
+        self.states: list[Any] = [model.initial]
+        self.numbers: dict[Any, int] = {model.initial: 0}
+        self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
+        self.state_bytes = sys.getsizeof(model.initial)
+        # Calls the model for a pair that is not in the table yet; a new state gets the next number.
+        self.ask = self._asker()
+
+    @property
+    def nbytes(self) -> int:
+        """About what states and table take in memory."""
+        return self.state_bytes + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
+
+    def _asker(self) -> Callable[[int, int], int]:
+        """The function `ask`; inside it, what it needs is at hand without look-ups."""
+        step, actions, states, numbers = self.model.step, self.actions, self.states, self.numbers
+        observes, table, width = self.observes, self.table, self.width
+
+        def ask(state: int, action: int) -> int:
+            before = states[state]
+            try:
+                after = step(before, actions[action])
+                number = IMPOSSIBLE if after is None else numbers.get(after)
+                if number is None:
+                    number = numbers[after] = len(states)
+                    states.append(after)
+                    self.state_bytes += sys.getsizeof(after)
+            except Exception as error:
+                raise ModelError(
+                    f"model {self.model.name}: step({before!r}, {actions[action]!r}) "
+                    f"raised {type(error).__name__}: {error}"
+                ) from error
+            if observes[action] and number != state and number != IMPOSSIBLE:
+                raise ModelError(
+                    f"model {self.model.name}: {actions[action]!r} is declared an observation "
+                    f"but changes {before!r} to {after!r}"
+                )
+            table[state * width + action] = number
+            return number
+
+        return ask
+
+    def watch(self, state: int, action: int) -> int:
+        """`ask` for an observation: what comes after is the same state, or nothing, and needs no number."""
+        before = self.states[state]
+        try:
+            after = self.model.step(before, self.actions[action])
+            if after is None:
+                self.table[state * self.width + action] = IMPOSSIBLE
+                return IMPOSSIBLE
+            if after is before or after == before:
+                self.table[state * self.width + action] = state
+                return state
+        except Exception:
+            return self.ask(state, action)  # it raises again, and an error that says all
+        return self.ask(state, action)
+
+
+def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[dict[Action, int], list[int]]:
+    """Number the actions, equal ones alike, and give each operation's.
+
+    Raises ModelError for those that the model does not know, and for times that make no sense.
+    """
+    numbers: dict[Action, int] = {}
+    try:
+        action_of = [numbers.setdefault(operation[0], len(numbers)) for operation in operations]
+    except TypeError:
+        for index, operation in enumerate(operations):
+            try:
+                hash(operation.action)
+            except TypeError as error:
+                raise ModelError(f"{operation.action!r}, which cannot be hashed ({error})", index) from error
+        raise
+    for action, number in numbers.items():
+        if model.functions and action.f not in model.functions:
+            problem: str | None = f"the operation {action.f!r}, expected one of {', '.join(model.functions)}"
+        else:
+            problem = model.problem(action)
+        if problem:
+            raise ModelError(problem, action_of.index(number))
+    _, calls, ends, _ = zip(*operations, strict=True)
+    if None in ends:
+        ends = tuple([call if end is None else end for call, end in zip(calls, ends, strict=True)])
+    if not all(map(le, calls, ends)):
+        index = next(i for i, (call, end) in enumerate(zip(calls, ends, strict=True)) if not call <= end)
+        raise ModelError(f"an operation that ends at {ends[index]!r}, called at {calls[index]!r}", index)
+    return numbers, action_of
+
+
+def renumber(actions: list[Action], action_of: list[int]) -> tuple[list[Action], list[int]]:
+    """The actions that some operations have, numbered from zero, and each operation's."""
+    numbers: dict[int, int] = {}
+    renumbered = [numbers.setdefault(action, len(numbers)) for action in action_of]
+    return [actions[action] for action in numbers], renumbered

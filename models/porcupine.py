@@ -1,0 +1,224 @@
+"""Is a history linearizable by a sequential specification? An interface after Go Porcupine's.
+
+    from logjudge.models.porcupine import Action, Operation, check_operations
+    from logjudge.models.register import REGISTER
+    check_operations(REGISTER, [Operation(Action("write", 1), 0, 10), Operation(Action("read", None, 1), 5, 12)])
+
+The verdict is `ok`, `illegal`, or `unknown` where a budget of time or memory ran out first: never a guess. A
+history is first given to a short search in plain Python (linearize_scout.py), then, if it is not easy, to
+the compiled one (linearize_search.py), where the reasons stand why each shortcut keeps the verdict.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .linearize_scout import Scout
+from .linearize_steps import Budget, Found, Steps, number_actions, renumber
+from .operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State
+
+__all__ = [
+    "UNKNOWN",
+    "Action",
+    "Event",
+    "Model",
+    "ModelError",
+    "Operation",
+    "Part",
+    "Result",
+    "check_events",
+    "check_operations",
+    "warm_up",
+]
+
+Verdict = Literal["ok", "illegal", "unknown"]
+
+DEFAULT_MEMORY = 2 << 30  # bytes
+STATES = 100  # states that a result keeps at most
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was found out about one independent object (all of the history where the model has no partition).
+
+    Operations are given as indices into the list that was checked.
+    """
+
+    key: Hashable
+    verdict: Verdict
+    operations: list[int] = field(repr=False)
+    completed: int  # how many of them completed
+    placed: int  # how many of those, by the order of their ends, some linearization places: how far it came
+    configurations: int  # how many were looked at
+    # ok: one complete linearization. Else the longest partial ones, one for each state that they end in.
+    linearizations: list[list[int]] = field(repr=False)
+    # The operation that could not be placed (the first to complete that no linearization reaches), and the
+    # states possible before it; None and empty where the verdict is ok.
+    blocked: int | None = None
+    states: list[Any] = field(default_factory=list)
+    reason: str = ""  # why it is unknown
+
+
+@dataclass(frozen=True)
+class Result:
+    """The verdict on a history, and what was found out about each part that was looked at.
+
+    The parts after an illegal one are not looked at. `seconds` is the search alone, to the verdict, with all calls
+    of the model: not the check and numbering of the actions before it, nor the collection of evidence after it,
+    nor compilation where `warm_up` came before.
+    """
+
+    verdict: Verdict
+    seconds: float
+    parts: list[Part]
+
+    @property
+    def worst(self) -> Part | None:
+        """The part that decides the verdict: the illegal one, or the first unknown, or else the first."""
+        return next((part for part in self.parts if part.verdict == self.verdict), None)
+
+
+def _search(operations: Sequence[Operation], steps: Steps, budget: Budget) -> Found:
+    """Search one independent object: shortly first, and then as long as the budget lasts."""
+    scouted = Scout(operations, steps, budget).run()
+    if scouted.verdict is not None:
+        return scouted
+    # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
+    from .linearize_deep import DeepSearch
+
+    found = DeepSearch(operations, steps, budget).run()
+    if found.verdict is None and found.front < scouted.front:
+        return scouted._replace(reason=found.reason)
+    return found
+
+
+def _part(model: Model[Any], indices: list[int], operations: Sequence[Operation], steps: Steps, found: Found) -> Part:
+    """What a search found, in the words of the caller."""
+    blocked = None
+    if found.verdict != "ok":
+        ends = sorted((operation.end, place) for place, operation in enumerate(operations) if operation.end is not None)
+        blocked = indices[ends[found.front][1]]
+    return Part(
+        key=model.partition(steps.actions[0]) if model.partition else None,
+        verdict=found.verdict or "unknown",
+        operations=indices,
+        completed=sum(operation.end is not None for operation in operations),
+        placed=found.front,
+        configurations=found.configurations,
+        linearizations=[[indices[i] for i in path] for path in found.paths],
+        blocked=blocked,
+        states=[steps.states[i] for i in found.states[:STATES]],
+        reason=found.reason,
+    )
+
+
+def _split(
+    model: Model[Any], operations: Sequence[Operation], actions: list[Action], action_of: list[int]
+) -> list[list[int]]:
+    """The indices of the operations on each independent object, in the order of first appearance."""
+    everything = [list(range(len(operations)))]
+    if model.partition is None:
+        return everything
+    parts: dict[Hashable, list[int]] = {}
+    try:
+        part_of = [parts.setdefault(model.partition(action), []) for action in actions]
+    except TypeError as error:
+        raise ModelError(f"a key that cannot be hashed ({error})") from error
+    if len(parts) == 1:
+        return everything
+    for index, action in enumerate(action_of):
+        part_of[action].append(index)
+    return list(parts.values())
+
+
+def check_operations(
+    model: Model[State],
+    operations: Sequence[Operation],
+    timeout: float | None = None,
+    memory: int | None = None,
+) -> Result:
+    """Decide whether the operations are linearizable with respect to the model.
+
+    `timeout` is in seconds (None: no limit), `memory` in bytes (None: 2 GiB) and counts what the search holds
+    beside the operations themselves. Raises ModelError where the model cannot take an operation.
+    """
+    # The search makes millions of small tuples and no cycles: the collector of cycles would only walk them,
+    # again and again, for a third of the time and more.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _check(model, operations, timeout, DEFAULT_MEMORY if memory is None else memory)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _check(model: Model[State], operations: Sequence[Operation], timeout: float | None, memory: int) -> Result:
+    """`check_operations`, with its budgets."""
+    if not operations:
+        return Result("ok", 0.0, [])
+    budget = Budget(timeout, memory)
+    numbers, action_of = number_actions(model, operations)
+    actions = list(numbers)
+    start = time.perf_counter()
+    split = _split(model, operations, actions, action_of)
+    seconds = time.perf_counter() - start
+    verdict: Verdict = "ok"
+    parts: list[Part] = []
+    for indices in split:
+        start = time.perf_counter()
+        if len(indices) == len(operations):
+            chosen, steps = operations, Steps(model, actions, action_of)
+        else:
+            chosen = [operations[i] for i in indices]
+            steps = Steps(model, *renumber(actions, [action_of[i] for i in indices]))
+        found = _search(chosen, steps, budget)
+        seconds += time.perf_counter() - start
+        parts.append(_part(model, indices, chosen, steps, found))
+        if found.verdict == "illegal":
+            verdict = "illegal"
+            break
+        if found.verdict is None:
+            verdict = "unknown"
+    return Result(verdict, seconds, parts)
+
+
+def check_events(
+    model: Model[State], events: Sequence[Event], timeout: float | None = None, memory: int | None = None
+) -> Result:
+    """Decide whether a history given as calls and returns in the order of time is linearizable.
+
+    The result speaks of operations by the order of their calls. Otherwise as `check_operations`.
+    """
+    operations: list[Operation] = []
+    place: dict[Hashable, int] = {}
+    for index, event in enumerate(events):
+        if event.kind == "call":
+            if event.id in place:
+                raise ModelError(f"two calls with the id {event.id!r}")
+            place[event.id] = len(operations)
+            operations.append(Operation(event.value._replace(result=UNKNOWN), index, None, event.process))
+        else:
+            at = place.get(event.id)
+            if at is None or operations[at].end is not None:
+                raise ModelError(f"a return with the id {event.id!r}, which no open call has")
+            called = operations[at]
+            action = called.action._replace(result=event.value)
+            operations[at] = called._replace(action=action, end=index)
+    return check_operations(model, operations, timeout, memory)
+
+
+def warm_up() -> None:
+    """Compile the search, or load it from numba's cache, so that `seconds` does not count it."""
+    from .linearize_deep import DeepSearch
+
+    model = Model("warm-up", initial=0, step=lambda state, action: state + action.value or None, partition=None)
+    operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
+    actions, action_of = number_actions(model, operations)
+    steps = Steps(model, list(actions), action_of)
+    DeepSearch(operations, steps, Budget(None, DEFAULT_MEMORY)).run()
+    check_operations(model, operations)

@@ -1,0 +1,41 @@
+"""A queue, first in first out: enqueue, dequeue; empty at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .operations import UNKNOWN, Action, Model
+
+Elements = tuple[Any, ...]
+
+
+def step(state: Elements, action: Action) -> Elements | None:
+    """The queue after the action; a dequeue's result is the element at the head, or None where empty."""
+    if action.f == "enqueue":
+        return (*state, action.value)
+    if not state:
+        return state if action.result is UNKNOWN or action.result is None else None
+    return state[1:] if action.result is UNKNOWN or action.result == state[0] else None
+
+
+def observes(action: Action) -> bool:
+    """A dequeue of an empty queue."""
+    return action.f == "dequeue" and action.result is None
+
+
+def problem(action: Action) -> str | None:
+    """Why the action is none of a queue's."""
+    if action.f == "enqueue" and action.value is None:
+        return "an enqueue of null, expected a value (null is the answer of an empty queue)"
+    return None
+
+
+QUEUE: Model[Elements] = Model(
+    name="queue",
+    initial=(),
+    step=step,
+    functions=("enqueue", "dequeue"),
+    about="enqueue, and dequeue of the oldest element (null where empty)",
+    observes=observes,
+    problem=problem,
+)

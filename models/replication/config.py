@@ -1,0 +1,223 @@
+"""What a run is configured with: Kafka's own names, Kafka's own defaults, and the few that only a simulator
+has.
+
+Times are kept in microseconds; names that end in `.ms` are given in milliseconds. The simulator's own
+options begin with `simulation.`. A broker may have options of its own (`for_broker`), as real clusters have
+by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+MS = 1_000  # microseconds
+SECOND = 1_000_000
+NEVER = 1 << 60  # later than any run
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One configuration name: the attribute that holds it, and the factor from its unit to ours."""
+
+    attribute: str
+    scale: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Defaults are those of Kafka 4.1 (server, topic, clients), unless a comment says otherwise."""
+
+    # the cluster and its topic
+    brokers: int = 3
+    topic: str = "orders"
+    partitions: int = 1
+    replication_factor: int = 3
+    min_insync_replicas: int = 1
+    unclean_election: bool = False
+    auto_rebalance: bool = True
+    imbalance_check: int = 300 * SECOND
+    # replication
+    lag_time_max: int = 30 * SECOND
+    lag_max_messages: int = 4000  # Kafka before 0.9 only
+    fetch_wait_max: int = 500 * MS
+    fetch_backoff: int = 1 * SECOND
+    socket_timeout: int = 30 * SECOND
+    fetch_max_batches: int = 1000  # replica.fetch.max.bytes, counted in batches
+    # disks
+    hw_checkpoint: int = 5 * SECOND
+    recovery_checkpoint: int = 60 * SECOND
+    start_checkpoint: int = 60 * SECOND
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
+    writeback: int = 30 * SECOND  # Linux writes dirty pages back after dirty_expire_centisecs
+    recovery_time: int = 200 * MS  # loading the logs at a start
+    # controller
+    session_timeout: int = 9 * SECOND
+    heartbeat: int = 2 * SECOND
+    controller_timeout: int = 2 * SECOND  # until another controller takes over
+    controllers: int = 2
+    # producers
+    producers: int = 2
+    acks: int = -1
+    linger: int = 5 * MS
+    batch_records: int = 163  # batch.size of 16384 bytes, at about 100 bytes a record
+    retries: int = 2147483647
+    retry_backoff: int = 100 * MS
+    max_in_flight: int = 5
+    idempotence: bool = True
+    delivery_timeout: int = 120 * SECOND
+    request_timeout: int = 30 * SECOND
+    # consumers
+    consumers: int = 1
+    offset_reset: str = "earliest"
+    max_poll_records: int = 500
+    poll_timeout: int = 500 * MS
+    commit: str = "none"  # none | after | before: when the application commits what it polled
+    handle_time: int = 0
+    start_late: int = 0
+    producers_start: int = 1 * SECOND
+    # the run
+    ops: int = 1000
+    interval: int = 2 * MS  # mean time between two sends of one producer, or two bursts of them
+    burst: int = 1  # records sent at once
+    latency: int = 200  # one way, microseconds
+    jitter: int = 300
+    settle: int = 10 * SECOND  # quiet time between the last heal and the final reads
+    horizon: int = 3600 * SECOND
+    per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = field(default=())
+
+    def for_broker(self, broker: int) -> Config:
+        """This configuration with the options that only this broker has."""
+        for node, changes in self.per_broker:
+            if node == broker:
+                return replace(self, **dict(changes))
+        return self
+
+
+OPTIONS: dict[str, Option] = {
+    "simulation.brokers": Option("brokers"),
+    "simulation.topic": Option("topic"),
+    "num.partitions": Option("partitions"),
+    "default.replication.factor": Option("replication_factor"),
+    "min.insync.replicas": Option("min_insync_replicas"),
+    "unclean.leader.election.enable": Option("unclean_election"),
+    "auto.leader.rebalance.enable": Option("auto_rebalance"),
+    "leader.imbalance.check.interval.seconds": Option("imbalance_check", SECOND),
+    "replica.lag.time.max.ms": Option("lag_time_max", MS),
+    "replica.lag.max.messages": Option("lag_max_messages"),
+    "replica.fetch.wait.max.ms": Option("fetch_wait_max", MS),
+    "replica.fetch.backoff.ms": Option("fetch_backoff", MS),
+    "replica.socket.timeout.ms": Option("socket_timeout", MS),
+    "simulation.replica.fetch.max.batches": Option("fetch_max_batches"),
+    "replica.high.watermark.checkpoint.interval.ms": Option("hw_checkpoint", MS),
+    "log.flush.offset.checkpoint.interval.ms": Option("recovery_checkpoint", MS),
+    "log.flush.start.offset.checkpoint.interval.ms": Option("start_checkpoint", MS),
+    "flush.messages": Option("flush_messages"),
+    "flush.ms": Option("flush_ms", MS),
+    "simulation.writeback.ms": Option("writeback", MS),
+    "simulation.recovery.ms": Option("recovery_time", MS),
+    "broker.session.timeout.ms": Option("session_timeout", MS),
+    "zookeeper.session.timeout.ms": Option("session_timeout", MS),
+    "broker.heartbeat.interval.ms": Option("heartbeat", MS),
+    "simulation.controller.failover.ms": Option("controller_timeout", MS),
+    "simulation.controllers": Option("controllers"),
+    "simulation.producers": Option("producers"),
+    "acks": Option("acks"),
+    "linger.ms": Option("linger", MS),
+    "simulation.batch.records": Option("batch_records"),
+    "retries": Option("retries"),
+    "retry.backoff.ms": Option("retry_backoff", MS),
+    "max.in.flight.requests.per.connection": Option("max_in_flight"),
+    "enable.idempotence": Option("idempotence"),
+    "delivery.timeout.ms": Option("delivery_timeout", MS),
+    "request.timeout.ms": Option("request_timeout", MS),
+    "simulation.consumers": Option("consumers"),
+    "auto.offset.reset": Option("offset_reset"),
+    "max.poll.records": Option("max_poll_records"),
+    "simulation.poll.timeout.ms": Option("poll_timeout", MS),
+    "simulation.commit": Option("commit"),
+    "simulation.handle.ms": Option("handle_time", MS),
+    "simulation.consumer.start.ms": Option("start_late", MS),
+    "simulation.producer.start.ms": Option("producers_start", MS),
+    "simulation.ops": Option("ops"),
+    "simulation.send.interval.us": Option("interval"),
+    "simulation.burst.records": Option("burst"),
+    "simulation.latency.us": Option("latency"),
+    "simulation.jitter.us": Option("jitter"),
+    "simulation.settle.ms": Option("settle", MS),
+}
+
+_TYPES: dict[str, type] = {f.name: type(f.default) for f in fields(Config)}
+
+
+class ConfigError(ValueError):
+    """A configuration name or value that does not exist; the text is one sentence for the user."""
+
+
+def parse(name: str, value: Any) -> tuple[str, Any]:
+    """The attribute of Config that a Kafka name stands for, and the value in our unit."""
+    option = OPTIONS.get(name)
+    if option is None:
+        raise ConfigError(f"there is no configuration {name!r}")
+    kind = _TYPES[option.attribute]
+    if name == "acks" and value in ("all", "-1", -1):
+        return "acks", -1
+    if name == "acks" and value in ("0", "1"):
+        value = int(value)
+    if kind is bool and not isinstance(value, bool):
+        raise ConfigError(f"{name} must be true or false, not {value!r}")
+    if kind is int and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ConfigError(f"{name} must be a whole number, not {value!r}")
+    if kind is str and not isinstance(value, str):
+        raise ConfigError(f"{name} must be a text, not {value!r}")
+    return option.attribute, value * option.scale if kind is int else value
+
+
+def configure(
+    base: Config, options: Mapping[str, Any], per_broker: Mapping[int, Mapping[str, Any]] | None = None
+) -> Config:
+    """`base` with Kafka-named options applied; raises ConfigError with a sentence."""
+    changes = dict(parse(name, options[name]) for name in sorted(options))
+    if per_broker:
+        changes["per_broker"] = tuple(
+            (node, tuple(parse(name, per_broker[node][name]) for name in sorted(per_broker[node])))
+            for node in sorted(per_broker)
+        )
+    config = replace(base, **changes)
+    check(config)
+    return config
+
+
+def check(config: Config) -> None:
+    """Refuse what cannot be run."""
+    if not 1 <= config.replication_factor <= config.brokers:
+        raise ConfigError(
+            f"a replication factor of {config.replication_factor} needs as many brokers; there are {config.brokers}"
+        )
+    if config.acks not in (-1, 0, 1):
+        raise ConfigError(f"acks must be all, 1 or 0, not {config.acks}")
+    if config.idempotence and (config.acks != -1 or config.max_in_flight > 5):
+        # Kafka refuses this too (ProducerConfig.postProcessAndValidateIdempotenceConfigs).
+        raise ConfigError(
+            "enable.idempotence=true needs acks=all and at most 5 for max.in.flight.requests.per.connection"
+        )
+    if config.offset_reset not in ("earliest", "latest", "none"):
+        raise ConfigError(f"auto.offset.reset must be earliest, latest or none, not {config.offset_reset!r}")
+    if config.commit not in ("none", "after", "before"):
+        raise ConfigError(f"simulation.commit must be none, after or before, not {config.commit!r}")
+
+
+def kafka_names(config: Config, names: tuple[str, ...]) -> dict[str, Any]:
+    """The named options with their values in Kafka's units, as run.json writes them."""
+    result: dict[str, Any] = {}
+    for name in names:
+        option = OPTIONS[name]
+        value = getattr(config, option.attribute)
+        if name == "acks":
+            value = "all" if value == -1 else str(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = value // option.scale
+        result[name] = value
+    return result

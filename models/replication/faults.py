@@ -1,0 +1,268 @@
+"""What can go wrong. A fault is one function: it does its harm, and returns how to heal it, or None.
+
+Times are microseconds. `lasts` 0 means until the end of the load, when everything is healed before the
+final reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .config import MS
+from .network import FIRST_CONTROLLER
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+Heal = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One entry of a schedule."""
+
+    at: int
+    kind: str
+    nodes: tuple[int, ...] = ()  # brokers, controllers (from 101) or consumers (by index), as the kind has it
+    lasts: int = 0
+    amount: int = 0  # milliseconds of delay or skew, per mille of loss or duplication, an offset to delete to
+    to: tuple[int, ...] = ()  # one-way: only messages to these nodes are cut
+
+    def told(self) -> dict[str, Any]:
+        """What a history says of it beside kind and nodes."""
+        extra: dict[str, Any] = {}
+        if self.amount:
+            extra["amount"] = self.amount
+        if self.to:
+            extra["to"] = [str(n) for n in self.to]
+        return extra
+
+
+def crash(cluster: Cluster, fault: Fault) -> Heal:
+    """kill -9: the process dies, the page cache survives."""
+    return _stop(cluster, fault, "crash")
+
+
+def power_loss(cluster: Cluster, fault: Fault) -> Heal:
+    """The machine goes dark: what was not flushed is lost, and nobody is told."""
+    return _stop(cluster, fault, "power-loss")
+
+
+def _stop(cluster: Cluster, fault: Fault, reason: str) -> Heal:
+    for node in fault.nodes:
+        cluster.brokers[node].stop(reason)
+    return lambda: _start(cluster, fault)
+
+
+def _start(cluster: Cluster, fault: Fault) -> None:
+    for node in fault.nodes:
+        cluster.brokers[node].start()
+
+
+def shutdown(cluster: Cluster, fault: Fault) -> Heal:
+    """A controlled shutdown: leaderships move away, logs are flushed, checkpoints written."""
+    for node in fault.nodes:
+        cluster.quorum.leave(node)
+        cluster.loop.at(cluster.loop.now + 50 * MS, _shut, (cluster, node))
+    return lambda: _start(cluster, fault)
+
+
+def _shut(argument: tuple[Cluster, int]) -> None:
+    cluster, node = argument
+    cluster.brokers[node].stop("shutdown")
+
+
+def pause(cluster: Cluster, fault: Fault) -> Heal:
+    """SIGSTOP, or a long garbage collection: everything waits, nothing is lost."""
+    for node in fault.nodes:
+        cluster.brokers[node].pause()
+
+    def heal() -> None:
+        for node in fault.nodes:
+            cluster.brokers[node].resume()
+
+    return heal
+
+
+def slow_disk(cluster: Cluster, fault: Fault) -> Heal:
+    """Each request takes `amount` milliseconds longer, one after the other."""
+    for node in fault.nodes:
+        cluster.brokers[node].disk_delay += fault.amount * MS
+
+    def heal() -> None:
+        for node in fault.nodes:
+            cluster.brokers[node].disk_delay -= fault.amount * MS
+
+    return heal
+
+
+def disk_full(cluster: Cluster, fault: Fault) -> Heal:
+    """The next append or checkpoint fails and the broker halts, as its only log directory is offline."""
+    for node in fault.nodes:
+        cluster.brokers[node].disk_full = True
+
+    def heal() -> None:
+        for node in fault.nodes:
+            cluster.brokers[node].disk_full = False
+            cluster.brokers[node].start()
+
+    return heal
+
+
+def partition(cluster: Cluster, fault: Fault) -> Heal:
+    """These brokers and all other servers cannot reach each other; clients reach everybody."""
+    pairs = [
+        pair
+        for inside in fault.nodes
+        for outside in (*cluster.broker_ids, *cluster.controller_nodes())
+        if outside not in fault.nodes
+        for pair in ((inside, outside), (outside, inside))
+    ]
+    return _cut(cluster, pairs)
+
+
+def one_way(cluster: Cluster, fault: Fault) -> Heal:
+    """Messages from `nodes` to `to` are lost, the other direction works."""
+    targets = fault.to or tuple(n for n in (*cluster.broker_ids, *cluster.controller_nodes()) if n not in fault.nodes)
+    return _cut(cluster, [(source, target) for source in fault.nodes for target in targets])
+
+
+def _cut(cluster: Cluster, pairs: list[tuple[int, int]]) -> Heal:
+    for source, target in pairs:
+        cluster.network.cut(source, target)
+
+    def heal() -> None:
+        for source, target in pairs:
+            cluster.network.mend(source, target)
+
+    return heal
+
+
+def delay(cluster: Cluster, fault: Fault) -> Heal:
+    """Messages between these brokers and the others take `amount` milliseconds longer."""
+    pairs = [
+        pair
+        for inside in fault.nodes
+        for outside in cluster.broker_ids
+        if outside not in fault.nodes
+        for pair in ((inside, outside), (outside, inside))
+    ]
+    for source, target in pairs:
+        cluster.network.slow(source, target, fault.amount * MS)
+
+    def heal() -> None:
+        for source, target in pairs:
+            cluster.network.slow(source, target, -fault.amount * MS)
+
+    return heal
+
+
+def loss(cluster: Cluster, fault: Fault) -> Heal:
+    """`amount` of a thousand messages are lost with their connection."""
+    network = cluster.network
+    network.unreliable(fault.amount / 1000, network.duplicate)
+    return lambda: network.unreliable(0.0, network.duplicate)
+
+
+def duplication(cluster: Cluster, fault: Fault) -> Heal:
+    """`amount` of a thousand messages arrive twice, as a proxy that repeats them would have it."""
+    network = cluster.network
+    network.unreliable(network.lose, fault.amount / 1000)
+    return lambda: network.unreliable(network.lose, 0.0)
+
+
+def clock_skew(cluster: Cluster, fault: Fault) -> Heal:
+    """The wall clock jumps by `amount` milliseconds; lag is measured with it."""
+    for node in fault.nodes:
+        cluster.brokers[node].skew += fault.amount * MS
+
+    def heal() -> None:
+        for node in fault.nodes:
+            cluster.brokers[node].skew -= fault.amount * MS
+
+    return heal
+
+
+def controller_crash(cluster: Cluster, fault: Fault) -> Heal:
+    """The active controller dies, or those named do; another takes over after its session."""
+    chosen = _controllers(cluster, fault)
+    for controller in chosen:
+        controller.alive = False
+        if cluster.quorum.controller is controller:
+            cluster.quorum.controller = None
+
+    def heal() -> None:
+        for controller in chosen:
+            controller.alive = True
+            controller.epoch = 0  # a new process, which remembers nothing
+
+    return heal
+
+
+def controller_pause(cluster: Cluster, fault: Fault) -> Heal:
+    """The active controller stops for a while; when it goes on it may be a zombie."""
+    chosen = _controllers(cluster, fault)
+    for controller in chosen:
+        controller.paused = True
+
+    def heal() -> None:
+        for controller in chosen:
+            cluster.quorum.resume(controller)
+
+    return heal
+
+
+def _controllers(cluster: Cluster, fault: Fault) -> list[Any]:
+    quorum = cluster.quorum
+    if fault.nodes:
+        return [quorum.controllers[n - FIRST_CONTROLLER] for n in fault.nodes]
+    return [quorum.controller] if quorum.controller is not None else []
+
+
+def consumer_crash(cluster: Cluster, fault: Fault) -> Heal:
+    """A consumer's process dies; it starts again from what it committed."""
+    for index in fault.nodes:
+        cluster.consumers[index].crash()
+
+    def heal() -> None:
+        for index in fault.nodes:
+            if not cluster.consumers[index].alive:
+                cluster.consumers[index].start()
+
+    return heal
+
+
+def delete_records(cluster: Cluster, fault: Fault) -> None:
+    """DeleteRecords up to offset `amount` of every partition, asked of its leader."""
+    for number, state in enumerate(cluster.quorum.states):
+        if state.leader > 0:
+            cluster.brokers[state.leader].delete_records(number, fault.amount)
+
+
+def preferred_election(cluster: Cluster, fault: Fault) -> None:  # noqa: ARG001
+    """kafka-leader-election --election-type preferred."""
+    if cluster.quorum.controller is not None and cluster.quorum.controller.works:
+        cluster.quorum.controller.prefer()
+
+
+FAULTS: dict[str, Callable[[Cluster, Fault], Heal | None]] = {
+    "crash": crash,
+    "power-loss": power_loss,
+    "shutdown": shutdown,
+    "pause": pause,
+    "slow-disk": slow_disk,
+    "disk-full": disk_full,
+    "partition": partition,
+    "one-way": one_way,
+    "delay": delay,
+    "loss": loss,
+    "duplication": duplication,
+    "clock-skew": clock_skew,
+    "controller-crash": controller_crash,
+    "controller-pause": controller_pause,
+    "consumer-crash": consumer_crash,
+    "delete-records": delete_records,
+    "preferred-election": preferred_election,
+}

@@ -1,0 +1,279 @@
+"""What really happens in a run, noted where it happens: acknowledgements, truncations, elections, reads.
+
+The brokers never look at it. It is the truth that a bundle's truth.json tells and the invariants are
+checked on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .log import Batch, ReplicaLog
+from .state import PartitionState
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .consumer import Consumer
+    from .process import Process
+    from .producer import ProducerBatch
+    from .replica import Replica
+
+
+class Ack:
+    """An acknowledged batch: values `first` … of a producer at offsets `base` up to `end`."""
+
+    __slots__ = ("acks", "base", "end", "epoch", "first", "loss", "producer", "time")
+
+    def __init__(self, base: int, end: int, producer: int, first: int, acks: int, time: int, epoch: int) -> None:
+        self.base = base
+        self.end = end
+        self.producer = producer
+        self.first = first
+        self.acks = acks
+        self.time = time
+        self.epoch = epoch  # the leader epoch in force at the quorum then
+        self.loss: Loss | None = None
+
+    def held_by(self, log: ReplicaLog) -> bool:
+        return self.end <= log.start or log.holds(max(self.base, log.start), self.end, self.producer, self._first(log))
+
+    def part(self, start: int, stop: int) -> Ack:
+        """The records from `start` up to `stop` of this batch."""
+        if start == 0 and self.base + stop == self.end:
+            return self
+        base, first = self.base + start, self.first + start
+        return Ack(base, self.base + stop, self.producer, first, self.acks, self.time, self.epoch)
+
+    def _first(self, log: ReplicaLog) -> int:
+        return self.first + max(0, log.start - self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why an acknowledged batch is gone: the leader that did not have it, and why it did not."""
+
+    cause: str
+    detail: str
+    time: int
+    leader: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Records cut from one broker's log."""
+
+    time: int
+    broker: int
+    base: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """An invariant seen broken while the run went on."""
+
+    invariant: str
+    time: int
+    partition: int
+    text: str
+
+
+class Ledger:
+    """Collects; judges nothing but the few invariants that must be seen at the moment."""
+
+    def __init__(self, partitions: int) -> None:
+        self.acks: list[list[Ack]] = [[] for _ in range(partitions)]
+        self.acknowledged_end: dict[int, int] = {}  # partition -> end of what is acknowledged
+        self.removals: list[list[Removal]] = [[] for _ in range(partitions)]
+        self.leaders: list[dict[int, int]] = [{} for _ in range(partitions)]  # leader epoch -> broker
+        self.states: list[PartitionState | None] = [None] * partitions  # as the quorum has them
+        self.breaches: list[Breach] = []
+        # partition -> producer -> sorted ranges of value numbers that some consumer polled
+        self.seen: dict[int, dict[int, list[tuple[int, int]]]] = {}
+        self.read_by: dict[str, dict[int, list[tuple[int, int]]]] = {}  # polled, and handled, offset ranges
+        self.handled_by: dict[str, dict[int, list[tuple[int, int]]]] = {}
+        self.resets: list[tuple[str, int, int, int]] = []  # consumer, partition, from, to
+        self.latencies: list[int] = []  # from a batch's first record to its acknowledgement, microseconds
+        self.shrinks = 0
+        self.elections = 0
+        self.unclean_elections = 0
+        self._committed: list[list[Batch]] = [[] for _ in range(partitions)]
+        self._committed_end = [0] * partitions
+
+    # --- acknowledgements and commits
+
+    def acknowledged(self, batch: ProducerBatch, base: int, acks: int, time: int) -> None:
+        partition = batch.partition
+        state = self.states[partition]
+        ack = Ack(base, base + batch.count, batch.producer, batch.first, acks, time, state.epoch if state else 0)
+        self.acks[partition].append(ack)
+        self.latencies.append(time - batch.created)
+        if ack.end > self.acknowledged_end.get(partition, 0):
+            self.acknowledged_end[partition] = ack.end
+
+    def committed(self, replica: Replica) -> None:
+        """A leader's high watermark moved: what is below it was exposed, and must never change."""
+        partition = replica.partition
+        mark, end = replica.hw, self._committed_end[partition]
+        if mark > end:
+            self._committed[partition].extend(replica.log.read(max(end, replica.log.start), 1 << 30, mark))
+            self._committed_end[partition] = mark
+
+    def removed(self, broker: int, partition: int, batches: list[Batch], reason: str, time: int) -> None:
+        self.removals[partition].append(Removal(time, broker, batches[0].base, batches[-1].end, reason))
+
+    # --- elections
+
+    def changed(self, partition: int, before: PartitionState, after: PartitionState) -> None:
+        """The quorum's state of a partition changed."""
+        self.states[partition] = after
+        if len(after.isr) < len(before.isr):
+            self.shrinks += 1
+        if after.leader >= 0 and after.epoch > before.epoch and after.leader != before.leader:
+            self.elections += 1
+            self.unclean_elections += after.unclean
+
+    def led(self, broker: Broker, replica: Replica, state: PartitionState) -> None:
+        """A broker begins to lead: is everything there that was committed, and what was acknowledged?"""
+        partition = replica.partition
+        other = self.leaders[partition].setdefault(state.epoch, broker.id)
+        now = broker.loop.now
+        if other != broker.id:
+            self._breach("one-leader-per-epoch", now, partition, f"{other} and {broker.id} lead epoch {state.epoch}")
+        known = self.states[partition]
+        if known is not None and known.epoch > state.epoch:
+            return  # it learns late of a leadership that is already over
+        self._check_committed(replica, now)
+        for ack in self.acks[partition]:
+            if ack.held_by(replica.log):
+                ack.loss = None
+            elif ack.loss is None:
+                ack.loss = self._explain(ack, broker.id, partition, state, now)
+
+    def _check_committed(self, replica: Replica, now: int) -> None:
+        partition, log = replica.partition, replica.log
+        committed = self._committed[partition]
+        for index, batch in enumerate(committed):
+            if batch.end <= log.start:
+                continue
+            base = max(batch.base, log.start)
+            held = log.at(base)
+            last = log.at(batch.end - 1)
+            if held is not None and held.uid == batch.uid and last is not None and last.uid == batch.uid:
+                continue
+            self._breach(
+                "no-committed-loss",
+                now,
+                partition,
+                f"broker {replica.broker} leads epoch {replica.epoch} without the committed offset {base}",
+            )
+            del committed[index:]
+            self._committed_end[partition] = min(base, log.end)
+            return
+
+    def _explain(self, ack: Ack, broker: int, partition: int, state: PartitionState, now: int) -> Loss:
+        """The design's cause of a loss, from what this broker did with the record and how it was elected."""
+        cut = None
+        for removal in self.removals[partition]:
+            if removal.broker == broker and removal.base < ack.end and removal.end > ack.base:
+                cut = removal
+        if cut is not None and cut.reason == "unclean-disk":
+            cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"
+        elif state.unclean:
+            cause, detail = "unclean-election", "it was not in the ISR"
+        elif cut is not None and cut.reason == "high-watermark":
+            cause, detail = "high-watermark-truncation", "it had truncated to its high watermark"
+        elif cut is not None and cut.reason == "epoch":
+            cause, detail = "leader-epoch-divergence", "it had truncated to the answer for its leader epoch"
+        elif ack.acks == 1:
+            cause, detail = "single-ack-failover", "it had not fetched what the leader alone acknowledged"
+        else:
+            # Without fencing a replica can join the ISR below what was committed (KAFKA-7128), and without
+            # waiting for replicas there is nothing to join; the design has no name for either.
+            cause, detail = "unknown", "it was in the ISR and never had it"
+        return Loss(cause, detail, now, broker, state.epoch)
+
+    def explain_late(self, ack: Ack, partition: int) -> Loss:
+        """For a loss that no election showed: acknowledged by a leader already replaced, or lost after it."""
+        state = self.states[partition]
+        assert state is not None
+        return self._explain(ack, state.leader, partition, state, ack.time)
+
+    def shrunk(self, broker: Process, replica: Replica, out: tuple[int, ...], now: int) -> None:
+        """An ISR is about to shrink: was any of those taken out well?"""
+        limit = replica.config.lag_time_max
+        for node in out:
+            remote = replica.remotes[node]
+            if now - remote.caught_up <= limit and broker.cluster.brokers[node].answers():
+                self._breach(
+                    "no-false-shrink",
+                    broker.loop.now,
+                    replica.partition,
+                    f"follower {node} was taken out of the ISR though it caught up "
+                    f"{(now - remote.caught_up) // 1000} ms ago",
+                )
+
+    # --- consumers
+
+    def read(self, name: str, partition: int, batch: Batch) -> None:
+        _merge(
+            self.seen.setdefault(partition, {}).setdefault(batch.producer, []),
+            batch.first,
+            batch.first + batch.end - batch.base,
+        )
+        _extend(self.read_by, name, partition, batch)
+
+    def handled(self, name: str, given: list[tuple[int, Batch]]) -> None:
+        for partition, batch in given:
+            _extend(self.handled_by, name, partition, batch)
+
+    def reset(self, name: str, partition: int, before: int, after: int) -> None:
+        self.resets.append((name, partition, before, after))
+
+    def polled_nothing(self, consumer: Consumer, acknowledged: dict[int, int], now: int) -> None:
+        """A poll found nothing though something acknowledged before it began stands at its position."""
+        for partition, end in acknowledged.items():
+            if consumer.position.get(partition, end) < end and not consumer.goal:
+                self._breach(
+                    "no-stale-read",
+                    now,
+                    partition,
+                    f"{consumer.name} polled nothing at {consumer.position[partition]}, "
+                    f"though {end - 1} was acknowledged before",
+                )
+
+    def _breach(self, invariant: str, time: int, partition: int, text: str) -> None:
+        if len(self.breaches) < 1000:
+            self.breaches.append(Breach(invariant, time, partition, text))
+
+
+def _merge(ranges: list[tuple[int, int]], first: int, end: int) -> None:
+    """Add a range to a sorted list of ranges that do not touch."""
+    if not ranges or ranges[-1][1] < first:
+        ranges.append((first, end))
+        return
+    if ranges[-1][1] == first:
+        ranges[-1] = (ranges[-1][0], end)
+        return
+    place = bisect_left(ranges, (first, 0))
+    if place and ranges[place - 1][1] >= first:
+        place -= 1
+        first = ranges[place][0]
+    last = place
+    while last < len(ranges) and ranges[last][0] <= end:
+        end = max(end, ranges[last][1])
+        last += 1
+    ranges[place:last] = [(first, end)]
+
+
+def _extend(ranges: dict[str, dict[int, list[tuple[int, int]]]], name: str, partition: int, batch: Batch) -> None:
+    """Add a range of offsets; ranges that continue one another are kept as one."""
+    mine = ranges.setdefault(name, {}).setdefault(partition, [])
+    if mine and mine[-1][1] == batch.base:
+        mine[-1] = (mine[-1][0], batch.end)
+    else:
+        mine.append((batch.base, batch.end))

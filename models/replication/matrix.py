@@ -1,0 +1,267 @@
+"""Which variant breaks which invariant, and under what: the table that the tests and the nightly run check.
+
+A setting is a set of faults with the configuration that belongs to them. A cell that is not named as broken
+is sound: no seed may break it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .search import SURVIVABLE, Explored, Space
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Faults and configuration of a column of the matrix."""
+
+    name: str
+    summary: str
+    kinds: tuple[str, ...]
+    options: dict[str, Any]
+    invariants: tuple[str, ...]
+
+
+LOG = (
+    "no-acknowledged-loss",
+    "no-committed-loss",
+    "no-divergence",
+    "one-leader-per-epoch",
+    "no-duplicates",
+    "no-reordering",
+)
+
+SETTINGS: dict[str, Setting] = {
+    s.name: s
+    for s in (
+        Setting(
+            "clean",
+            "processes, network and controllers fail, disks do not; clean elections, min.insync.replicas=2",
+            SURVIVABLE,
+            {"min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            (*LOG, "no-false-shrink", "no-consumer-loss"),
+        ),
+        Setting(
+            "unclean",
+            "unclean elections, one after the other, min.insync.replicas=1",
+            ("unclean", "crash"),
+            {"min.insync.replicas": 1, "unclean.leader.election.enable": True},
+            LOG,
+        ),
+        Setting(
+            "power",
+            "one machine at a time loses power; clean elections, min.insync.replicas=2",
+            ("power-loss",),
+            {"min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            LOG,
+        ),
+        Setting(
+            "blackout",
+            "all machines lose power at once; clean elections, min.insync.replicas=2",
+            ("blackout",),
+            {"min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            LOG,
+        ),
+        Setting(
+            "zombie",
+            "controllers are paused while brokers crash",
+            ("controller-pause", "crash"),
+            {"min.insync.replicas": 1, "unclean.leader.election.enable": False},
+            LOG,
+        ),
+        Setting(
+            "handover",
+            "leadership is handed over while a follower catches up, and two brokers die; slow links",
+            ("handover",),
+            {
+                "min.insync.replicas": 1,
+                "unclean.leader.election.enable": False,
+                "simulation.latency.us": 10000,
+                "simulation.jitter.us": 40000,
+                "simulation.replica.fetch.max.batches": 1,
+                "simulation.batch.records": 1,
+                "simulation.ops": 200,
+                "simulation.send.interval.us": 60000,
+            },
+            LOG,
+        ),
+        Setting(
+            "lagging-mark",
+            "a broker leads right after its restart, with an old high watermark, and a third joins below it",
+            ("lagging-mark",),
+            {
+                "min.insync.replicas": 1,
+                "unclean.leader.election.enable": False,
+                "simulation.brokers": 4,
+                "default.replication.factor": 4,
+                "simulation.replica.fetch.max.batches": 1,
+                "simulation.batch.records": 1,
+                "simulation.ops": 200,
+                "simulation.send.interval.us": 100000,
+                "replica.high.watermark.checkpoint.interval.ms": 5000,
+            },
+            LOG,
+        ),
+        Setting(
+            "flushed",
+            "machines lose power, one or all, but every record is flushed at once (flush.messages=1)",
+            ("power-loss", "blackout"),
+            {"min.insync.replicas": 2, "unclean.leader.election.enable": False, "flush.messages": 1},
+            LOG,
+        ),
+        Setting(
+            "calm",
+            "only slow links",
+            ("delay",),
+            {"simulation.poll.timeout.ms": 50},
+            ("no-stale-read", "no-false-shrink", *LOG),
+        ),
+    )
+}
+
+
+_LOSS = ("no-acknowledged-loss", "no-committed-loss")
+_ALL = (*_LOSS, "no-divergence")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a variant breaks in a setting: each of `broken` is found within `runs` seeds, from 0 on. What is
+    in `unclaimed` may be broken too, by the literature or by other rules of its time, and is asserted
+    neither way; everything else holds."""
+
+    broken: tuple[str, ...] = ()
+    runs: int = 60
+    unclaimed: tuple[str, ...] = ()
+
+
+_SOUND = Cell()
+# The oldest protocols have every hole that later ones closed, so their other cells are not claimed to be
+# sound.
+CELLS: dict[str, dict[str, Cell]] = {
+    "clean": {
+        "high-watermark": Cell(_ALL, 100),
+        "kip-101": Cell(unclaimed=_ALL),
+        "kip-279": Cell(unclaimed=_ALL),
+        "kip-320": _SOUND,
+        "kraft": _SOUND,
+        "kip-966": _SOUND,
+        "last-known-leader": _SOUND,
+        "lag-max-messages": Cell(("no-false-shrink",), 20),
+        "majority-quorum": _SOUND,
+        "asynchronous": Cell(_LOSS, 20),
+        "follower-reads": _SOUND,
+        "no-controller-epoch": Cell(unclaimed=(*_ALL, "one-leader-per-epoch", "no-consumer-loss")),
+    },
+    "unclean": {
+        "high-watermark": Cell(_ALL, 20, ("no-duplicates", "no-reordering")),
+        "kip-101": Cell(_ALL, 120, ("no-duplicates", "no-reordering")),
+        "kip-279": Cell(_LOSS, 20),
+        "kip-320": Cell(_LOSS, 20),
+        "kraft": Cell(_LOSS, 20),
+        "kip-966": Cell(_LOSS, 20),
+        "last-known-leader": Cell(_LOSS, 20),
+        "majority-quorum": _SOUND,
+        "asynchronous": Cell(_LOSS, 20),
+    },
+    "power": {
+        "high-watermark": Cell(_ALL, 20),
+        "kip-101": Cell(_LOSS, 20, ("no-divergence",)),
+        "kip-279": Cell(_LOSS, 20, ("no-divergence",)),
+        "kip-320": Cell(_LOSS, 80),
+        "kraft": Cell(_LOSS, 80),
+        "kip-966": _SOUND,
+        "last-known-leader": Cell(_LOSS, 80),
+        "majority-quorum": Cell(_LOSS, 80),
+        "asynchronous": Cell(_LOSS, 20),
+    },
+    "blackout": {
+        "high-watermark": Cell(_ALL, 20),
+        "kip-101": Cell(_LOSS, 20, ("no-divergence",)),
+        "kip-279": Cell(_LOSS, 20, ("no-divergence",)),
+        "kip-320": Cell(_LOSS, 20),
+        "kraft": Cell(_LOSS, 20),
+        "kip-966": _SOUND,
+        "last-known-leader": Cell(_LOSS, 20),
+        "majority-quorum": Cell(_LOSS, 20),
+        "asynchronous": Cell(_LOSS, 20),
+    },
+    "zombie": {
+        "high-watermark": Cell(_ALL, 60),
+        "kip-320": _SOUND,
+        "kraft": _SOUND,
+        "kip-966": _SOUND,
+        "last-known-leader": _SOUND,
+        "majority-quorum": _SOUND,
+        "no-controller-epoch": Cell(("no-committed-loss",), 60, (*_ALL, "one-leader-per-epoch")),
+    },
+    "handover": {
+        "kip-101": Cell(("no-committed-loss", "no-divergence"), 60, (*_ALL, "no-duplicates")),
+        "kip-279": _SOUND,
+        "kip-320": _SOUND,
+        "kraft": _SOUND,
+        "kip-966": _SOUND,
+        "majority-quorum": _SOUND,
+    },
+    "lagging-mark": {
+        "high-watermark": Cell(_ALL, 20),
+        "kip-101": Cell(_LOSS, 20, ("no-divergence",)),
+        "kip-279": Cell(_LOSS, 20),
+        "kip-320": _SOUND,
+        "kraft": _SOUND,
+        "kip-966": _SOUND,
+        "majority-quorum": _SOUND,
+    },
+    "flushed": {
+        "high-watermark": Cell(_ALL, 60),
+        "kip-320": _SOUND,
+        "kraft": _SOUND,
+        "kip-966": _SOUND,
+        "last-known-leader": _SOUND,
+        "majority-quorum": _SOUND,
+        "asynchronous": Cell(_LOSS, 100),
+    },
+    "calm": {
+        "kip-101": _SOUND,
+        "kip-279": _SOUND,
+        "kip-320": _SOUND,
+        "kraft": _SOUND,
+        "kip-966": _SOUND,
+        "majority-quorum": _SOUND,
+        "lag-max-messages": Cell(("no-false-shrink",), 20),
+        "follower-reads": Cell(("no-stale-read",), 20),
+        "no-controller-epoch": _SOUND,
+    },
+}
+
+
+def space(variant: str, setting: str) -> Space:
+    return Space(variant, SETTINGS[setting].kinds, SETTINGS[setting].options)
+
+
+def wrong(setting: str, variant: str, explored: Explored) -> list[str]:
+    """How what was found differs from the cell, as sentences."""
+    cell = CELLS[setting][variant]
+    missing = [f"{name} was not broken in {explored.runs} runs" for name in cell.broken if name not in explored.first]
+    allowed = (*cell.broken, *cell.unclaimed)
+    extra = [
+        f"{name} is broken by seed {seed}: {text}"
+        for name, (seed, text) in explored.first.items()
+        if name not in allowed
+    ]
+    return [f"{variant}, {setting}: {sentence}" for sentence in missing + extra]
+
+
+def table() -> str:
+    """The matrix in Markdown."""
+    lines = ["| setting | variant | breaks | within runs |", "|---|---|---|---|"]
+    for setting, cells in CELLS.items():
+        first = f"**{setting}**: {SETTINGS[setting].summary}"
+        sound = [variant for variant, cell in cells.items() if cell == _SOUND]
+        for variant, cell in cells.items():
+            if cell.broken:
+                lines.append(f"| {first} | {variant} | {', '.join(cell.broken)} | {cell.runs} |")
+                first = ""
+        lines.append(f"| {first} | {', '.join(sound)} | nothing | |")
+    return "\n".join(line for line in lines if not line.endswith("|  | nothing | |"))

@@ -1,0 +1,211 @@
+"""Looks for a schedule that breaks an invariant, and shrinks it to the shortest that still does.
+
+The engine knows scenarios, seeds and invariants, and nothing of Kafka. A seed draws the faults and
+everything that the run itself draws, so a range of seeds is a piece of work that any process can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .cluster import Cluster
+from .config import MS, SECOND
+from .faults import Fault
+from .invariants import INVARIANTS
+from .ledger import Breach
+from .scenario import Scenario
+from .schedule import QUICK, draw
+from .state import Fact
+from .story import tell
+from .variants import VARIANTS
+
+# Faults that a replicated log must survive: disks keep what they were given, and clocks may lie.
+SURVIVABLE = (
+    "crash",
+    "bounce",
+    "pause",
+    "partition",
+    "one-way",
+    "delay",
+    "loss",
+    "slow-disk",
+    "clock-skew",
+    "controller-crash",
+    "controller-pause",
+    "preferred-election",
+    "rolling",
+)
+FAULTS_AFTER = 1500 * MS  # the first records are written by then
+FAULTS_SPAN = 6 * SECOND
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is searched: every seed is one scenario of it."""
+
+    variant: str
+    kinds: tuple[str, ...] = SURVIVABLE
+    options: dict[str, Any] = field(default_factory=dict)
+    most_faults: int = 3
+    per_broker: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def scenario(self, seed: int) -> Scenario:
+        options = {**QUICK, **VARIANTS[self.variant].options, **self.options}
+        bare = Scenario(f"{self.variant}-{seed}", self.variant, seed, options, self.per_broker)
+        count = 1 + seed % self.most_faults
+        faults = draw(seed, bare.config(), self.kinds, count, FAULTS_AFTER, FAULTS_SPAN)
+        return bare.with_faults(tuple(faults))
+
+
+@dataclass
+class Explored:
+    """What a range of seeds showed. `first` has the lowest seed that broke each invariant."""
+
+    runs: int = 0
+    events: int = 0
+    states: set[int] = field(default_factory=set)
+    first: dict[str, tuple[int, str]] = field(default_factory=dict)
+    broken: dict[str, int] = field(default_factory=dict)  # invariant -> how many seeds broke it
+    unfinished: int = 0  # runs that ended with a partition without a leader
+
+    def add(self, other: Explored) -> None:
+        self.runs += other.runs
+        self.events += other.events
+        self.unfinished += other.unfinished
+        self.states |= other.states
+        for name, count in other.broken.items():
+            self.broken[name] = self.broken.get(name, 0) + count
+        for name, found in other.first.items():
+            if name not in self.first or found[0] < self.first[name][0]:
+                self.first[name] = found
+
+
+def breaches(cluster: Cluster, names: Iterable[str]) -> dict[str, list[Breach]]:
+    """The breaches of these invariants in a finished run."""
+    found = {name: INVARIANTS[name][0](cluster) for name in names}
+    return {name: some for name, some in found.items() if some}
+
+
+def explore(space: Space, seeds: range, invariants: Sequence[str], stop: bool) -> Explored:
+    """Run these seeds; with `stop`, no further than the first breach."""
+    explored = Explored()
+    for seed in seeds:
+        cluster = space.scenario(seed).run(prepare=_watch)
+        explored.runs += 1
+        explored.events += cluster.loop.processed
+        explored.unfinished += not cluster.final
+        explored.states |= cluster.states_seen
+        for name, some in breaches(cluster, invariants).items():
+            explored.broken[name] = explored.broken.get(name, 0) + 1
+            explored.first.setdefault(name, (seed, some[0].text))
+        if stop and explored.first:
+            break
+    return explored
+
+
+def _watch(cluster: Cluster) -> None:
+    cluster.track_states = True
+
+
+# --- shrinking
+
+
+def shrink(scenario: Scenario, invariant: str, patience: int = 2000) -> tuple[Scenario, int]:
+    """The shortest scenario found that still breaks the invariant, and how many runs that took."""
+    runs = 0
+
+    def fails(candidate: Scenario) -> bool:
+        nonlocal runs
+        runs += 1
+        return bool(INVARIANTS[invariant][0](candidate.run()))
+
+    best = scenario
+    progress = True
+    while progress and runs < patience:
+        progress = False
+        for simplify in (_fewer_faults, _fewer_clients, _fewer_ops, _fewer_nodes, _rounder_times):
+            smaller = simplify(best, fails)
+            if smaller is not None:
+                best, progress = smaller, True
+    return best, runs
+
+
+Fails = Callable[[Scenario], bool]
+
+
+def _fewer_faults(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Delta debugging in its simplest form: leave out chunks of faults, large ones first."""
+    faults = scenario.faults
+    size = len(faults) // 2 or 1
+    changed = False
+    while size >= 1:
+        start = 0
+        while start < len(faults) and len(faults) > 1:
+            fewer = faults[:start] + faults[start + size :]
+            if fails(scenario.with_faults(fewer)):
+                faults, changed = fewer, True
+            else:
+                start += size
+        size //= 2
+    return scenario.with_faults(faults) if changed else None
+
+
+def _with(scenario: Scenario, name: str, value: Any) -> Scenario:
+    return replace(scenario, options={**scenario.options, name: value})
+
+
+def _fewer_clients(scenario: Scenario, fails: Fails) -> Scenario | None:
+    for name, value in (("simulation.consumers", 0), ("simulation.producers", 1)):
+        candidate = _with(scenario, name, value)
+        if scenario.options.get(name) != value and fails(candidate):
+            return candidate
+    return None
+
+
+def _fewer_ops(scenario: Scenario, fails: Fails) -> Scenario | None:
+    ops = scenario.config().ops
+    for fewer in (ops // 4, ops // 2, ops * 3 // 4, ops - 1):
+        if 0 < fewer < ops and fails(candidate := _with(scenario, "simulation.ops", fewer)):
+            return candidate
+    return None
+
+
+def _fewer_nodes(scenario: Scenario, fails: Fails) -> Scenario | None:
+    for index, fault in enumerate(scenario.faults):
+        for node in fault.nodes if len(fault.nodes) > 1 else ():
+            fewer = replace(fault, nodes=tuple(n for n in fault.nodes if n != node))
+            candidate = _replaced(scenario, index, fewer)
+            if fails(candidate):
+                return candidate
+    return None
+
+
+def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Times in round numbers read better: whole seconds if they do, else tenths, else hundredths."""
+    best: Scenario | None = None
+    for index in range(len(scenario.faults)):
+        for field_name in ("at", "lasts"):
+            current = best or scenario
+            value = getattr(current.faults[index], field_name)
+            for step in (SECOND, 100 * MS, 10 * MS, MS):
+                rounded = round(value / step) * step
+                if rounded == value or (field_name == "lasts" and rounded == 0):
+                    break
+                candidate = _replaced(current, index, replace(current.faults[index], **{field_name: rounded}))
+                if fails(candidate):
+                    best = candidate
+                    break
+    return best
+
+
+def _replaced(scenario: Scenario, index: int, fault: Fault) -> Scenario:
+    return scenario.with_faults((*scenario.faults[:index], fault, *scenario.faults[index + 1 :]))
+
+
+def story(scenario: Scenario) -> tuple[list[str], Cluster]:
+    """Run a scenario once more and tell it."""
+    facts: list[Fact] = []
+    cluster = scenario.run(tell=facts.append)
+    return tell(cluster, facts), cluster

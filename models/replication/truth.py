@@ -1,0 +1,172 @@
+"""What a finished run did to its records: lost, diverged, duplicated, reordered, with the cause of each.
+
+Everything is told in runs of neighbouring offsets, so that a large loss is a short list.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .ledger import Ack
+from .log import ReplicaLog
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An acknowledged batch that the final leader does not hold."""
+
+    partition: int
+    ack: Ack
+    cause: str
+    detail: str
+    time: int
+    leader: int
+    epoch: int
+    read: bool  # had a consumer polled some of it
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Values of a producer that stand twice in a log, or behind later ones."""
+
+    partition: int
+    producer: int
+    first: int
+    count: int
+    offset: int
+    earlier: int  # offset of the first copy; -1 for a reordering
+
+
+def lost(cluster: Cluster) -> list[Lost]:
+    """Acknowledged values that are gone, in the order of their offsets. A partition without a leader at the
+    end has lost nothing yet: its records may come back. A value that stands at another offset, written by
+    an earlier attempt, is not lost."""
+    found: list[Lost] = []
+    ledger = cluster.ledger
+    for partition in range(cluster.config.partitions):
+        log = cluster.leader_log(partition)
+        if log is None:
+            continue
+        reads = _Reads(cluster, partition)
+        gone = [ack for ack in ledger.acks[partition] if ack.acks != 0 and not ack.held_by(log)]
+        held = _held(log, {ack.producer for ack in gone})
+        for ack in gone:
+            loss = ack.loss or ledger.explain_late(ack, partition)
+            for part in _missing(ack, held.get(ack.producer, [])):
+                read = reads.saw(part)
+                found.append(Lost(partition, part, loss.cause, loss.detail, loss.time, loss.leader, loss.epoch, read))
+    return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
+
+
+def _held(log: ReplicaLog, producers: set[int]) -> dict[int, list[tuple[int, int]]]:
+    """The ranges of values that a log holds, of these producers, sorted."""
+    held: dict[int, list[tuple[int, int]]] = {}
+    for batch in log.batches():
+        if batch.producer in producers:
+            ranges = held.setdefault(batch.producer, [])
+            ranges.append((batch.first, batch.first + batch.end - batch.base))
+    return {producer: sorted(ranges) for producer, ranges in held.items()}
+
+
+def _missing(ack: Ack, held: list[tuple[int, int]]) -> list[Ack]:
+    """The parts of an acknowledged batch whose values are in none of these ranges."""
+    parts: list[Ack] = []
+    at, end = ack.first, ack.first + ack.end - ack.base
+    place = max(0, bisect_right(held, (at, 1 << 60)) - 1)
+    while at < end:
+        while place < len(held) and held[place][1] <= at:
+            place += 1
+        covered = held[place] if place < len(held) else (end, end)
+        stop = min(max(covered[0], at), end)
+        if stop > at:
+            parts.append(ack.part(at - ack.first, stop - ack.first))
+        at = max(stop, min(covered[1], end)) if stop < end else end
+    return parts
+
+
+class _Reads:
+    """Whether a batch was polled before it vanished, from the values that consumers saw."""
+
+    def __init__(self, cluster: Cluster, partition: int) -> None:
+        self._seen = cluster.ledger.seen.get(partition, {})
+
+    def saw(self, ack: Ack) -> bool:
+        ranges = self._seen.get(ack.producer, [])
+        place = bisect_right(ranges, (ack.first, 1 << 60)) - 1
+        last = ack.first + ack.end - ack.base - 1
+        if place >= 0 and ranges[place][1] > ack.first:
+            return True
+        return place + 1 < len(ranges) and ranges[place + 1][0] <= last
+
+
+def repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Repeat]]:
+    """(duplicates, reorderings) in one log."""
+    duplicates: list[Repeat] = []
+    reordered: list[Repeat] = []
+    seen: dict[int, list[tuple[int, int, int]]] = {}  # producer -> sorted (first, end, offset)
+    for batch in log.batches():
+        ranges = seen.setdefault(batch.producer, [])
+        end = batch.first + batch.end - batch.base
+        place = bisect_right(ranges, (batch.first, 1 << 60, 0))
+        if place == len(ranges) and (not ranges or ranges[-1][1] <= batch.first):
+            if ranges and ranges[-1][1] == batch.first and ranges[-1][2] + ranges[-1][1] - ranges[-1][0] == batch.base:
+                ranges[-1] = (ranges[-1][0], end, ranges[-1][2])
+            else:
+                ranges.append((batch.first, end, batch.base))
+            continue
+        overlaps = [r for r in ranges[max(0, place - 1) : place + 1] if r[0] < end and r[1] > batch.first]
+        if overlaps:
+            first = max(batch.first, overlaps[0][0])
+            shared = min(end, overlaps[0][1]) - first
+            earlier = overlaps[0][2] + first - overlaps[0][0]
+            offset = batch.base + first - batch.first
+            duplicates.append(Repeat(partition, batch.producer, first, shared, offset, earlier))
+        else:
+            ranges.insert(place, (batch.first, end, batch.base))
+            reordered.append(Repeat(partition, batch.producer, batch.first, end - batch.first, batch.base, -1))
+    return duplicates, reordered
+
+
+def conflicts(one: ReplicaLog, other: ReplicaLog) -> list[tuple[int, int]]:
+    """Ranges of offsets (inclusive) at which two logs hold different records."""
+    found: list[tuple[int, int]] = []
+    offset = max(one.start, other.start)
+    limit = min(one.end, other.end)
+    while offset < limit:
+        mine, theirs = one.at(offset), other.at(offset)
+        assert mine is not None
+        assert theirs is not None
+        end = min(mine.end, theirs.end, limit)
+        same = (
+            mine.producer == theirs.producer
+            and mine.first - mine.base == theirs.first - theirs.base
+            and mine.epoch == theirs.epoch
+        )
+        if not same:
+            if found and found[-1][1] == offset - 1:
+                found[-1] = (found[-1][0], end - 1)
+            else:
+                found.append((offset, end - 1))
+        offset = end
+    return found
+
+
+def divergent(cluster: Cluster) -> dict[int, dict[tuple[int, int], list[tuple[int, int]]]]:
+    """For each partition, the pairs of replicas whose logs differ, and where."""
+    found: dict[int, dict[tuple[int, int], list[tuple[int, int]]]] = {}
+    for partition, state in enumerate(cluster.quorum.states):
+        holders = [b for b in sorted(state.replicas) if partition in cluster.brokers[b].replicas]
+        for index, one in enumerate(holders):
+            for other in holders[index + 1 :]:
+                ranges = conflicts(
+                    cluster.brokers[one].replicas[partition].log,
+                    cluster.brokers[other].replicas[partition].log,
+                )
+                if ranges:
+                    found.setdefault(partition, {})[(one, other)] = ranges
+    return found

@@ -1,0 +1,19 @@
+"""Asynchronous replication: the leader acknowledges and exposes what it has written, and followers copy it
+later. Fast, and every failover loses what was on its way, whatever acks says.
+"""
+
+from __future__ import annotations
+
+from ..protocol import Protocol
+from ..replica import Replica
+
+
+class Asynchronous(Protocol):
+    name = "asynchronous"
+    summary = "replication after the acknowledgement"
+    source = "the replication design of Kafka 0.8 (cwiki, Kafka Replication), synchronous against asynchronous"
+    version = "3.9.0"
+    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss")
+
+    def high_watermark(self, replica: Replica) -> int:
+        return replica.log.end

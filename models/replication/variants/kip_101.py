@@ -1,0 +1,41 @@
+"""0.11 to 1.1: leader epochs in the log and OffsetsForLeaderEpoch (KIP-101), in its first version.
+
+The leader answers with the start of the first epoch that it knows above the one asked for, without saying
+which epoch that is. After fast leader changes, leader and follower may each have epochs that the other
+never saw; the follower then keeps records of an epoch that the leader's log does not have, and the logs
+diverge (KIP-279).
+"""
+
+# ruff: noqa: ARG002  a rule is asked with all that any variant of it may need
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..log import UNDEFINED, ReplicaLog
+from ..replica import Replica
+from .zookeeper import Zookeeper
+
+
+class Kip101(Zookeeper):
+    name = "kip-101"
+    summary = "leader epochs, first version of OffsetsForLeaderEpoch"
+    source = "KIP-101; LeaderEpochFileCache.endOffsetFor of 0.11; KIP-279, Motivation"
+    version = "1.0.2"
+    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
+    options: ClassVar[dict[str, object]] = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
+
+    def answer_epoch(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:
+        """The start of the next epoch known here; undefined for an epoch newer or older than all."""
+        epochs = log.epochs
+        if epoch == log.last_epoch and epochs:
+            return epoch, log.end
+        if epoch == UNDEFINED or not epochs or epoch > epochs[-1][0] or epoch < epochs[0][0]:
+            return UNDEFINED, UNDEFINED
+        return epoch, next(start for own, start in epochs if own > epoch)
+
+    def truncate_by_epoch(self, replica: Replica, epoch: int, end: int) -> tuple[int, bool]:
+        """Cut to the answer, whatever lies below it; to the high watermark if there is none."""
+        if end == UNDEFINED:
+            return min(replica.hw, replica.log.end), True
+        return min(end, replica.log.end), True

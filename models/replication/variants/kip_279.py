@@ -1,0 +1,18 @@
+"""2.0: the answer to OffsetsForLeaderEpoch names the epoch that it found, and a follower that does not know
+that epoch asks again for an older one (KIP-279). Logs no longer diverge after fast leader changes.
+
+Still missing is fencing (KIP-320): a fetch from a follower of another epoch moves the leader's high
+watermark, and a follower may join the ISR before it reached the start of the leader's epoch (KAFKA-7128).
+"""
+
+from __future__ import annotations
+
+from .zookeeper import Zookeeper
+
+
+class Kip279(Zookeeper):
+    name = "kip-279"
+    summary = "the epoch in the answer to OffsetsForLeaderEpoch"
+    source = "KIP-279; AbstractFetcherThread.getOffsetTruncationState; hachikuji/kafka-specification Kip279.tla"
+    version = "2.0.0"
+    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss")

@@ -1,0 +1,81 @@
+"""Eligible leader replicas (KIP-966): a replica that leaves an ISR below min.insync.replicas stays
+eligible, as no record can be committed without it; a broker that comes back from an unclean shutdown is
+neither in ISR nor ELR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from ..config import Config
+from ..protocol import Standing
+from ..replica import Replica
+from ..state import NO_LEADER, PartitionState
+from .kraft import Kraft
+
+
+class Kip966(Kraft):
+    name = "kip-966"
+    summary = "eligible leader replicas"
+    source = "KIP-966; PartitionChangeBuilder.maybePopulateTargetElr, Partition.maybeIncrementLeaderHW of 4.1"
+    version = "4.1.1"
+    breaks: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
+
+    def high_watermark(self, replica: Replica) -> int:
+        """It rests while the ISR is below min.insync.replicas: who left lacks nothing committed."""
+        if len(replica.isr) < min(replica.config.min_insync_replicas, len(replica.replicas)):
+            return replica.hw
+        return super().high_watermark(replica)
+
+    def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
+        """The ISR may become empty. Who leaves it becomes eligible, unless its disk may have lost records."""
+        isr = tuple(r for r in state.isr if r != broker)
+        elr = tuple(r for r in state.elr if r != broker) if unclean else state.elr
+        leader = NO_LEADER if state.leader == broker else state.leader
+        if isr == state.isr and elr == state.elr and leader == state.leader:
+            return state
+        elr = self._eligible(state, isr, elr, min_isr, (broker,) if unclean else ())
+        last_known = state.last_known
+        if not isr and leader == NO_LEADER and state.leader != NO_LEADER:
+            last_known = state.leader
+        epoch = state.epoch + 1 if leader != state.leader else state.epoch
+        return replace(
+            state,
+            leader=leader,
+            epoch=epoch,
+            isr=isr,
+            elr=elr,
+            last_known=last_known,
+            version=state.version + 1,
+        )
+
+    def shrink(self, state: PartitionState, isr: tuple[int, ...], min_isr: int) -> PartitionState:
+        elr = self._eligible(state, isr, state.elr, min_isr, ())
+        return replace(state, isr=isr, elr=elr, version=state.version + 1)
+
+    @staticmethod
+    def _eligible(
+        state: PartitionState,
+        isr: tuple[int, ...],
+        elr: tuple[int, ...],
+        min_isr: int,
+        unclean: tuple[int, ...],
+    ) -> tuple[int, ...]:
+        """The ELR beside a new ISR: empty once the ISR is large enough again."""
+        if len(isr) >= min(min_isr, len(state.replicas)):
+            return ()
+        return tuple(r for r in state.replicas if (r in elr or r in state.isr) and r not in isr and r not in unclean)
+
+    def elect(
+        self, state: PartitionState, live: Sequence[int], config: Config, standing: Standing
+    ) -> PartitionState | None:
+        """From the ISR; if it is empty, from the ELR, which is as clean."""
+        if not state.isr:
+            for replica in state.replicas:
+                if replica in state.elr and replica in live:
+                    return self.led_by(state, replica, (replica,), False)
+        return super().elect(state, live, config, standing)

@@ -1,0 +1,18 @@
+"""KRaft without eligible leader replicas: the last replica of an ISR stays in it when its broker dies, and
+leads again when it comes back, with whatever its disk kept: the last replica standing (KIP-966,
+Motivation).
+"""
+
+from __future__ import annotations
+
+from ..protocol import Protocol
+
+
+class Kraft(Protocol):
+    name = "kraft"
+    summary = "the KRaft controller of 3.6, without ELR"
+    source = "KIP-500, KIP-497; PartitionChangeBuilder.java; KIP-966, Motivation; KAFKA-15021"
+    version = "3.9.0"
+    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss")
+    needs: tuple[str, ...] = ("power-loss",)
+    bumps_epoch_on_shrink = False

@@ -1,0 +1,31 @@
+"""Before 0.9: a follower more than replica.lag.max.messages behind is out of sync, however recently it was
+level. One burst of writes larger than that limit takes healthy followers out of the ISR, and the next fetch
+brings them back: the ISR flaps, and with it min.insync.replicas.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..protocol import Protocol
+from ..replica import Remote, Replica
+
+
+class LagMaxMessages(Protocol):
+    name = "lag-max-messages"
+    summary = "the ISR by replica.lag.max.messages, before 0.9"
+    source = "KAFKA-1546; Partition.getOutOfSyncReplicas of 0.8.2"
+    version = "0.8.2.2"
+    breaks: tuple[str, ...] = ("no-false-shrink",)
+    options: ClassVar[dict[str, object]] = {
+        "replica.lag.max.messages": 4,
+        "simulation.send.interval.us": 100,
+        "replica.lag.time.max.ms": 1000,
+        "simulation.latency.us": 3000,
+    }
+
+    def out_of_sync(self, replica: Replica, remote: Remote, now: int) -> bool:
+        """Too many messages behind, or behind without a fetch for replica.lag.time.max.ms."""
+        behind = replica.log.end - remote.leo
+        stuck = now - max(remote.fetch_time, remote.caught_up) > replica.config.lag_time_max
+        return behind > replica.config.lag_max_messages or (behind > 0 and stuck)

@@ -1,0 +1,32 @@
+"""Kafka 4.1 as it ships: when ISR and ELR are empty, the last known leader is elected as soon as it is
+back, even with unclean elections disabled. It is an unclean election, as the controller's log says, and may
+lose a tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ..config import Config
+from ..protocol import Standing
+from ..state import PartitionState
+from .kip_966 import Kip966
+
+
+class LastKnownLeader(Kip966):
+    name = "last-known-leader"
+    summary = "eligible leader replicas, then the last known leader"
+    source = "KIP-966; PartitionChangeBuilder.canElectLastKnownLeader of 4.1"
+    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss")
+    needs: tuple[str, ...] = ("power-loss",)
+    options: ClassVar[dict[str, object]] = {"min.insync.replicas": 1}
+
+    def elect(
+        self, state: PartitionState, live: Sequence[int], config: Config, standing: Standing
+    ) -> PartitionState | None:
+        elected = super().elect(state, live, config, standing)
+        clean = elected is not None and not elected.unclean
+        if clean or state.isr or state.elr or state.last_known not in live:
+            return elected
+        return self.led_by(state, state.last_known, (state.last_known,), True)

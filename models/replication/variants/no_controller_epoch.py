@@ -1,0 +1,26 @@
+"""What the controller epoch prevents: a controller that was paused wakes after another took over, and acts
+on what it remembers. Without the epoch brokers obey it, and two of them lead in one leader epoch.
+"""
+
+# ruff: noqa: ARG002  a rule is asked with all that any variant of it may need
+
+from __future__ import annotations
+
+from ..protocol import Protocol
+
+
+class NoControllerEpoch(Protocol):
+    name = "no-controller-epoch"
+    summary = "brokers obey a zombie controller"
+    source = "KAFKA-340, KAFKA-6082; KafkaApis.handleLeaderAndIsrRequest, STALE_CONTROLLER_EPOCH"
+    version = "3.9.0"
+    breaks: tuple[str, ...] = (
+        "one-leader-per-epoch",
+        "no-acknowledged-loss",
+        "no-committed-loss",
+        "no-divergence",
+    )
+    needs: tuple[str, ...] = ("controller-pause",)
+
+    def accepts_controller(self, known: int, epoch: int) -> bool:
+        return True

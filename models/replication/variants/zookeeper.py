@@ -1,0 +1,26 @@
+"""What all protocols of ZooKeeper's time share; each variant of that time replaces one rule on top of it."""
+
+# ruff: noqa: ARG002  a rule is asked with all that any variant of it may need
+
+from __future__ import annotations
+
+from ..protocol import Protocol
+from ..replica import Remote, Replica
+from ..requests import NONE
+
+
+class Zookeeper(Protocol):
+    """Kafka before 2.1: no fencing by leader epoch, and a broker's quick restart goes unnoticed
+    (KAFKA-1120)."""
+
+    zookeeper = True
+    keeps_isr_at_restart = True
+    consumers_validate = False
+
+    def check_epoch(self, replica: Replica, epoch: int) -> str:
+        """Whoever believes to lead answers any fetch."""
+        return NONE
+
+    def may_join(self, replica: Replica, remote: Remote) -> bool:
+        """At the leader's high watermark, which may lag behind its predecessor's (KAFKA-7128)."""
+        return remote.leo >= replica.hw

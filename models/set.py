@@ -1,0 +1,58 @@
+"""A set: add, remove, contains, and read of all its elements; empty at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .operations import UNKNOWN, Action, Model
+
+Elements = frozenset[Any]
+
+
+def step(state: Elements, action: Action) -> Elements | None:
+    """The set after the action. add and remove: any result; contains: whether it was there; read: all of it.
+
+    The elements of a read may come in any order, as a tuple or a frozenset, but each once.
+    """
+    if action.f == "add":
+        return state | {action.value}
+    if action.f == "remove":
+        return state - {action.value}
+    if action.result is UNKNOWN:
+        return state
+    if action.f == "contains":
+        return state if action.result is (action.value in state) else None
+    same = len(action.result) == len(state) and frozenset(action.result) == state
+    return state if same else None
+
+
+def observes(action: Action) -> bool:
+    """A read, of all or of one."""
+    return action.f in ("read", "contains")
+
+
+def problem(action: Action) -> str | None:
+    """Why the action is none of a set's."""
+    if action.result is not UNKNOWN:
+        if action.f == "contains" and not isinstance(action.result, bool):
+            return f"contains with the result {action.result!r}, expected true or false"
+        if action.f == "read" and not isinstance(action.result, tuple | frozenset):
+            return f"a read of {action.result!r}, expected all elements"
+    return None
+
+
+def describe_state(state: Elements) -> str:
+    """The elements in a fixed order."""
+    return "{" + ", ".join(sorted(map(repr, state))) + "}"
+
+
+SET: Model[Elements] = Model(
+    name="set",
+    initial=frozenset(),
+    step=step,
+    functions=("add", "remove", "contains", "read"),
+    about="add, remove, contains, and read of all elements, empty at first",
+    observes=observes,
+    problem=problem,
+    describe_state=describe_state,
+)

@@ -1,0 +1,26 @@
+"""The models by name. A new one is a module, a line here and a case in tests/test_porcupine_models.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .append_log import APPEND_LOG
+from .counter import COUNTER
+from .key_value import KEY_VALUE
+from .lock import LOCK
+from .operations import Model
+from .queue import QUEUE
+from .register import REGISTER
+from .set import SET
+
+MODELS: dict[str, Model[Any]] = {
+    model.name: model for model in (REGISTER, KEY_VALUE, SET, QUEUE, COUNTER, LOCK, APPEND_LOG)
+}
+# `register` has compare-and-set already; the name by which others know that model.
+MODELS["cas-register"] = REGISTER
+
+
+def models_for(functions: set[str]) -> list[Model[Any]]:
+    """The models that have all of these functions, each once."""
+    unique = {id(model): model for model in MODELS.values()}
+    return [model for model in unique.values() if functions <= set(model.functions)]

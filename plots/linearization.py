@@ -1,0 +1,204 @@
+"""A picture of a history of operations and of its (partial) linearizations, as one HTML file.
+
+Only the operations that matter are drawn, so that a history of any length makes a page that opens: those
+that ended last before the one that could not be placed, and those that a minimal failure names. The axis has
+a column for each instant at which something drawn begins or ends, not time to scale: a pause takes no room.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+
+from ..analysis.linearize import Judgement, describe_state, evidence
+from ..analysis.minimal import Minimal
+from ..models.operations import Operation
+from ..models.porcupine import Part
+
+OPERATIONS, LANES, NOTES = 90, 40, 30  # drawn at most
+COLUMN, LANE, LEFT, TOP = 52, 34, 110, 44  # pixels
+BAR = 24  # pixels, the height of an operation
+SHORT, LONG = 60, 600  # characters of a value in a bar and beside it
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One operation as drawn; lengths in pixels."""
+
+    x: float
+    y: float
+    width: float
+    kind: str  # change, observation, lost
+    blocked: bool
+    minimal: bool
+    text: str
+    hover: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a linearization places an operation."""
+
+    x: float
+    y: float
+    number: int
+    hover: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One linearization: its points, in order."""
+
+    name: str
+    points: list[Point]
+
+    @property
+    def path(self) -> str:
+        """The points as the coordinates of a polyline."""
+        return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in self.points)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An annotation at an instant."""
+
+    x: float
+    text: str
+    hover: str
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def choose(operations: Sequence[Operation], part: Part, shrunk: Minimal | None) -> list[int]:
+    """The operations to draw, as indices: those of a minimal failure, and the last before the blocked one."""
+    wanted: list[int] = list(shrunk.operations[:OPERATIONS]) if shrunk else []
+    chosen = part.operations
+    if part.blocked is not None:
+        limit = operations[part.blocked].end
+        assert limit is not None
+        wanted.append(part.blocked)
+        # One of unknown outcome is no younger than its call.
+        chosen = [i for i in chosen if operations[i].call <= limit]
+        chosen = sorted(chosen, key=lambda i: operations[i].end or operations[i].call, reverse=True)
+    kept: dict[int, None] = dict.fromkeys(wanted)
+    lanes = {operations[i].process for i in kept}
+    for i in chosen:
+        if len(kept) >= OPERATIONS:
+            break
+        if operations[i].process in lanes or len(lanes) < LANES:
+            lanes.add(operations[i].process)
+            kept[i] = None
+    return sorted(kept, key=lambda i: operations[i].call)
+
+
+class _Figure:
+    """Places the chosen operations on lanes and columns."""
+
+    def __init__(self, judgement: Judgement, part: Part, shrunk: Minimal | None) -> None:
+        self.judgement, self.part = judgement, part
+        self.operations = judgement.history.operations
+        self.minimal = set(shrunk.operations) if shrunk else set()
+        self.chosen = choose(self.operations, part, shrunk)
+        lanes = dict.fromkeys(self.operations[i].process for i in self.chosen)
+        self.lanes = {process: place for place, process in enumerate(sorted(lanes, key=_lane_order))}
+        times = {self.operations[i].call for i in self.chosen}
+        times |= {end for i in self.chosen if (end := self.operations[i].end) is not None}
+        self.times = sorted(times)
+        self.width = LEFT + COLUMN * (len(self.times) + 1)
+        self.height = TOP + LANE * len(self.lanes) + 20
+
+    def x(self, time: float) -> float:
+        """The column of an instant; one that is not drawn stands between its neighbours."""
+        column = bisect_left(self.times, time)
+        exact = column < len(self.times) and self.times[column] == time
+        return LEFT + COLUMN * (column if exact else column - 0.5)
+
+    def y(self, index: int) -> float:
+        return TOP + LANE * self.lanes[self.operations[index].process]
+
+    def right(self, index: int) -> float:
+        end = self.operations[index].end
+        return self.width - 4 if end is None else self.x(end) + COLUMN / 3
+
+    def bars(self) -> list[Bar]:
+        """The operations."""
+        model, made = self.judgement.model, []
+        for i in self.chosen:
+            operation = self.operations[i]
+            text = model.describe(operation.action)
+            observes = model.observes(operation.action)
+            lost = operation.end is None
+            ended = "no answer: any time after its call, or never" if lost else f"to {operation.end}"
+            made.append(
+                Bar(
+                    x=self.x(operation.call),
+                    y=self.y(i),
+                    width=self.right(i) - self.x(operation.call),
+                    kind="lost" if lost else "observation" if observes else "change",
+                    blocked=i == self.part.blocked,
+                    minimal=i in self.minimal,
+                    text=_cut(text, SHORT),
+                    hover=_cut(f"{self.judgement.operation(i)}\nfrom {operation.call} {ended}", LONG),
+                )
+            )
+        return made
+
+    def line(self, name: str, order: list[int]) -> Line:
+        """One linearization: the points of the operations that are drawn, with the states between them."""
+        model = self.judgement.model
+        drawn, state, points, x = set(self.chosen), model.initial, [], 0.0
+        for number, i in enumerate(order, 1):
+            before, state = state, model.step(state, self.operations[i].action)
+            if i not in drawn:
+                continue
+            x = min(max(x + 5, self.x(self.operations[i].call) + 5), self.right(i) - 2)
+            told = (describe_state(model, before), describe_state(model, state))
+            hover = f"{number}. {self.judgement.operation(i)}\nstate before: {told[0]}\nstate after: {told[1]}"
+            points.append(Point(x, self.y(i) + BAR / 2, number, _cut(hover, LONG)))
+        return Line(name, points)
+
+    def marks(self) -> list[Mark]:
+        """The annotations within what is drawn, and the last one before it."""
+        notes = sorted(self.judgement.history.notes, key=lambda note: note.time)
+        if not self.times:
+            return []
+        inside = [note for note in notes if self.times[0] <= note.time <= self.times[-1]]
+        earlier = [note for note in notes if note.time < self.times[0]][-1:]
+        return [
+            Mark(max(self.x(note.time), LEFT - 12), _cut(note.text, 24), _cut(note.text, LONG))
+            for note in (earlier + inside)[-NOTES:]
+        ]
+
+
+def _lane_order(process: Any) -> tuple[bool, Any, str]:
+    """Numbers first, by size; then names."""
+    number = isinstance(process, int)
+    return not number, process if number else 0, str(process)
+
+
+def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
+    """The page, as text of HTML."""
+    part = judgement.part
+    environment = Environment(loader=PackageLoader(__package__, "."), autoescape=True, trim_blocks=True)
+    template = environment.get_template("linearization.html.j2")
+    result = judgement.result
+    common = {"verdict": result.verdict, "source": judgement.history.source, "model": judgement.model.name,
+              "total": len(judgement.history.operations), "evidence": evidence(judgement)}  # fmt: skip
+    if part is None or not part.operations:
+        return template.render(**common, figure=None, bars=[], lines=[], marks=[], lanes=[])
+    figure = _Figure(judgement, part, shrunk)
+    names = "linearization" if part.verdict == "ok" else "longest partial linearization"
+    lines = []
+    for number, order in enumerate(part.linearizations, 1):
+        lines.append(figure.line(f"{names} {number}, of {len(order)} operations", order))
+    lanes = [(_cut(f"process {process}", 22), TOP + LANE * place) for process, place in figure.lanes.items()]
+    return template.render(
+        **common, figure=figure, bars=figure.bars(), lines=lines, marks=figure.marks(), lanes=lanes,
+        has_minimal=bool(figure.minimal), bar=BAR, left=LEFT, lane=LANE,
+    )  # fmt: skip

@@ -1,0 +1,269 @@
+"""Logs side by side, as KIP-101 draws them: boxes by leader epoch, where they differ, high watermarks, truncations."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from . import style
+from .scale import Scale, scale_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CAPTION = (
+    "The log of each replica as its files hold it, one panel a moment at which they were copied; a column is an offset,"
+    " a colour is the leader epoch in which its records were written. A red frame marks offsets at which replicas hold"
+    " different records. ▼ is the high watermark that a broker had checkpointed (it lags), the dashed line is where the"
+    " broker cut its log before the next panel. A log that merely ends earlier is behind, not different."
+)
+COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
+DARK = (style.BLUE, style.GREEN)
+DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
+SAME = "#c3c9cf"
+MOST_PANELS = 4
+MOST_BROKERS = 7
+ROW = 0.62  # inches
+
+Record = dict[str, Any]
+
+
+def subjects(figures: Record) -> list[Record]:
+    """Partitions whose replicas differ or were cut, worst first."""
+    told = [part for part in figures["partitions"] if part.get("replicas") and part["replicas"]["logs"]]
+    troubled = [p for p in told if p["lost"] or any(log["differ"] for log in p["replicas"]["logs"])]
+    return [{"partition": part["name"]} for part in troubled[:3]]
+
+
+def draw(figures: Record, partition: str) -> Figure:
+    part = next(part for part in figures["partitions"] if part["name"] == partition)
+    told = part.get("replicas")
+    with style.look():
+        if not told or not told["logs"]:
+            return style.empty_sheet(style.printable(partition), "No broker's log of this partition is known.")
+        logs = panels_of(told)
+        rows = [min(len(log["brokers"]), MOST_BROKERS) for log in logs]
+        figure, axes = style.sheet(_title(part, logs), rows, 1.5 + ROW * sum(rows) + 0.5 * len(rows))
+        scale = _scale(logs)
+        looks = _looks(logs)
+        for number, (log, axis) in enumerate(zip(logs, axes, strict=True)):
+            until = logs[number + 1]["time"] if number + 1 < len(logs) else None
+            _panel(axis, told, log, scale, looks, until)
+        _axis(axes[-1], scale)
+        _legend(axes[0], logs, looks)
+    return figure
+
+
+def panels_of(told: Record) -> list[Record]:
+    """The snapshots to draw: where replicas differ first, with the one before and after, and the last."""
+    logs = told["logs"]
+    if len(logs) <= MOST_PANELS:
+        return _distinct(logs)
+    wanted = {len(logs) - 1}
+    for number, log in enumerate(logs):
+        if log["differ"]:
+            wanted |= {number - 1, number, number + 1}
+            break
+    if len(wanted) == 1:
+        wanted |= {number for number, log in enumerate(logs) if len({b["end"] for b in log["brokers"]}) > 1}
+    return _distinct([logs[number] for number in sorted(wanted) if 0 <= number < len(logs)][-MOST_PANELS:])
+
+
+def _distinct(logs: list[Record]) -> list[Record]:
+    """Of neighbours in which all replicas agree only the last: the earlier one shows nothing more."""
+    kept: list[Record] = []
+    for log in logs:
+        if kept and not log["differ"] and _agree(log) and not kept[-1]["differ"] and _agree(kept[-1]):
+            kept.pop()
+        if not kept or [log["differ"], log["brokers"]] != [kept[-1]["differ"], kept[-1]["brokers"]]:
+            kept.append(log)
+    return kept
+
+
+def _agree(log: Record) -> bool:
+    """Whether the logs end at one offset and no high watermark lags far: nothing is about to happen."""
+    ends = {broker["end"] for broker in log["brokers"]}
+    return len(ends) == 1 and all(2 * (b["high_watermark"] or b["end"]) > b["end"] + b["start"] for b in log["brokers"])
+
+
+def _title(part: Record, logs: list[Record]) -> str:
+    name = style.printable(part["name"])
+    worst = max(logs, key=lambda log: sum(last - first + 1 for first, last in log["differ"]))
+    if worst["differ"]:
+        first, last = worst["differ"][0]
+        more = " and more" if len(worst["differ"]) > 1 else ""
+        sides = " and ".join(f"broker{'s' if len(side) > 1 else ''} {', '.join(side)}" for side in _sides(worst, first))
+        end = logs[-1]
+        until = (
+            "; still so at the end"
+            if end["differ"] and not end["name"]
+            else "; made equal later"
+            if not end["differ"]
+            else ""
+        )
+        return f"{name}: {sides} hold different records at {first} to {last}{more}{until}"
+    for log in logs:
+        for broker in log["brokers"]:
+            missing = (broker["high_watermark"] or 0) - broker["end"]
+            if missing > 0:
+                who = f"broker {style.printable(broker['broker'], 12)}"
+                return f"{name}: {who} lacks {style.plural(missing, 'record')} below its own high watermark"
+    if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
+        return f"{name}: replicas agree as far as they go; some end earlier"
+    return f"{name}: replicas hold the same records"
+
+
+def _sides(log: Record, offset: int) -> list[list[str]]:
+    """The brokers that hold the same record at an offset at which they differ."""
+    sides: dict[str, list[str]] = {}
+    for broker in log["brokers"]:
+        for first, last, _, side in broker["blocks"]:
+            if first <= offset <= last and side is not None:
+                sides.setdefault(side, []).append(style.printable(broker["broker"], 12))
+    return list(sides.values())
+
+
+def _scale(logs: list[Record]) -> Scale:
+    brokers = [broker for log in logs for broker in log["brokers"]]
+    low = min(b["start"] for b in brokers)
+    high = max(max(b["end"], b["high_watermark"] or 0) for b in brokers) - 1
+    return scale_of(low, max(high, low + 1), [(first, last) for log in logs for first, last in log["differ"]])
+
+
+def _looks(logs: list[Record]) -> dict[Any, tuple[str, str]]:
+    """Colour and name of each epoch; of records before leader epochs (Kafka 0.11) of each side."""
+    keys = {_key(block) for log in logs for broker in log["brokers"] for block in broker["blocks"]}
+    epochs = sorted(epoch for kind, epoch in keys if kind == "epoch")
+    sides = sorted(side for kind, side in keys if kind == "side")
+    looks: dict[Any, tuple[str, str]] = {}
+    for number, epoch in enumerate(epochs):
+        looks["epoch", epoch] = (COLOURS[number % len(COLOURS)], f"written in leader epoch {epoch}")
+    for number, side in enumerate(sides):
+        looks["side", side] = (COLOURS[number % len(COLOURS)], f"as broker {side} has it")
+    if ("same", None) in keys:
+        looks["same", None] = (SAME, "no difference (the format has no leader epochs)")
+    return looks
+
+
+def _key(block: list[Any]) -> tuple[str, Any]:
+    _, _, epoch, side = block
+    if epoch is not None:
+        return ("epoch", epoch)
+    return ("same", None) if side is None else ("side", side)
+
+
+def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any, Any], until: int | None) -> None:
+    from matplotlib.patches import Rectangle
+
+    brokers = log["brokers"][:MOST_BROKERS]
+    leader = leader_at(told, log["time"])
+    for row, broker in enumerate(brokers):
+        for block in broker["blocks"]:
+            left, right = scale.place(block[0]), scale.place(block[1] + 1)
+            box = Rectangle((left, -row - 0.32), max(right - left, 0.002), 0.64, facecolor=looks[_key(block)][0])
+            box.set(edgecolor=style.PAPER, linewidth=1.2)
+            axis.add_patch(box)
+            _label(axis, block, scale, -row, looks[_key(block)][0])
+        _end(axis, broker, scale, row)
+        _cut(axis, told, log, broker, scale, row, until)
+    for first, last in log["differ"]:
+        left, right = scale.place(first), scale.place(last + 1)
+        frame = Rectangle((left, -len(brokers) + 0.56), max(right - left, 0.004), len(brokers) - 0.12, fill=False)
+        frame.set(edgecolor=style.RED, linewidth=2.4, zorder=5)
+        axis.add_patch(frame)
+    axis.set_ylim(-len(brokers) + 0.4, 0.62)
+    names = [
+        f"broker {style.printable(b['broker'], 12)}" + ("\nleads" if b["broker"] == leader else "") for b in brokers
+    ]
+    axis.set_yticks([-row for row in range(len(brokers))], names)
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    when = "" if log["time"] is None else f", {log['time'] / 1e9:.1f} s"
+    named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "at the end"
+    count = sum(last - first + 1 for first, last in log["differ"])
+    axis.set_title(named + (f": {style.number(count)} offsets differ" if count else ""))
+    for cut in scale.cuts:
+        axis.axvline(cut, color=style.PAPER, linewidth=5, zorder=6)
+
+
+def _label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) -> None:
+    """Epoch and offsets, in the widest part of the box that no cut goes through."""
+    first, last, epoch, _ = block
+    left, right = scale.place(first), scale.place(last + 1)
+    stops = [left, *(cut for cut in scale.cuts if left < cut < right), right]
+    since, until = max(pairwise(stops), key=lambda piece: piece[1] - piece[0])
+    known = "" if epoch is None else f"epoch {epoch}: "
+    span = f"{first}" if first == last else f"{first}–{last}"
+    ink = "white" if colour in DARK else DARK_TEXT
+    for text in (known + span, span):
+        if until - since > 0.0095 * len(text):
+            axis.text((since + until) / 2, y, text, ha="center", va="center", fontsize=8.5, color=ink, zorder=7)
+            return
+
+
+def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
+    """The high watermark that the broker checkpointed; what it promises beyond the log's end is missing."""
+    from matplotlib.patches import Rectangle
+
+    mark = broker["high_watermark"]
+    if mark is not None and mark > broker["end"]:
+        left, right = scale.place(broker["end"]), scale.place(mark)
+        gone = Rectangle((left, -row - 0.32), right - left, 0.64, facecolor="none", edgecolor=style.RED, hatch="////")
+        axis.add_patch(gone)
+    if mark is not None and broker["start"] <= mark:
+        x = scale.place(mark)
+        axis.plot([x], [-row + 0.38], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
+        right = x > 0.85
+        offset, align = ((-6, 3), "right") if right else ((6, 3), "left")
+        axis.annotate(
+            f"high watermark {mark}",
+            (x, -row + 0.34),
+            offset,
+            textcoords="offset points",
+            ha=align,
+            fontsize=8,
+            zorder=9,
+        )
+
+
+def _cut(axis: Axes, told: Record, log: Record, broker: Record, scale: Scale, row: int, until: int | None) -> None:
+    """Where the broker cut its log after this snapshot and before the next."""
+    for time, name, end, _ in told["cuts"]:
+        after = log["time"] is not None and time >= log["time"] and (until is None or time <= until)
+        if name != broker["broker"] or not after or not broker["start"] <= end < broker["end"]:
+            continue
+        x = scale.place(end)
+        axis.plot([x, x], [-row - 0.42, -row + 0.42], color=style.INK, linestyle=(0, (3, 2)), linewidth=2, zorder=9)
+        says = f"cut from here to its end at {time / 1e9:.1f} s"
+        place, align = ((-5, 0), "right") if x > 0.7 else ((5, 0), "left")
+        axis.annotate(
+            says, (x, -row - 0.4), place, textcoords="offset points", ha=align, va="center", fontsize=8, zorder=9
+        )
+
+
+def leader_at(told: Record, time: int | None) -> str | None:
+    """Who led at a time, as far as dated terms tell; at the end the last leader."""
+    if time is None:
+        return None if told["leader"] is None else str(told["leader"])
+    before = [term for term in told["terms"] if term["time"] is not None and term["time"] <= time]
+    return max(before, key=lambda term: term["epoch"])["leader"] if before else None
+
+
+def _axis(axis: Axes, scale: Scale) -> None:
+    axis.set_xlim(-0.005, 1.005)
+    ticks = scale.ticks()
+    axis.set_xticks([scale.place(tick) for tick in ticks], [str(tick) for tick in ticks])
+    axis.set_xlabel("offset" + (" (cut where white)" if scale.cuts else ""))
+
+
+def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -> None:
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=colour, label=label) for colour, label in list(looks.values())[:8]]
+    if any(log["differ"] for log in logs):
+        handles.append(Patch(facecolor="none", edgecolor=style.RED, linewidth=2, label="different records"))
+    if any((broker["high_watermark"] or 0) > broker["end"] for log in logs for broker in log["brokers"]):
+        label = "missing below the high watermark"
+        handles.append(Patch(facecolor="none", edgecolor=style.RED, hatch="////", linewidth=0.5, label=label))
+    axis.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.12), ncols=3, borderaxespad=0.2)

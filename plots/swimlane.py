@@ -1,0 +1,239 @@
+"""Who led a partition and who was in sync, over time; and where each replica's log ended, as far as it is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import style
+from .bands import bands_of, draw_bands, lanes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CAPTION = (
+    "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
+    " (hatched: though it was down), a thin line while it lived out of sync. × it died, ● it started. A red line is"
+    " an unclean election, a grey one a clean one. Below, where each log ended: ● as a broker loaded it or a snapshot"
+    " shows it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
+)
+MOST_BROKERS = 9
+COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
+NEAR = 1_000_000_000  # ns: sources tell of one event some time apart
+
+Record = dict[str, Any]
+
+
+def subjects(figures: Record) -> list[Record]:
+    """Partitions in trouble, worst first; without any, one whose leader changed."""
+    told = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
+    troubled = [part for part in told if part["lost"] or part["violations"]]
+    moved = [part for part in told if len(part["replicas"]["terms"]) > 1]
+    return [{"partition": part["name"]} for part in (troubled[:3] or moved[:1])]
+
+
+def draw(figures: Record, partition: str) -> Figure:
+    part = next(part for part in figures["partitions"] if part["name"] == partition)
+    told = part.get("replicas")
+    name = style.printable(partition)
+    with style.look():
+        if not told or not _dated(told):
+            return style.empty_sheet(name, "No broker's file tells when anybody led this partition.")
+        low, high = span_of(figures, told)
+        place = _place(figures, low)
+        brokers = _brokers(told)
+        ends = [end for end in told["ends"] if low <= end[0] <= high]
+        bands = bands_of(figures, low, high, place)
+        rows = [0.3 * max(lanes(bands), 0.2), 0.55 * len(brokers) + 0.3, *([2.2] if ends else [])]
+        figure, axes = style.sheet(_title(name, part, told), rows, 1.6 + sum(rows))
+        draw_bands(axes[0], axes[1:], bands)
+        _lanes(axes[1], told, brokers, low, high, place)
+        if ends:
+            _ends(axes[2], ends, brokers, place)
+        margin = (place(high) - place(low)) * 0.01
+        axes[-1].set_xlim(place(low) - margin, place(high) + margin)
+        axes[-1].set_xlabel("seconds since the start of the run" if figures["started_at"] else "seconds")
+    return figure
+
+
+def _dated(told: Record) -> bool:
+    return any(term["time"] is not None for term in told["terms"])
+
+
+def span_of(figures: Record, told: Record) -> tuple[int, int]:
+    """Of the run; without a history of clients, of all that brokers dated."""
+    if figures["span"][1] > figures["span"][0]:
+        return figures["span"][0], figures["span"][1]
+    times = [row[0] for name in ("isr", "lives", "ends", "cuts") for row in told[name]]
+    times += [term["time"] for term in told["terms"] if term["time"] is not None]
+    return min(times), max(max(times), min(times) + NEAR)
+
+
+def _place(figures: Record, low: int) -> Any:
+    # Without a start of the run times are since 1970: the axis then begins with the first moment.
+    zero = 0 if figures["span"][1] > figures["span"][0] else low
+    return lambda time: (time - zero) / 1e9
+
+
+def _brokers(told: Record) -> list[str]:
+    named = {term["leader"] for term in told["terms"]} | {name for _, isr in told["isr"] for name in isr}
+    return sorted(named | set(told["brokers"]), key=lambda name: (len(name), name))[:MOST_BROKERS]
+
+
+def _title(name: str, part: Record, told: Record) -> str:
+    unclean = [term for term in told["terms"] if term["how"] == "unclean election"]
+    why = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
+    lost = f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
+    if unclean:
+        said = ", ".join(f"{style.printable(term['leader'], 12)} in epoch {term['epoch']}" for term in unclean[:3])
+        return f"{lost}: unclean election of broker {said}"
+    if why:
+        return f"{lost}: {', '.join(why)}"
+    changes = max(len(told["terms"]) - 1, 0)
+    known = all(term["how"] != "whether it was clean is not known" for term in told["terms"])
+    clean = ", none of them unclean" if known else ", whether all were clean is not known"
+    return f"{lost}: {style.plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
+
+
+def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, place: Any) -> None:
+    rows = {broker: -number for number, broker in enumerate(brokers)}
+    down = {broker: _down(told, broker, low, high) for broker in brokers}
+    for broker, row in rows.items():
+        axis.plot([place(low), place(high)], [row, row], color=style.QUIET, linewidth=1.6, zorder=1)
+        for since, until in down[broker]:
+            axis.plot([place(since), place(until)], [row, row], color=style.PAPER, linewidth=4, zorder=2)
+    for since, until, isr in _spells(told["isr"], low, high):
+        for broker in isr:
+            if broker in rows:
+                axis.barh(
+                    rows[broker], place(until) - place(since), left=place(since), height=0.62, color="#cfe0ee", zorder=3
+                )
+                for start, end in down[broker]:
+                    left, right = max(start, since), min(end, until)
+                    if left < right:
+                        box = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
+                        axis.barh(rows[broker], place(right) - place(left), left=place(left), zorder=3.5, **box)
+    _leaders(axis, told, rows, down, low, high, place)
+    for time, broker, kind in _lives(told):
+        if broker in rows and low <= time <= high:
+            look = {"marker": "X", "color": style.RED} if kind == "died" else {"marker": "o", "color": style.GREEN}
+            axis.plot([place(time)], [rows[broker]], markersize=7, markeredgecolor=style.PAPER, zorder=7, **look)
+    axis.set_ylim(-len(brokers) + 0.4, 0.95)
+    axis.set_yticks(list(rows.values()), [f"broker {style.printable(broker, 12)}" for broker in rows])
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    axis.set_title("leader (dark), ISR (light)")
+
+
+def _leaders(
+    axis: Axes, told: Record, rows: dict[str, int], down: dict[str, Any], low: int, high: int, place: Any
+) -> None:
+    terms = [term for term in told["terms"] if term["time"] is not None and term["time"] <= high]
+    for number, term in enumerate(terms):
+        since = max(term["time"], low)
+        until = terms[number + 1]["time"] if number + 1 < len(terms) else high
+        if term["leader"] not in rows or until < low:
+            continue
+        # Whoever is down leads nothing, whatever the last record of it says.
+        gone = [start for start, end in down[term["leader"]] if since < start < until]
+        until = min([until, *gone])
+        row, colour = rows[term["leader"]], COLOURS[number % len(COLOURS)]
+        axis.barh(row, place(until) - place(since), left=place(since), height=0.62, color=colour, zorder=4)
+        width = (place(until) - place(since)) / (place(high) - place(low))
+        for text in (f"leads, epoch {term['epoch']}", f"epoch {term['epoch']}", str(term["epoch"])):
+            if width > 0.0105 * len(text):
+                axis.text(
+                    place(since) + 0.004 * (place(high) - place(low)),
+                    row,
+                    text,
+                    va="center",
+                    fontsize=8.5,
+                    color="white",
+                    zorder=8,
+                )
+                break
+        if term["epoch"] > 0 and low <= term["time"]:
+            unclean = term["how"] == "unclean election"
+            axis.axvline(
+                place(term["time"]),
+                color=style.RED if unclean else style.FAINT,
+                linewidth=2 if unclean else 1,
+                zorder=6,
+            )
+            if unclean:
+                begins = f", from offset {term['start']}" if term["start"] is not None else ""
+                axis.annotate(
+                    f"unclean election{begins}",
+                    (place(term["time"]), 0.62),
+                    (4, 0),
+                    textcoords="offset points",
+                    color=style.RED,
+                    fontsize=8.5,
+                    va="center",
+                    zorder=9,
+                )
+
+
+def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, list[str]]]:
+    spells = []
+    for number, (time, brokers) in enumerate(isr):
+        until = isr[number + 1][0] if number + 1 < len(isr) else high
+        if until > low and time < high:
+            spells.append((max(time, low), min(until, high), brokers))
+    return spells
+
+
+def _lives(told: Record) -> list[tuple[int, str, str]]:
+    """Deaths and starts, each once: what several sources tell is the first of them."""
+    state: dict[str, str] = {}
+    told_once = []
+    for time, broker, kind in told["lives"]:
+        if state.get(broker, "started") != kind:
+            told_once.append((time, broker, kind))
+        state[broker] = kind
+    return told_once
+
+
+def _down(told: Record, broker: str, low: int, high: int) -> list[tuple[int, int]]:
+    spells, since = [], None
+    for time, name, kind in _lives(told):
+        if name != broker:
+            continue
+        if kind == "died":
+            since = time
+        elif since is not None:
+            spells.append((max(since, low), min(time, high)))
+            since = None
+    return spells + ([(max(since, low), high)] if since is not None else [])
+
+
+def _ends(axis: Axes, ends: list[list[Any]], brokers: list[str], place: Any) -> None:
+    for number, broker in enumerate(brokers):
+        colour = COLOURS[number % len(COLOURS)]
+        own = [end for end in ends if end[1] == broker]
+        logs = [end for end in own if end[3] != "high-watermark"]
+        if not own:
+            continue
+        axis.plot(
+            [place(end[0]) for end in logs], [end[2] for end in logs], color=colour, linewidth=1, linestyle=(0, (3, 3))
+        )
+        for kinds, marker, size in ((("loaded", "snapshot"), "o", 6), (("truncated", "corruption"), "X", 9)):
+            chosen = [end for end in logs if end[3] in kinds]
+            axis.plot(
+                [place(end[0]) for end in chosen], [end[2] for end in chosen], marker, color=colour, markersize=size
+            )
+        marks = [end for end in own if end[3] == "high-watermark"]
+        axis.plot(
+            [place(end[0]) for end in marks],
+            [end[2] for end in marks],
+            "v",
+            color=colour,
+            markersize=5,
+            markerfacecolor="none",
+        )
+        axis.plot([], [], "o-", color=colour, label=f"broker {style.printable(broker, 12)}")
+    axis.set_title("where each log ended (▼ high watermark, × cut)")
+    axis.set_ylabel("offset")
+    axis.grid(axis="y")
+    axis.set_ylim(bottom=0)
+    axis.legend(loc="upper left", ncols=4)

@@ -1,0 +1,154 @@
+"""Causes told as stories: what was lost, the dated facts that led to it, what would have prevented it.
+
+Works on the `causes` of verdict.json alone. Explanations of one loss that several rules found are one story.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .stories import clock
+from .style import number, plural
+
+MOST_WHYS = 12
+MOST_STEPS = 30
+
+Record = dict[str, Any]
+
+
+@dataclass
+class Step:
+    """One fact of a chain."""
+
+    seconds: str  # since the start of the run; empty where nothing dates it
+    clock: str  # UTC, or empty
+    says: str
+    source: str  # file:line or file byte N
+
+
+@dataclass
+class Why:
+    """One cause with its chain, or what is missing to name it."""
+
+    cause: str
+    title: str
+    steps: list[Step] = field(default_factory=list)
+    prevented_by: list[str] = field(default_factory=list)
+    citation: str = ""
+    missing: list[str] = field(default_factory=list)
+    readings: list[Why] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    lost: Record | None = None
+
+    @property
+    def known(self) -> bool:
+        return self.cause != "unknown"
+
+
+def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
+    """The stories, losses first, most records first; explanations of overlapping losses are told once."""
+    ordered = sorted(causes, key=lambda cause: -_size(cause))
+    told: list[Why] = []
+    for cause in ordered:
+        same = next((why for why in told if why.cause == cause["cause"] and _is_same(why, cause)), None)
+        if same:
+            same.findings += [name for name in cause["findings"] if name not in same.findings]
+            if same.lost is None:
+                same.title = f"{plural(len(same.findings), 'finding')}, told of {same.findings[0]}"
+        else:
+            told.append(_why(cause, started_at or ""))
+    # What is known goes first; a permitted duplicate must not hide a loss.
+    return sorted(told, key=lambda why: (why.lost is None, not why.known))
+
+
+def _size(cause: Record) -> int:
+    lost = cause.get("lost")
+    # Of two findings on one loss the client's own count is the greater one, or they are equal.
+    return int(lost["count"]) if lost else 0
+
+
+def _is_same(why: Why, cause: Record) -> bool:
+    """Whether they tell of overlapping losses. What is no loss is small and often repeated: once is enough."""
+    one, other = why.lost, cause.get("lost")
+    if one is None or other is None:
+        return one is other and why.missing == cause["missing"]
+    here = (one["topic"], one["partition"]) == (other["topic"], other["partition"])
+    return bool(here and one["first"] <= other["last"] and other["first"] <= one["last"])
+
+
+def _why(cause: Record, started_at: str) -> Why:
+    return Why(
+        cause["cause"],
+        title_of(cause),
+        [step_of(fact, started_at) for fact in cause["chain"][:MOST_STEPS]],
+        list(cause["prevented_by"]),
+        cause["citation"],
+        list(cause["missing"]),
+        [_why(reading, started_at) for reading in cause["readings"]],
+        list(cause.get("findings", ())),
+        cause.get("lost"),
+    )
+
+
+def title_of(cause: Record) -> str:
+    """What the cause explains, in a sentence without its full stop."""
+    lost = cause.get("lost")
+    if lost is None:
+        return ", ".join(cause.get("findings", ())[:3])
+    return f"{place_of_lost(lost)} lost, {amount(lost['count'], lost['read'])}"
+
+
+def place_of_lost(lost: Record) -> str:
+    name = f"{lost['topic']}-{lost['partition']}"
+    if lost["first"] == lost["last"]:
+        return f"offset {lost['first']} of {name}"
+    return f"offsets {lost['first']} to {lost['last']} of {name}"
+
+
+def amount(count: int, read: int | None) -> str:
+    """17 acknowledged writes, 3 of them consumed before."""
+    said = plural(count, "acknowledged write")
+    if read is None:
+        return said
+    if count == 1:
+        return f"{said}, {'consumed before' if read else 'never consumed'}"
+    if read in (0, count):
+        return f"{said}, {'all' if read else 'none'} of them consumed before"
+    return f"{said}, {number(read)} of them consumed before"
+
+
+def step_of(fact: Record, started_at: str) -> Step:
+    time = fact["time"]
+    return Step(
+        "" if time is None else f"{time / 1e9:.3f}",
+        "" if time is None else clock(started_at, time),
+        fact["says"],
+        source_of(fact),
+    )
+
+
+def source_of(fact: Record) -> str:
+    """Where a fact is written: file:line, or the byte in the file."""
+    source = fact["source"] or ""
+    if fact["line"] is not None:
+        return f"{source}:{fact['line']}"
+    return f"{source} byte {fact['byte']}" if fact["byte"] is not None else source
+
+
+def sentence_of(why: Why, most: int = 12) -> str:
+    """The whole chain in one sentence, as a postmortem begins."""
+    dated = [f"{step.seconds} s {step.says}" if step.seconds else step.says for step in why.steps[:most]]
+    return "; ".join(dated)
+
+
+def impact_by_cause(whys: list[Why]) -> list[tuple[str, int, int | None]]:
+    """Cause, lost records, and how many of them were consumed before (None where nobody knows)."""
+    totals: dict[str, tuple[int, int | None]] = {}
+    for why in whys:
+        if why.lost is None:
+            continue
+        count, read = totals.get(why.cause, (0, 0))
+        seen = why.lost["read"]
+        totals[why.cause] = (count + why.lost["count"], None if read is None or seen is None else read + seen)
+    return sorted(((name, *both) for name, both in totals.items()), key=lambda row: (-row[1], row[0]))

@@ -1,0 +1,192 @@
+"""Recorded runs for tests of the brokers' evidence, unpacked once, and what the tests need of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from logjudge.analysis.causes.timeline import Timeline, build_timeline
+from logjudge.analysis.leaders import assigned_replicas, last_leader
+from logjudge.analysis.replicas import SENDS, Kept, complete_sends, kept
+from logjudge.histories.evidence.clock import Fault, clock_offsets
+from logjudge.histories.evidence.layout import Part, find_parts, gathered, read_part
+from logjudge.histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
+
+DATA = Path(__file__).parent / "data"
+RUNS = sorted(p.name.removesuffix(".tar.xz") for p in (DATA / "runs").glob("*.tar.xz"))
+Where = tuple[str | None, int | None]
+
+
+@dataclass
+class Run:
+    """A run as rules and causes take it, read without the pipeline."""
+
+    root: Path
+    about: dict[str, Any]
+    tables: dict[Where, dict[str, pl.DataFrame]]
+    sends: dict[Where, pl.DataFrame]
+    faults: list[Fault]
+    events: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def truth(self) -> dict[str, Any]:
+        return json.loads((self.root / "truth.json").read_text())  # type: ignore[no-any-return]
+
+    @property
+    def started(self) -> int | None:
+        text = self.about.get("started_at")
+        return None if text is None else int(datetime.fromisoformat(text).timestamp() * 1000)
+
+    def table(self, name: str, *places: Where) -> pl.DataFrame:
+        found = [self.tables[at][name] for at in places if name in self.tables.get(at, {})]
+        return pl.concat(found) if found else empty({"metadata": METADATA, "log_events": LOG_EVENTS}[name], True)
+
+    def partitions(self) -> list[tuple[str, int]]:
+        return sorted((t, p) for t, p in self.tables if t is not None and p is not None)
+
+    def sent(self, topic: str, partition: int) -> pl.DataFrame:
+        return complete_sends(self.sends.get((topic, partition), pl.DataFrame(schema=dict(SENDS))))
+
+    def kept(self, topic: str, partition: int) -> Kept:
+        here = (topic, partition)
+        config = self.about.get("topics", {}).get(topic, {})
+        dated = self.about.get("snapshots", {})
+        names = {n for frame in self.tables.get(here, {}).values() for n in frame["snapshot"].unique()}
+        order = sorted(names - set(dated) - {FINAL}) + sorted(dated, key=lambda name: dated[name]["time"])
+        metadata, log_events = self.table("metadata", here), self.table("log_events", here)
+        policy = config.get("cleanup.policy")
+        return kept(
+            topic,
+            partition,
+            self.tables.get(here, {}),
+            (*order, FINAL),
+            {name: dated[name]["time"] for name in dated},
+            last_leader(metadata, log_events),
+            assigned_replicas(metadata, config.get("replica.assignment"), partition),
+            None if policy is None else "compact" in policy,
+        )
+
+    def timeline(self, topic: str, partition: int) -> Timeline:
+        here = (topic, partition)
+        everywhere = self.table("log_events", *self.tables)
+        return build_timeline(
+            self.kept(topic, partition),
+            self.table("metadata", here, (topic, None), (None, None)),
+            self.table("log_events", here, (None, None)),
+            self.faults,
+            self.about.get("topics", {}).get(topic, {}),
+            clock_offsets(everywhere, self.faults, self.started),
+            self.started,
+            self.about.get("system", {}).get("version"),
+        )
+
+
+def _lines(root: Path) -> Iterable[tuple[int, dict[str, Any]]]:
+    for path in (root / "history.jsonl", root / "history.jsonl.gz"):
+        if path.exists():
+            with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as opened:
+                for number, line in enumerate(opened, 1):
+                    yield number, json.loads(line)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _sends(events: list[tuple[int, dict[str, Any]]], about: dict[str, Any]) -> dict[Where, pl.DataFrame]:
+    rows: dict[Where, list[dict[str, Any]]] = {}
+    invoked: dict[tuple[str, int], dict[str, Any]] = {}
+    read: set[tuple[str, int, int, str | None]] = set()
+    for place, event in events:
+        at = (event["process"], event["op"])
+        if event["type"] == "invoke":
+            invoked[at] = event
+            continue
+        acks = str(about.get("processes", {}).get(event["process"], {}).get("acks", "all"))
+        micro = event.get("ops", []) if event["f"] == "txn" else [event]
+        for op in micro:
+            if op["f"] == "poll":
+                records = op.get("records", [])
+                read.update((r["topic"], r["partition"], r["offset"], _text(r["value"])) for r in records)
+            elif op["f"] == "send" and event["type"] == "ok":
+                begin = invoked.get(at, event)
+                sent = {**begin, **op} if event["f"] == "send" else op
+                rows.setdefault((sent["topic"], sent["partition"]), []).append(
+                    {
+                        "value": _text(sent["value"]),
+                        "offset": sent.get("offset"),
+                        "acknowledged": acks != "0",
+                        "invoked": begin["time"],
+                        "completed": event["time"],
+                        "place": place,
+                        "acks": acks,
+                        "process": event["process"],
+                        "key": _text(sent.get("key")),
+                    }
+                )
+    for (topic, partition), sends in rows.items():
+        for row in sends:
+            row["read"] = (topic, partition, row["offset"], row["value"]) in read
+    return {where: pl.DataFrame(sends, schema=dict(SENDS)) for where, sends in rows.items()}
+
+
+def _faults(events: list[tuple[int, dict[str, Any]]]) -> list[Fault]:
+    out, begun = [], {}
+    for place, event in events:
+        if event["f"] not in ("fault", "heal"):
+            continue
+        if event["type"] == "invoke":
+            begun[event["op"]] = event["time"]
+            continue
+        fault = event["fault"]
+        nodes = tuple(str(node) for node in fault.get("nodes", []))
+        invoked = begun.get(event["op"], event["time"])
+        out.append(Fault(event["f"], fault["kind"], nodes, invoked, event["time"], place, fault))
+    return out
+
+
+def read_run(root: Path, keep: Callable[[Part], bool] = lambda _: True) -> Run:
+    about = json.loads((root / "run.json").read_text()) if (root / "run.json").exists() else {}
+    events = list(_lines(root))
+    blocks = [block for part in find_parts(root) if keep(part) for block in read_part(part)]
+    return Run(root, about, gathered(blocks), _sends(events, about), _faults(events), events)
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a recorded run."""
+    base = tmp_path_factory.mktemp("runs")
+
+    def unpack(name: str) -> Path:
+        if not (base / name).exists():
+            with tarfile.open(DATA / "runs" / f"{name}.tar.xz") as archive:
+                archive.extractall(base, filter="data")
+        return base / name
+
+    return unpack
+
+
+@pytest.fixture(scope="session")
+def recorded(unpacked: Callable[[str], Path]) -> Callable[[str], Run]:
+    """A recorded run, read."""
+    read: dict[str, Run] = {}
+
+    def get(name: str) -> Run:
+        if name not in read:
+            read[name] = read_run(unpacked(name))
+        return read[name]
+
+    return get
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "run_name" in metafunc.fixturenames:
+        metafunc.parametrize("run_name", [name for name in RUNS if name != "custom-kraft"])

@@ -1,0 +1,238 @@
+"""Causes that the recorded runs do not have, conflicts, and evidence that is not what it seems."""
+
+# A log line stands on one line, as brokers write it.
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from logjudge.analysis.causes import CAUSES, LEGAL, OTHERS, explain_loss
+from logjudge.analysis.causes.facts import Fact, Lost, lost_of, ordered
+from logjudge.analysis.causes.timeline import build_timeline
+from logjudge.analysis.leaders import last_leader
+from logjudge.analysis.replica_rules import judge_replicas
+from logjudge.analysis.replicas import kept
+from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replayed
+from logjudge.histories.evidence.layout import find_parts, gathered, read_part
+from logjudge.histories.evidence.server_log import parse_log
+from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
+
+from .test_replicas import logs
+
+SECOND = 1_000_000_000
+START = 1_800_000_000_000
+
+
+def lost(acks="all", first=1, last=1, values=("b",), at=5):
+    return Lost("orders", 0, first, last, last - first + 1, frozenset({acks}), values, at * SECOND, at * SECOND, 1, 1)
+
+
+def epochs(*rows):
+    entries = [
+        {
+            "snapshot": "",
+            "broker": b,
+            "file": "leader-epoch-checkpoint",
+            "leader_epoch": e,
+            "start_offset": s,
+            "line": 3,
+        }
+        for b, e, s in rows
+    ]
+    return pl.DataFrame(entries, schema={**LOCATION, **EPOCHS})
+
+
+def metadata(*changes):
+    """Changes of a partition whose leader is 1 and ISR [1, 2]: pairs of seconds and fields."""
+    topic = MetadataRecord(0, START, TYPES["TOPIC_RECORD"], {"name": "orders", "topicId": "x"})
+    new = {"partitionId": 0, "topicId": "x", "replicas": [1, 2], "isr": [1, 2], "leader": 1}
+    first = MetadataRecord(1, START, TYPES["PARTITION_RECORD"], {**new, "leaderEpoch": 0, "partitionEpoch": 0})
+    rest = [
+        MetadataRecord(
+            i,
+            START + at * 1000,
+            TYPES["PARTITION_CHANGE_RECORD"],
+            {"partitionId": 0, "topicId": "x", **fields},
+        )
+        for i, (at, fields) in enumerate(changes, 2)
+    ]
+    frame, _ = replayed([topic, first, *rest])
+    return located(frame.drop("file"), "", "100", "__cluster_metadata-0")
+
+
+def server_log(broker, *lines):
+    """Lines of a broker's log: pairs of seconds and text."""
+    text = "\n".join(f"[2027-01-15 08:00:{second:02d},000] {line}" for second, line in lines)
+    return located(parse_log(text), "", broker, f"brokers/{broker}/server.log")
+
+
+def timeline(tables, about=None, meta=None, events=(), config=None, version="4.1.1", leader="2"):
+    log_events = pl.concat([empty(LOG_EVENTS, True), *events])
+    meta = empty(METADATA, True) if meta is None else meta
+    held = kept("orders", 0, tables, leader=leader, **(about or {}))
+    return build_timeline(held, meta, log_events, (), config or {}, {}, START, version)
+
+
+AFTER = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+
+
+def test_a_leader_from_outside_the_isr_is_unclean():
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    explained = explain_loss(timeline(AFTER, meta=meta), lost())
+    assert explained.cause == "unclean-election"
+    says = " | ".join(fact.says for fact in explained.chain)
+    assert "the ISR of orders-0 shrank to [1]" in says
+    assert "broker 2 was elected leader of orders-0 in epoch 1" in says
+
+
+def test_the_same_election_from_the_isr_is_not():
+    meta = metadata((9, {"leader": 2, "isr": [2]}))
+    assert explain_loss(timeline(AFTER, meta=meta), lost()).cause == "unknown"
+    assert explain_loss(timeline(AFTER, meta=meta), lost(acks="1")).cause == "single-ack-failover"
+
+
+def test_a_follower_that_restarted_before_its_election_may_have_lost_its_own_tail():
+    meta = metadata((9, {"leader": 2, "isr": [2]}))
+    boot = server_log("2", (7, "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"))
+    explained = explain_loss(timeline(AFTER, meta=meta, events=[boot]), lost(acks="1"))
+    assert explained.cause == "unknown"
+    assert any("had lost its own tail" in missing for missing in explained.missing)
+
+
+def test_a_zookeeper_controller_says_that_it_elects_from_outside():
+    old = logs("1: 0a 1x\n2: 0a 1x")
+    old = {
+        name: frame.with_columns(magic=pl.lit(1, pl.Int8)) if name == "batches" else frame
+        for name, frame in old.items()
+    }
+    old["records"] = old["records"].with_columns(leader_epoch=pl.lit(None, pl.Int32))
+    leads = 'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%d]} for offline partition [orders,0] (x)'
+    events = server_log(
+        "3",
+        (1, leads % (1, 0, 1)),
+        (
+            9,
+            "WARN No broker in ISR is alive for [orders,0]. Elect leader 2 from live brokers 2. There's potential data loss. (x)",
+        ),
+        (9, leads % (2, 1, 2)),
+    )
+    found = timeline(old, events=[events], version="0.10.2.2")
+    assert found.terms[1].elected_uncleanly
+    # Where epoch 1 began is not known without leader epochs, so the loss is not proved.
+    assert explain_loss(found, lost()).cause == "unknown"
+
+
+def test_logs_that_diverged_under_leader_epochs_and_were_followed_since():
+    tables = {**logs("1: 0a 1b@1 2c@3\n2: 0a 1x@2 2c@3"), "epochs": epochs(("2", 2, 1))}
+    assert explain_loss(timeline(tables, version="1.0.2"), lost()).cause == "leader-epoch-divergence"
+    assert explain_loss(timeline(tables, version="2.1.0"), lost()).cause == "unknown"
+    assert explain_loss(timeline(tables, version=None), lost()).cause == "unknown"
+
+
+def test_evidence_that_proves_two_causes_shows_both():
+    tables = {**logs("1: 0a 1b@0 2c@3\n2: 0a 1x@1 2c@3"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2]}))
+    explained = explain_loss(timeline(tables, meta=meta, version="1.1.0"), lost())
+    assert explained.cause == "unknown"
+    assert {reading.cause for reading in explained.readings} == {
+        "unclean-election",
+        "leader-epoch-divergence",
+    }
+    assert all(reading.chain for reading in explained.readings)
+
+
+def test_two_leaders_of_one_epoch_prove_nothing():
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2]}))
+    leads = "INFO [Broker id=3] Leader orders-0 with topic id x starts at leader epoch 1 from offset 1 with partition epoch 2, "
+    leads += "high watermark 1, ISR [3], adding replicas [] and removing replicas [] . "
+    leads += "Previous leader Some(1) and previous leader epoch was 0. (state.change.logger)"
+    found = timeline(AFTER, meta=meta, events=[server_log("3", (9, leads))])
+    assert found.terms[1].conflict
+    assert explain_loss(found, lost()).cause == "unknown"
+
+
+def test_without_any_evidence_the_missing_is_named():
+    explained = explain_loss(timeline({}, version=None), lost())
+    assert explained.cause == "unknown"
+    assert explained.missing
+
+
+def test_facts_without_a_time_keep_their_place():
+    one, two, three = Fact("one", 1), Fact("undated"), Fact("three", 3)
+    assert [fact.says for fact in ordered([one, two, three, one])] == ["one", "undated", "three"]
+    assert [fact.says for fact in ordered([three, two, one])] == ["one", "three", "undated"]
+
+
+def test_every_cause_of_the_design_is_there():
+    names = {*CAUSES, *LEGAL, *OTHERS}
+    assert names == {
+        "unclean-election",
+        "high-watermark-truncation",
+        "leader-epoch-divergence",
+        "single-ack-failover",
+        "last-replica-standing",
+        "retention",
+        "compaction",
+        "consumer-reset",
+        "commit-before-handle",
+        "retry-reordering",
+    }
+
+
+def test_the_last_leader_is_that_of_the_greatest_epoch():
+    line = "INFO [Broker id=%d] Leader orders-0 starts at leader epoch %d from offset 0 with high watermark 0 ISR [1] "
+    line += "addingReplicas []. Previous leader epoch was 0. (state.change.logger)"
+    events = pl.concat([server_log("2", (1, line % (2, 5))), server_log("1", (9, line % (1, 4)))])
+    assert last_leader(empty(METADATA, True), events) == "2"
+    assert last_leader(empty(METADATA, True), empty(LOG_EVENTS, True)) is None
+
+
+def flipped(source, root, rng, of_segments):
+    """A copy of a bundle with three bits flipped in each segment, or in each other file."""
+    shutil.copytree(source, root)
+    for path in sorted(root.rglob("*")):
+        if not path.is_file() or path.suffix in (".json", ".jsonl") or not path.stat().st_size:
+            continue
+        if (path.stem.isdigit() and path.suffix == ".log") != of_segments:
+            continue
+        data = bytearray(path.read_bytes())
+        for _ in range(3):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    return gathered(block for part in find_parts(root) for block in read_part(part))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flipped_bits_in_segments_are_corruption_and_nothing_else(unpacked, recorded, tmp_path, seed):
+    tables = flipped(unpacked("clean-a"), tmp_path / "run", random.Random(seed), of_segments=True)
+    run = recorded("clean-a")
+    for topic, partition in run.partitions():
+        leader = run.kept(topic, partition).leader
+        held = kept(topic, partition, tables.get((topic, partition), {}), leader=leader, compacted=False)
+        judged = judge_replicas(held, run.sent(topic, partition))
+        expected = {"log-corruption"} if topic == "orders" else set()  # the others are empty
+        assert {finding.rule for finding in judged.findings} == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flipped_bits_elsewhere_never_make_a_divergence_or_another_cause(unpacked, recorded, tmp_path, seed):
+    run = recorded("unclean-election-c")
+    tables = flipped(unpacked("unclean-election-c"), tmp_path / "run", random.Random(seed), of_segments=False)
+    weaker = replace(run, tables=tables)
+    sends = run.sent("orders", 0)
+    judged = judge_replicas(weaker.kept("orders", 0), sends)
+    whole = judge_replicas(run.kept("orders", 0), sends)
+    for rule in ("replica-divergence", "log-corruption"):
+        ranges = [
+            [(f.snapshot, f.first_offset, f.last_offset) for f in j.findings if f.rule == rule] for j in (judged, whole)
+        ]
+        assert ranges[0] == ranges[1]
+    for finding in whole.findings:
+        if finding.rule == "acknowledged-absent":
+            explained = explain_loss(weaker.timeline("orders", 0), lost_of(finding, sends))
+            assert explained.cause in ("unclean-election", "unknown")

@@ -1,0 +1,153 @@
+"""The metadata log: records, replay, snapshots, and its text."""
+
+from __future__ import annotations
+
+import shutil
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from logjudge.histories.evidence.cluster_metadata import (
+    TYPES,
+    MetadataRecord,
+    read_cluster_metadata,
+    replayed,
+    without_aborted,
+)
+from logjudge.histories.evidence.metadata_records import MalformedRecordError, decode
+from polars.testing import assert_frame_equal
+
+TOPIC, UUID = "orders", "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def record(offset, kind, **data):
+    return MetadataRecord(offset, 1000 + offset, TYPES[kind], data)
+
+
+def beginning():
+    return [
+        record(0, "TOPIC_RECORD", name=TOPIC, topicId=UUID),
+        record(
+            1,
+            "PARTITION_RECORD",
+            partitionId=0,
+            topicId=UUID,
+            replicas=[1, 2, 3],
+            isr=[1, 2, 3],
+            leader=1,
+            leaderEpoch=0,
+            partitionEpoch=0,
+        ),
+    ]
+
+
+def change(offset, **data):
+    return record(offset, "PARTITION_CHANGE_RECORD", partitionId=0, topicId=UUID, **data)
+
+
+def states(records):
+    frame, damage = replayed(records)
+    assert damage.height == 0
+    rows = frame.filter(pl.col("kind").is_in(["partition", "change"]))
+    return rows.select("leader", "leader_epoch", "partition_epoch", "isr").rows()
+
+
+def test_a_change_of_isr_keeps_the_leader_epoch():
+    assert states([*beginning(), change(2, isr=[1])])[-1] == (1, 0, 1, [1])
+
+
+def test_a_named_leader_raises_the_leader_epoch_even_if_it_is_the_same():
+    assert states([*beginning(), change(2, leader=1)])[-1] == (1, 1, 1, [1, 2, 3])
+    assert states([*beginning(), change(2, leader=-1), change(3, leader=2, isr=[2])])[-1] == (2, 2, 2, [2])
+
+
+def test_eligible_leaders_and_recovery_are_kept_until_they_change():
+    frame, _ = replayed(
+        [
+            *beginning(),
+            change(2, isr=[], leader=-1, eligibleLeaderReplicas=[1], lastKnownElr=[2]),
+            change(3, leader=2, isr=[2], leaderRecoveryState=1, eligibleLeaderReplicas=[]),
+            change(4, leaderRecoveryState=0),
+        ]
+    )
+    rows = frame.filter(pl.col("kind") == "change").select("elr", "last_known_elr", "recovering").rows()
+    assert rows == [([1], [2], False), ([], [2], True), ([], [2], False)]
+
+
+def test_an_aborted_metadata_transaction_never_happened():
+    begin, end = record(2, "BEGIN_TRANSACTION_RECORD"), record(4, "END_TRANSACTION_RECORD")
+    abort = record(4, "ABORT_TRANSACTION_RECORD")
+    inside = change(3, isr=[1])
+    assert without_aborted([begin, inside, abort]) == []
+    assert without_aborted([begin, inside, end]) == [inside]
+    assert without_aborted([begin, inside]) == []
+
+
+def test_a_change_without_its_beginning_is_damage():
+    frame, damage = replayed([change(5, isr=[1])])
+    assert frame.height == 0
+    assert damage["kind"].to_list() == ["order"]
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_noise_is_a_malformed_record_or_none(noise):
+    try:
+        type_, version, _ = decode(noise)
+    except MalformedRecordError:
+        return
+    assert type_ >= 0
+    assert version >= 0
+
+
+def test_the_timeline_of_a_real_controller(recorded):
+    frame = recorded("unclean-election-m").table("metadata", ("orders", 0)).filter(pl.col("broker") == "100")
+    rows = frame.select("leader", "leader_epoch", "isr", "recovering").rows()
+    assert rows[:6] == [
+        (3, 0, [3, 1, 2], False),
+        (3, 0, [3, 1], False),
+        (3, 0, [3], False),
+        (-1, 1, [3], False),
+        (2, 2, [2], True),
+        (2, 2, [2, 1], False),
+    ]
+
+
+def test_a_flipped_bit_loses_one_batch_and_says_so(unpacked, tmp_path):
+    source = unpacked("unclean-election-m") / "brokers" / "100" / "data" / "__cluster_metadata-0"
+    folder = tmp_path / "__cluster_metadata-0"
+    shutil.copytree(source, folder)
+    path = folder / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[1900] ^= 4
+    path.write_bytes(data)
+    whole, none = read_cluster_metadata(source)
+    broken, damage = read_cluster_metadata(folder)
+    assert none.height == 0
+    assert "crc" in damage["kind"].to_list()
+    assert broken.height < whole.height
+
+
+def test_copies_of_the_log_agree(recorded):
+    frame = recorded("disk-truncate-m").table("metadata", ("orders", 1))
+    copies = frame.drop("file", "broker").partition_by("snapshot")
+    [copy] = copies
+    by_broker = frame.drop("file").partition_by("broker", include_key=False)
+    shortest = min(part.height for part in by_broker)
+    for part in by_broker[1:]:
+        assert_frame_equal(part.head(shortest), by_broker[0].head(shortest))
+    assert copy.height == sum(part.height for part in by_broker)
+
+
+@pytest.mark.parametrize("cut", [10, 61, 300, 1000])
+def test_a_cut_log_is_read_to_its_end(unpacked, tmp_path, cut):
+    source = unpacked("unclean-election-m") / "brokers" / "100" / "data" / "__cluster_metadata-0"
+    folder = tmp_path / "__cluster_metadata-0"
+    folder.mkdir()
+    data = (source / f"{0:020d}.log").read_bytes()
+    (folder / f"{0:020d}.log").write_bytes(data[:-cut])
+    whole, _ = read_cluster_metadata(source)
+    frame, damage = read_cluster_metadata(folder)
+    assert_frame_equal(frame, whole.head(frame.height))
+    assert set(damage["kind"]) <= {"torn-tail"}

@@ -1,0 +1,131 @@
+"""kafka-dump-log: its text as evidence, and its agreement with our reading of the same bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from logjudge.histories.evidence.cluster_metadata import read_cluster_metadata
+from logjudge.histories.evidence.dump_text import is_dump, parse_dump, read_dump
+from logjudge.histories.evidence.segments import read_segment
+from logjudge.histories.evidence.tables import BATCHES
+from polars.testing import assert_frame_equal
+
+SEGMENT = f"{0:020d}.log"
+LIBS = os.environ.get("KAFKA_LIBS", "")
+needs_kafka = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(
+        not LIBS or not list(Path(LIBS).glob("kafka_*.jar")) or not shutil.which("java"),
+        reason="KAFKA_LIBS names no folder with Kafka's jars; scripts/fetch-kafka fetches them",
+    ),
+]
+
+
+def agree(dump, segment, without=()):
+    # A dump prints no bytes of markers, so they have no digest in it.
+    records = segment.records.with_columns(pl.when(pl.col("control").is_null()).then(pl.col("digest")).alias("digest"))
+    assert dump.damage.height == 0
+    assert_frame_equal(dump.records.drop(without), records.drop(without))
+    columns = [name for name in BATCHES if name not in ("max_timestamp", "base_sequence", "size", *without)]
+    assert_frame_equal(dump.batches.select(columns), segment.batches.select(columns))
+
+
+@pytest.mark.parametrize("name", ["kip-101-a", "kip-101-c", "unclean-election-a", "unclean-election-c"])
+def test_recorded_dumps_say_what_the_segments_say(unpacked, name):
+    root = unpacked(name)
+    found = sorted((root / "dump").rglob("*.txt"))
+    assert found
+    for path in found:
+        snapshot = path.relative_to(root / "dump").parent
+        base = root / "brokers" if str(snapshot) == "." else root / "snapshots" / snapshot / "brokers"
+        segment = read_segment(base / path.name.split("-")[0] / "data" / "orders-0" / SEGMENT)
+        [dump] = read_dump(path)
+        assert (dump.topic, dump.partition) == ("orders", 0)
+        agree(dump, segment)
+
+
+def test_a_payload_may_have_several_lines_and_look_like_anything():
+    head = "baseOffset: 0 lastOffset: 1 count: 2 partitionLeaderEpoch: 3 isTransactional: false "
+    head += "isControl: false position: 0 CreateTime: 5 size: 90 magic: 2 "
+    head += "compresscodec: none crc: 1 isvalid: true"
+    text = f"{head}\n| offset: 0 CreateTime: 5 keySize: 1 valueSize: 9 headerKeys: [] key: k payload: one\ntwo\n"
+    text += "| offset: 1 CreateTime: 6 keySize: -1 valueSize: -1 headerKeys: [] payload: null\n"
+    [dump] = parse_dump(text)
+    assert dump.records.select("key", "value", "leader_epoch").rows() == [
+        ("k", "one\ntwo", 3),
+        (None, None, 3),
+    ]
+    assert is_dump(text)
+    assert not is_dump("hello")
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_noise_never_crashes(text):
+    for dump in parse_dump("Dumping x/orders-0/00000000000000000000.log\n" + text):
+        assert dump.records.height == 0 or "offset:" in text
+
+
+def dump_log(*arguments):
+    command = [
+        "java",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{LIBS}/*",
+        "kafka.tools.DumpLogSegments",
+        *arguments,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+@pytest.mark.parametrize("codec", range(5), ids=["none", "gzip", "snappy", "lz4", "zstd"])
+class TestKafka:
+    pytestmark = needs_kafka
+
+    def test_agrees_on_every_compression(self, tmp_path, codec):
+        from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+        data, offset = b"", 0
+        for size in (1, 7, 400):
+            builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 22)
+            for i in range(size):
+                builder.append(i, 1_700_000_000_000 + i, b"k%d" % (i % 3), b"value %d " % i * (i % 5), [])
+            built = bytearray(builder.build())
+            built[0:8] = offset.to_bytes(8, "big")
+            data, offset = data + bytes(built), offset + size
+        folder = tmp_path / "orders-0"
+        folder.mkdir()
+        (folder / SEGMENT).write_bytes(data)
+        [dump] = parse_dump(dump_log("--print-data-log", "--files", str(folder / SEGMENT)))
+        agree(dump, read_segment(folder / SEGMENT))
+
+
+@pytest.mark.parametrize("where", ["transactions-a/brokers/1/data/orders-0", "retention-a/brokers/2/data/state-0"])
+class TestKafkaOnRealLogs:
+    pytestmark = needs_kafka
+
+    def test_agrees_record_by_record(self, unpacked, where):
+        name, _, rest = where.partition("/")
+        for path in sorted((unpacked(name) / rest).glob("*.log")):
+            [dump] = parse_dump(dump_log("--print-data-log", "--files", str(path)))
+            agree(dump, read_segment(path))
+
+
+@pytest.mark.parametrize("name", ["unclean-election-m", "disk-truncate-m", "acks1-failover-m", "leader-kill-m"])
+class TestKafkaOnMetadata:
+    pytestmark = needs_kafka
+
+    def test_agrees_on_the_timeline(self, unpacked, name):
+        folder = unpacked(name) / "brokers" / "100" / "data" / "__cluster_metadata-0"
+        text = dump_log("--cluster-metadata-decoder", "--files", str(folder / SEGMENT))
+        [dump] = parse_dump(text)
+        ours, _ = read_cluster_metadata(folder)
+        assert_frame_equal(dump.metadata, ours.drop("file"))
+        assert ours.height > 20

@@ -1,0 +1,108 @@
+"""Evidence is found wherever it lies, and odd folders do no harm."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from logjudge.histories.evidence.layout import find_parts, gathered, read_part, split_part
+
+SEGMENT = f"{0:020d}.log"
+
+
+def summary(root):
+    return {(p.snapshot, p.broker, p.kind, p.topic, p.partition) for p in find_parts(root)}
+
+
+def test_a_bundle_has_snapshots_and_brokers(unpacked):
+    found = summary(unpacked("unclean-election-m"))
+    assert ("", "1", "segment", "orders", 0) in found
+    assert ("before-rejoin", "3", "segment", "orders", 0) in found
+    assert ("", "100", "metadata", None, None) in found
+    assert ("", "2", "log", None, None) in found
+    assert ("after-rejoin", "2", "epochs", "orders", 0) in found
+
+
+@pytest.mark.parametrize(
+    ("below", "kinds"),
+    [
+        ("brokers", {"segment", "metadata", "log", "offsets", "epochs", "properties"}),
+        ("brokers/1", {"segment", "metadata", "log", "offsets", "epochs", "properties"}),
+        ("brokers/1/data", {"segment", "metadata", "offsets", "epochs", "properties"}),
+        ("brokers/1/data/orders-0", {"segment", "epochs", "properties"}),
+        ("brokers/1/server.log", {"log"}),
+        ("brokers/1/data/orders-0/" + SEGMENT, {"segment"}),
+    ],
+)
+def test_any_part_of_a_bundle_is_evidence_by_itself(unpacked, below, kinds):
+    parts = find_parts(unpacked("unclean-election-m") / below)
+    assert {part.kind for part in parts} == kinds
+    assert all(read_part(part) is not None for part in parts)
+    if below != "brokers" and any(part.path.name == "meta.properties" for part in parts):
+        assert {part.broker for part in parts} == {"1"}
+
+
+def test_brokers_have_the_id_that_the_controller_knows(unpacked):
+    brokers = {part.broker for part in find_parts(unpacked("custom-kraft"))}
+    assert brokers == {"101", "102", "103"}
+
+
+def test_a_dump_beside_its_segments_is_passed_over(unpacked):
+    root = unpacked("unclean-election-a")
+    assert not [part for part in find_parts(root) if part.kind == "dump"]
+    alone = find_parts(root / "dump")
+    assert {(p.snapshot, p.broker, p.topic, p.partition) for p in alone} == {
+        (snapshot, broker, "orders", 0) for snapshot in ("", "before-rejoin") for broker in ("1", "2", "3")
+    }
+    tables = gathered(block for part in alone for block in read_part(part))
+    assert set(tables[("orders", 0)]["records"]["broker"]) == {"1", "2", "3"}
+
+
+def test_ranges_give_the_same_rows(unpacked):
+    for part in find_parts(unpacked("retention-a")):
+        whole = sum(b.frame.height for b in read_part(part))
+        pieces = split_part(part, 3000)
+        assert sum(b.frame.height for piece in pieces for b in read_part(piece)) == whole
+
+
+def test_odd_names_and_links_in_circles_do_no_harm(tmp_path):
+    folder = tmp_path / "brokers" / "1" / "data" / "or ders-0"
+    folder.mkdir(parents=True)
+    (folder / SEGMENT).write_bytes(b"x" * 40)
+    odd = tmp_path / "brokers" / "1" / "data" / "orders-99999999999"
+    odd.mkdir()
+    (odd / SEGMENT).write_bytes(b"")
+    good = tmp_path / "brokers" / "1" / "data" / "my.topic_a-b-7"
+    good.mkdir()
+    (good / SEGMENT).write_bytes(b"x" * 40)
+    (good / "leader-epoch-checkpoint").mkdir()
+    (tmp_path / "brokers" / "loop").symlink_to(tmp_path)
+    (good / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(good / f"{5:020d}.log")
+    with open(os.fsencode(str(good)) + b"/\xff.log", "wb"):  # noqa: PTH123
+        pass
+    deleted = tmp_path / "brokers" / "1" / "data" / "orders-0.abc-delete"
+    deleted.mkdir()
+    (deleted / SEGMENT).write_bytes(b"")
+    parts = find_parts(tmp_path)
+    assert [(p.kind, p.topic, p.partition) for p in parts] == [("segment", "my.topic_a-b", 7)]
+    [block] = read_part(parts[0])
+    assert block.table == "damage"
+
+
+def test_an_empty_or_missing_folder_has_no_evidence(tmp_path):
+    assert find_parts(tmp_path) == []
+    assert find_parts(tmp_path / "none") == []
+
+
+def test_a_file_that_goes_away_is_damage(tmp_path):
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    for name in (SEGMENT, "leader-epoch-checkpoint"):
+        (folder / name).write_text("0\n0\n")
+    parts = find_parts(tmp_path)
+    for path in folder.iterdir():
+        path.unlink()
+    for part in parts:
+        [block] = [b for piece in split_part(part) for b in read_part(piece)]
+        assert (block.table, block.frame["kind"].to_list()) == ("damage", ["unreadable"])

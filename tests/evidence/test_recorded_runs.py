@@ -1,0 +1,223 @@
+"""The recorded runs give their truth: what is absent, where replicas diverge, and why."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from logjudge.analysis.causes import explain_absence, explain_loss
+from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
+from logjudge.analysis.causes.facts import Lost, lost_of
+from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
+from logjudge.analysis.replica_rules import acknowledged_absent, judge_replicas, replica_divergence
+from logjudge.histories.evidence.layout import find_parts, gathered, read_part
+
+CAUSE_OF = {
+    "acks1-failover": "single-ack-failover",
+    "disk-truncate": "last-replica-standing",
+    "kip-101": "high-watermark-truncation",
+    "unclean-election": "unclean-election",
+}
+
+
+def expected_cause(name):
+    return CAUSE_OF.get(name.rsplit("-", 1)[0])
+
+
+def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, run_name):
+    run = recorded(run_name)
+    lost = {}
+    for topic, partition in run.partitions():
+        judged = acknowledged_absent(run.kept(topic, partition), run.sent(topic, partition))
+        assert judged.unknown == []
+        values = sorted(value for finding in judged.findings for value in finding.values)
+        if values:
+            lost[f"{topic}-{partition}"] = values
+    truth = {name: sorted(value for _, value in rows) for name, rows in run.truth["lost_acked"].items()}
+    assert lost == truth
+
+
+def test_divergence_is_found_where_it_is_and_nowhere_else(recorded, run_name):
+    run = recorded(run_name)
+    found = set()
+    for topic, partition in run.partitions():
+        judged = replica_divergence(run.kept(topic, partition), run.sent(topic, partition))
+        for finding in judged.findings:
+            name = f"{topic}-{partition}"
+            found.add((finding.snapshot or "final", name, finding.first_offset, finding.last_offset))
+    truth = {
+        (snapshot, name, *offsets)
+        for snapshot, partitions in run.truth["divergent"].items()
+        for name, pairs in partitions.items()
+        for pair in pairs.values()
+        for offsets in pair.get("conflicting_offsets", [])
+    }
+    assert found == truth
+
+
+def test_torn_tails_are_notes_at_their_byte(recorded, run_name):
+    run = recorded(run_name)
+    found = {
+        (finding.snapshot, finding.replicas[0], f"{topic}-{partition}", finding.evidence[0].byte)
+        for topic, partition in run.partitions()
+        for finding in judge_replicas(run.kept(topic, partition), run.sent(topic, partition)).findings
+        if finding.rule == "log-corruption" and finding.severity == "note"
+    }
+    truth = {
+        (snapshot, broker, name, byte)
+        for snapshot, rows in run.truth["torn_tails"].items()
+        for broker, name, _, byte, _ in rows
+    }
+    assert found == truth
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["clean-a", "leader-kill-a", "leader-kill-m", "transactions-a", "retention-a", "group-rebalance-a"],
+)
+def test_nothing_is_found_where_nothing_is(recorded, name):
+    run = recorded(name)
+    for topic, partition in run.partitions():
+        judged = judge_replicas(run.kept(topic, partition), run.sent(topic, partition))
+        assert judged.findings == []
+        assert judged.unknown == []
+
+
+def test_a_stranger_s_cluster_has_one_replica_ahead_and_no_divergence(recorded):
+    run = recorded("custom-kraft")
+    for topic, partition in run.partitions():
+        judged = judge_replicas(run.kept(topic, partition), run.sent(topic, partition))
+        assert judged.findings == []
+    ahead = run.tables[("demo", 0)]["records"].group_by("broker").agg(pl.col("offset").max()).sort("broker")
+    assert ahead["broker"].to_list()[-1] == "103"
+    assert sum(run.tables[at]["metadata"].filter(
+        (pl.col("kind") == "change") & (pl.col("broker") == "101")).height
+        for at in run.tables if "metadata" in run.tables[at]) == 689  # fmt: skip
+
+
+def test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, run_name):
+    run = recorded(run_name)
+    for topic, partition in run.partitions():
+        kept, sends = run.kept(topic, partition), run.sent(topic, partition)
+        for finding in acknowledged_absent(kept, sends).findings:
+            explained = explain_loss(run.timeline(topic, partition), lost_of(finding, sends))
+            assert explained.cause == expected_cause(run_name)
+            assert explained.citation
+            assert explained.prevented_by
+            times = [fact.time for fact in explained.chain if fact.time is not None]
+            assert times == sorted(times)
+            assert len(times) > 2
+            sourced = [fact for fact in explained.chain if fact.source or fact.place is not None]
+            assert len(sourced) == len(explained.chain)
+
+
+def weakened(run, rng):
+    """The run with a part of its evidence gone: files, kinds of files, lines of logs, what run.json says."""
+    parts = find_parts(run.root)
+    share = rng.choice([0.05, 0.3, 0.6, 0.9])
+    without = rng.choice([None, "log", "segment", "epochs", "metadata", "offsets"])
+    kept = [part for part in parts if rng.random() > share and part.kind != without]
+    tables = gathered(block for part in kept for block in read_part(part))
+    lines = rng.choice([0, 0, 0.3, 0.7])
+    for found in tables.values():
+        if "log_events" in found and lines:
+            mask = pl.Series([rng.random() > lines for _ in range(found["log_events"].height)])
+            found["log_events"] = found["log_events"].filter(mask)
+    about = {key: value for key, value in run.about.items() if rng.random() > 0.15}
+    sends = run.sends
+    if rng.random() < 0.15:
+        sends = {at: frame.with_columns(acks=pl.lit(None, pl.String)) for at, frame in sends.items()}
+    faults = run.faults if rng.random() > 0.3 else []
+    return replace(run, tables=tables, about=about, sends=sends, faults=faults)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, run_name, seed):
+    run = recorded(run_name)
+    truth = expected_cause(run_name)
+    found = {at: acknowledged_absent(run.kept(*at), run.sent(*at)).findings for at in run.partitions()}
+    rng = random.Random(f"{run_name}/{seed}")
+    for _ in range(3):
+        weaker = weakened(run, rng)
+        for at, findings in found.items():
+            for finding in findings:
+                lost = lost_of(finding, weaker.sent(*at))
+                explained = explain_loss(weaker.timeline(*at), lost)
+                assert explained.cause in (truth, "unknown")
+                assert explained.cause != "unknown" or explained.missing
+
+
+def test_legal_absences_have_a_reason_and_are_no_loss(recorded):
+    run = recorded("retention-a")
+    for name, gone in run.truth["legally_gone"].items():
+        topic, partition = name.rsplit("-", 1)
+        lost = Lost(topic, int(partition), gone["offsets"][0], gone["offsets"][0], 1)
+        timeline = run.timeline(topic, int(partition))
+        assert explain_absence(timeline, lost).cause == {"logs": "retention", "state": "compaction"}[topic]
+        assert explain_loss(timeline, lost).cause == "unknown"
+
+
+def group_events(run, group, at):
+    members = {p for p, config in run.about["processes"].items() if config.get("group.id") == group}
+    rows = []
+    for place, event in run.events:
+        if event["process"] not in members or event["type"] != "ok":
+            continue
+        here = (event["time"], place, event["process"], event["f"])
+        if event["f"] == "crash":
+            rows.append((*here, None, None))
+        elif event["f"] in ("poll", "handle"):
+            own = [r["offset"] for r in event["records"] if (r["topic"], r["partition"]) == at]
+            if own:
+                rows.append((*here, min(own), max(own)))
+        elif event["f"] in ("assign", "commit", "seek"):
+            own = [o["offset"] for o in event.get("offsets", []) if (o["topic"], o["partition"]) == at]
+            rows.extend((*here, offset, None) for offset in own)
+    return pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+
+
+def test_what_a_group_missed_has_its_cause(recorded):
+    run = recorded("group-rebalance-a")
+    truth = run.truth["consumer_side"]
+    skipped = "never_polled_by_the_group (skipped by auto.offset.reset=latest)"
+    kinds = {"polled_committed_never_handled": "commit-before-handle", skipped: "consumer-reset"}
+    for kind, cause in kinds.items():
+        for name, rows in truth[kind].items():
+            topic, partition = name.rsplit("-", 1)
+            missed = Missed(topic, int(partition), "workers", rows[0][0], rows[-1][0], len(rows))
+            events = group_events(run, "workers", (topic, int(partition)))
+            explained = explain_missed(events, missed, run.about["processes"])
+            assert explained.cause == cause
+            assert len(explained.chain) == 3
+            bare = explain_missed(events, missed, {})
+            assert bare.cause in (cause, "unknown")
+            for f in ("assign", "poll", "commit", "crash"):
+                less = explain_missed(events.filter(pl.col("f") != f), missed, run.about["processes"])
+                assert less.cause in (cause, "unknown")
+
+
+def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
+    run = recorded("leader-kill-m")
+    for name, places in run.truth["duplicates_in_final_read"].items():
+        value = name.split("/")[1]
+        process = value.split("-")[0]
+        repeated = Repeated("orders", places[0][0], value, tuple(offset for _, offset in places), process)
+        timeline = run.timeline("orders", places[0][0])
+        explained = explain_repeated(timeline, repeated, run.about["processes"][process])
+        assert explained.cause == "retry-reordering"
+        assert sum("stands at offset" in fact.says for fact in explained.chain) == 2
+        assert explain_repeated(timeline, repeated, {"enable.idempotence": True}).cause == "unknown"
+
+
+def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):
+    root = unpacked("unclean-election-m") / "snapshots" / "before-rejoin" / "brokers"
+    tables = gathered(block for part in find_parts(root) for block in read_part(part))
+    from logjudge.analysis.replicas import SENDS, kept
+
+    judged = replica_divergence(kept("orders", 0, tables[("orders", 0)]), pl.DataFrame(schema=dict(SENDS)))
+    [finding] = judged.findings
+    assert (finding.first_offset, finding.last_offset) == (477, 1085)
+    assert finding.severity == "violation"  # the losing side's high watermark is above the first

@@ -1,0 +1,100 @@
+"""The brokers' own logs: each wording gives its event, and the recorded runs give their truncations."""
+
+# A wording stands on one line, as brokers write it.
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+from logjudge.histories.evidence.clock import Fault, clock_offset
+from logjudge.histories.evidence.server_log import parse_log, read_server_log, split_log
+from polars.testing import assert_frame_equal
+
+# version, line after the time, kind, topic, partition, subject, some fields
+WORDINGS = [
+    ("0.10.2", "INFO Truncating log orders-0 to offset 635. (kafka.log.Log)", "truncate", "orders", 0, {"offset": 635}),
+    ("2.3", "INFO [Log partition=a-b-1, dir=/d] Truncating to offset 6 (kafka.log.Log)", "truncate", "a-b", 1, {"offset": 6}),
+    ("4.1", "INFO [UnifiedLog partition=orders-0, dir=/d] Truncating to 7 has no effect as the largest offset in the log is 6 (x.UnifiedLog)", "truncate-noop", "orders", 0, {"offset": 7, "largest": 6}),
+    ("4.1", "INFO [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] Truncating partition orders-0 with TruncationState(offset=685, completed=true) due to local high watermark 681 (kafka.server.ReplicaFetcherThread)", "truncate-reason", "orders", 0, {"offset": 685, "reason": "local high watermark 681"}),
+    ("2.6", "WARN [ReplicaFetcher replicaId=1] Truncating orders-0 to offset 10 below high watermark 12 (kafka.server.ReplicaFetcherThread)", "truncate-below-high-watermark", "orders", 0, {"high_watermark": 12}),
+    ("4.1", "INFO [Partition orders-0 broker=3] Shrinking ISR from 3,1,2 to 3. Leader: (highWatermark: 487, endOffset: 498). Out of sync (kafka.cluster.Partition)", "isr-shrink", "orders", 0, {"isr": [3], "high_watermark": 487}),
+    ("0.10.2", "INFO Partition [orders,1] on broker 2: Expanding ISR for partition orders-1 from 2 to 2,1 (kafka.cluster.Partition)", "isr-expand", "orders", 1, {"isr": [2, 1]}),
+    ("4.1", "INFO [Partition orders-0 broker=2] ISR updated to 2,1  and version updated to 5 (kafka.cluster.Partition)", "isr-update", "orders", 0, {"isr": [2, 1], "partition_epoch": 5}),
+    ("2.7", "INFO [Partition orders-0 broker=2] ISR updated to [2,1] and zkVersion updated to [5] (kafka.cluster.Partition)", "isr-update", "orders", 0, {"isr": [2, 1]}),
+    ("4.1", "INFO [Broker id=2] Leader orders-0 with topic id Some(x) starts at leader epoch 2 from offset 487 with partition epoch 4, high watermark 415, ISR [2], adding replicas [] and removing replicas [] . Previous leader Some(-1) and previous leader epoch was 1. (state.change.logger)", "leader", "orders", 0, {"leader_epoch": 2, "offset": 487, "isr": [2]}),
+    ("1.1", "INFO [Partition orders-0 broker=1] orders-0 starts at Leader Epoch 3 from offset 9. Previous Leader Epoch was: 2 (kafka.cluster.Partition)", "leader", "orders", 0, {"leader_epoch": 3, "offset": 9}),
+    ("4.1", "INFO [QuorumController id=100] UNCLEAN partition change for orders-0 with topic ID x: isr: [] -> [2], leader: -1 -> 2, leaderEpoch: 1 -> 2, elr: [1] -> [] (o.a.k.ReplicationControlManager)", "partition-change", "orders", 0, {"unclean": True, "elr_before": [1], "leader": 2, "leaderEpoch": 2}),
+    ("0.10.2", 'INFO [OfflinePartitionLeaderSelector]: Selected new leader and ISR {"leader":2,"leader_epoch":1,"isr":[2]} for offline partition [orders,1] (x)', "elected", "orders", 1, {"leader": 2, "leader_epoch": 1, "isr": [2]}),
+    ("0.10.2", "WARN [OfflinePartitionLeaderSelector]: No broker in ISR is alive for [orders,0]. Elect leader 2 from live brokers 2,3. There's potential data loss. (x)", "elected-unclean", "orders", 0, {"leader": 2}),
+    ("0.10.2", "INFO Completed load of log orders-0 with 1 log segments and log end offset 833 in 24 ms (kafka.log.Log)", "loaded", "orders", 0, {"end_offset": 833}),
+    ("1.1", "INFO [Log partition=orders-0, dir=/d] Completed load of log with 1 segments, log start offset 0 and log end offset 8 in 3 ms (kafka.log.Log)", "loaded", "orders", 0, {"end_offset": 8}),
+    ("4.1", "INFO Completed load of Log(dir=/d/orders-0, topicId=x, topic=orders, partition=0, highWatermark=0, lastStableOffset=0, logStartOffset=0, logEndOffset=918) with 1 segments (kafka.log.LogManager)", "loaded", "orders", 0, {"end_offset": 918, "log_start": 0}),
+    ("4.1", "WARN [LogLoader partition=orders-0, dir=/d] Corruption found in segment 0, truncating to offset 355 (x)", "corruption", "orders", 0, {"offset": 355}),
+    ("4.1", "INFO [UnifiedLog partition=logs-0, dir=/d] Incremented log start offset to 237 due to client delete records request (x.UnifiedLog)", "log-start", "logs", 0, {"offset": 237, "reason": "client delete records request"}),
+    ("0.10.2", "INFO Kafka version : 0.10.2.2 (org.apache.kafka.common.utils.AppInfoParser)", "version", None, None, {"version": "0.10.2.2"}),
+    ("4.1", "INFO [KafkaRaftServer nodeId=1] Kafka Server started (kafka.server.KafkaRaftServer)", "started", None, None, {}),
+    ("4.1", "INFO [QuorumController id=100] Fencing broker 1 at epoch 10 because its session has timed out. (x)", "fenced", None, None, {}),
+    ("2.0", "ERROR Shutdown broker: java.io.IOException: No space left on device (kafka.log.LogManager)", "disk-full", None, None, {}),
+    ("2.0", "WARN [ReplicaManager broker=1] Stopping serving replicas in dir /d (kafka.server.ReplicaManager)", "disk-failure", None, None, {"dir": "/d"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "text", "kind", "topic", "partition", "fields"), WORDINGS)
+def test_each_wording_gives_its_event(version, text, kind, topic, partition, fields):
+    frame = parse_log(f"noise\n[2026-11-21 09:51:07,835] {text}\nnoise\n")
+    [row] = frame.rows(named=True)
+    assert (row["kind"], row["topic"], row["partition"], row["line"]) == (kind, topic, partition, 2), version
+    assert row["time"] == 1795254667835
+    found = json.loads(row["fields"])
+    assert {name: found.get(name) for name in fields} == fields
+
+
+def test_a_line_of_a_stack_trace_has_the_time_of_its_event():
+    text = "[2026-11-21 09:51:07,835] ERROR oops\n\tat x\njava.io.IOException: No space left on device\n"
+    assert parse_log(text)["time"].to_list() == [1795254667835]
+
+
+def test_ranges_of_a_log_are_read_as_the_whole(unpacked):
+    path = unpacked("unclean-election-c") / "brokers" / "3" / "server.log"
+    whole, _ = read_server_log(path)
+    parts = [read_server_log(path, *where)[0] for where in split_log(path, 20_000)]
+    assert len(parts) > 3
+    assert_frame_equal(pl.concat(parts), whole)
+
+
+def test_the_old_leader_truncates_once_and_its_no_ops_are_told_apart(recorded):
+    events = recorded("unclean-election-c").table("log_events", ("orders", 0))
+    cut = events.filter(pl.col("kind") == "truncate").select("broker", "fields").rows()
+    assert cut == [("3", '{"offset": 487}')]
+    assert events.filter(pl.col("kind") == "truncate-noop").height >= 2
+
+
+def fault(type_, kind, node, seconds):
+    at = int(seconds * 1e9)
+    return Fault(type_, kind, (node,), at, at)
+
+
+@pytest.mark.parametrize("ahead", [0, 3_600_000, -7_200_000])
+def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
+    started = 1795254667000
+    faults = [fault("fault", "kill", "1", 10), fault("heal", "restart", "1", 15)]
+    boots = [(-5.0, None), (15.4, started + ahead + 9900)]
+    events = pl.DataFrame(
+        [
+            {
+                "broker": "1",
+                "kind": "boot",
+                "time": started + ahead + int(at * 1000),
+                "fields": json.dumps({"alive_until": alive}),
+                "file": "server.log",
+                "line": line,
+            }
+            for line, (at, alive) in enumerate(boots)
+        ]
+    )
+    clock = clock_offset("1", events, faults, started)
+    assert abs(clock.offset - ahead) <= 400
+    assert not clock.conflict

@@ -1,0 +1,73 @@
+"""What the logs tell of sends that the client never learned of, and of offsets that nobody can miss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+from logjudge.analysis.replicas import extents
+from logjudge.analysis.settled import legal_absences, settle
+
+
+def test_unknown_sends_are_in_the_log_or_not(recorded):
+    run = recorded("leader-kill-m")
+    unknown = [(place, e) for place, e in run.events if e["f"] == "send" and e["type"] == "info"]
+    partitions = {(e["process"], e["op"]): e.get("partition") for _, e in run.events if e["f"] == "send"}
+    stands = 0
+    for topic, partition in run.partitions():
+        if topic != "orders":
+            continue
+        mine = [(e["value"], p) for p, e in unknown if partitions[(e["process"], e["op"])] == partition]
+        frame = pl.DataFrame(mine, schema={"value": pl.String, "place": pl.Int64}, orient="row")
+        settled = settle(run.kept(topic, partition), frame)
+        assert settled["stands"].null_count() == 0
+        assert settled.filter(pl.col("stands"))["offset"].null_count() == 0
+        stands += settled["stands"].sum()
+    assert stands == run.truth["info_and_read"]
+
+
+def test_aborted_sends_do_not_stand(recorded):
+    run = recorded("transactions-a")
+    for place, event in run.events:
+        if event["f"] == "txn" and event["type"] == "fail":
+            for op in event["ops"]:
+                if op["f"] == "send" and op["topic"] == "orders" and op.get("offset") is not None:
+                    frame = pl.DataFrame({"value": [op["value"]], "place": [place]})
+                    settled = settle(run.kept("orders", op["partition"]), frame)
+                    assert settled["stands"].to_list() == [False]
+                    return
+    raise AssertionError("the run has no aborted send")
+
+
+def test_nobody_knows_without_the_leader_s_log(recorded):
+    run = recorded("custom-kraft")
+    frame = pl.DataFrame({"value": ["x"], "place": [1]})
+    kept = run.kept("demo", 0)
+    hidden = kept.records.filter(pl.col("broker") != kept.leader)
+    assert settle(replace(kept, records=hidden), frame)["stands"].to_list() == [None]
+
+
+def test_legal_absences_are_those_of_the_truth(recorded):
+    run = recorded("retention-a")
+    for name, gone in run.truth["legally_gone"].items():
+        topic, partition = name.rsplit("-", 1)
+        ranges = legal_absences(run.kept(topic, int(partition)))
+        covered = {o for a, b in ranges.select("first_offset", "last_offset").rows() for o in range(a, b + 1)}
+        sent = run.sent(topic, int(partition))
+        kept = run.kept(topic, int(partition))
+        # The first segment may still hold records below the log start, which no reader gets.
+        start = extents(kept)["start"][0]
+        there = kept.records.filter((pl.col("broker") == kept.leader) & (pl.col("offset") >= start))["offset"]
+        missing = set(sent["offset"]) - set(there)
+        assert len(missing) == gone["count"]
+        assert missing <= covered
+        assert not covered & set(there)
+
+
+def test_markers_and_aborted_records_are_nothing_to_miss(recorded):
+    run = recorded("transactions-a")
+    ranges = legal_absences(run.kept("orders", 0))
+    assert set(ranges["reason"]) == {"a control record", "of an aborted transaction"}
+    records = run.kept("orders", 0).records.filter(pl.col("broker") == run.kept("orders", 0).leader)
+    markers = records.filter(pl.col("control").is_not_null()).height
+    assert ranges.filter(pl.col("reason") == "a control record").height == markers

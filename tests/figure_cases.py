@@ -1,0 +1,96 @@
+"""Runs for the tests of figures, plots and reports: real ones, small made-up ones, and hostile ones."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+from logjudge.analysis.figures import merge_figures
+from logjudge.analysis.local import judge_run
+from logjudge.analysis.verdict import report_of
+from logjudge.histories.bundle import open_run
+
+REAL = sorted((Path(__file__).parent / "data" / "real").iterdir())
+SECOND = 10**9
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "../../../../etc/x",
+    "nul\x00bell\x07",
+    "\u202egnp.exe\u2066",
+    "[click](javascript:alert(1)) ![i](http://evil/x.png) https://evil/ www.evil.org",
+    "| a | b |\n# heading\n---\n`code` **b** $x$ @everyone {{ 7*7 }} {% raw %}",
+    "x" * 5000,
+    "\"'><svg onload=alert(2)>&amp;",
+]
+
+
+class Judged(NamedTuple):
+    """What `check` has when it writes a report."""
+
+    summaries: list[dict[str, Any]]
+    context: pl.DataFrame
+    settings: Any
+    findings: pl.DataFrame
+    verdict: dict[str, Any]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        return merge_figures(self.summaries, self.context, self.settings)
+
+
+@cache
+def judged(path: Path, split_bytes: int = 1 << 26) -> Judged:
+    run = open_run(path, split_bytes=split_bytes)
+    results = judge_run(run)
+    return Judged(results.summaries, results.context, run.settings, results.findings(), report_of(results, "local"))
+
+
+def write_run(folder: Path, events: list[dict[str, Any]], config: dict[str, Any] | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"time": number * SECOND, **event}) for number, event in enumerate(events)]
+    (folder / "history.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    told = {"format": 1, "name": folder.name, **(config or {})}
+    (folder / "run.json").write_text(json.dumps(told), encoding="utf-8")
+    return folder
+
+
+class Script:
+    """Writes events: each call is an invocation and its completion, a second apart."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def _both(self, kind: str, process: str, call: dict[str, Any], answer: dict[str, Any]) -> Script:
+        op = len(self.events)
+        self.events.append({"process": process, "op": op, "type": "invoke", **call})
+        self.events.append({"process": process, "op": op, "type": kind, **call, **answer})
+        return self
+
+    def send(self, process: str, value: str, offset: int | None, topic: str = "orders", kind: str = "ok") -> Script:
+        call = {"f": "send", "topic": topic, "partition": 0, "value": value}
+        return self._both(kind, process, call, {"offset": offset} if kind == "ok" else {"error": "nobody knows"})
+
+    def poll(self, process: str, *records: tuple[int, str], topic: str = "orders") -> Script:
+        told = [{"topic": topic, "partition": 0, "offset": offset, "value": value} for offset, value in records]
+        return self._both("ok", process, {"f": "poll"}, {"records": told})
+
+    def fault(self, kind: str, *nodes: str, heal: bool = False) -> Script:
+        call = {"f": "heal" if heal else "fault", "fault": {"kind": kind, "nodes": list(nodes)}}
+        return self._both("ok", "nemesis", call, {})
+
+
+FINAL = {"final": True, "processes": {"final": {"role": "final"}}}
+
+
+def lossy(topic: str = "orders", values: tuple[str, ...] = ("a", "b", "c"), process: str = "p") -> list[dict[str, Any]]:
+    """a stays; b was read by c0 and replaced by x; c is gone from the end without anybody having read it."""
+    a, b, c = values
+    script = Script().send(process, a, 0, topic).send(process, b, 1, topic).send(process, c, 2, topic)
+    script.poll("c0", (0, a), (1, b), topic=topic).fault("kill", "1").send("q", "x", 1, topic)
+    script.fault("restart", "1", heal=True).poll("final", (0, a), (1, "x"), topic=topic)
+    end = {"f": "end_offsets", "offsets": [{"topic": topic, "partition": 0, "offset": 2}]}
+    return script._both("ok", "final", end, {}).events

@@ -1,0 +1,40 @@
+"""Variant by invariant: what the literature says is broken is found, and what is sound stays sound.
+
+A few runs a cell here; `python benchmarks/matrix.py 100000` takes as many as wanted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from logjudge.models.replication.matrix import CELLS, SETTINGS, space, table, wrong
+from logjudge.models.replication.search import explore
+from logjudge.models.replication.variants import VARIANTS
+
+SOUND_RUNS = 40
+ROWS = [(setting, variant) for setting, cells in CELLS.items() for variant in cells]
+
+
+@pytest.mark.parametrize(("setting", "variant"), ROWS)
+def test_cell(setting: str, variant: str) -> None:
+    cell = CELLS[setting][variant]
+    runs = cell.runs if cell.broken else SOUND_RUNS
+    explored = explore(space(variant, setting), range(runs), SETTINGS[setting].invariants, False)
+    assert wrong(setting, variant, explored) == []
+
+
+def test_every_variant_says_what_it_breaks_and_from_where_it_is() -> None:
+    shown: dict[str, set[str]] = {}
+    for cells in CELLS.values():
+        for variant, cell in cells.items():
+            shown.setdefault(variant, set()).update((*cell.broken, *cell.unclaimed))
+    for name, variant in VARIANTS.items():
+        assert variant.summary
+        assert variant.source
+        assert set(variant.breaks) <= shown[name]
+
+
+def test_the_page_has_the_matrix() -> None:
+    page = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+    assert table() in page.read_text(encoding="utf-8")

@@ -1,0 +1,180 @@
+"""The moving parts of the protocol, each in a run small enough to follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from logjudge.models.replication.cluster import Cluster
+from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
+from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.scenario import Scenario
+from logjudge.models.replication.schedule import QUICK
+from logjudge.models.replication.state import Fact
+
+
+def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[Fact]]:
+    facts: list[Fact] = []
+    scenario = Scenario("test", variant, seed, {**QUICK, **options}, {}, tuple(faults))
+    return scenario.run(tell=facts.append), facts
+
+
+def details(facts: list[Fact], kind: str) -> list[tuple[Any, ...]]:
+    return [fact[3] for fact in facts if fact[2] == kind]
+
+
+def test_a_quiet_run_acknowledges_and_reads_everything() -> None:
+    cluster, _ = run("kraft", {"simulation.ops": 50})
+    assert cluster.final
+    assert cluster.ledger.acknowledged_end == {0: 50}
+    assert {b.replicas[0].log.end for b in cluster.brokers.values()} == {50}
+    assert cluster.ledger.read_by["final"] == {0: [(0, 50)]}
+
+
+def test_a_follower_learns_the_high_watermark_one_fetch_late() -> None:
+    """The answer to the fetch that moves the leader's mark still carries the mark before it."""
+    _, facts = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "crash", (1,), 4 * SECOND))
+    leads = next(d for d in details(facts, "leader") if d[1] > 0)
+    assert leads[2] - leads[3] >= 1  # log end, high watermark
+
+
+def test_the_leader_takes_a_silent_follower_out_after_the_lag_time() -> None:
+    options = {
+        "broker.session.timeout.ms": 60000,
+        "simulation.ops": 200,
+        "simulation.send.interval.us": 100000,
+    }
+    _, facts = run("kraft", options, Fault(3 * SECOND, "pause", (3,), 8 * SECOND))
+    shrink = next(fact for fact in facts if fact[2] == "isr-shrink")
+    waited = shrink[0] - 3 * SECOND
+    # replica.lag.time.max.ms is 2 s here, looked at every half of it, plus the time since the last fetch
+    assert waited + 500 * MS >= 2 * SECOND
+    assert waited <= 3 * SECOND + 600 * MS
+    assert shrink[3][1:3] == ((1, 2, 3), (1, 2))
+    expand = [fact for fact in facts if fact[2] == "isr-expand"]
+    assert expand[-1][3][2] == (1, 2, 3)
+    assert expand[-1][0] > 11 * SECOND
+
+
+def test_not_enough_replicas_refuses_and_loses_nothing() -> None:
+    options = {"min.insync.replicas": 3, "delivery.timeout.ms": 3000, "simulation.ops": 40}
+    cluster, _ = run("kraft", options, Fault(2 * SECOND, "crash", (3,), 8 * SECOND))
+    acknowledged = sum(ack.end - ack.base for ack in cluster.ledger.acks[0])
+    assert acknowledged < 40
+    assert all(ack.held_by(cluster.brokers[2].replicas[0].log) for ack in cluster.ledger.acks[0])
+
+
+def test_a_crash_keeps_the_page_cache_and_a_power_loss_does_not() -> None:
+    alone = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 40}
+    _, crashed = run("kraft", alone, Fault(4 * SECOND, "crash", (1,), SECOND))
+    assert not details(crashed, "truncate")
+    _, dark = run("kraft", alone, Fault(4 * SECOND, "power-loss", (1,), SECOND), seed=3)
+    before, after = details(dark, "truncate")[0][1:3]
+    assert after < before
+    _, flushed = run("kraft", {**alone, "flush.messages": 1}, Fault(4 * SECOND, "power-loss", (1,), SECOND), seed=3)
+    before, after = details(flushed, "truncate")[0][1:3]
+    assert after == before
+
+
+def test_a_crash_falls_back_to_the_last_checkpoint() -> None:
+    options = {"replica.high.watermark.checkpoint.interval.ms": 3000, "simulation.ops": 60}
+    _, facts = run("kraft", options, Fault(4500 * MS, "crash", (2,), SECOND))
+    _, end, mark, clean = details(facts, "loaded")[0]
+    assert not clean
+    assert 0 < mark < end
+
+
+def test_a_controlled_shutdown_moves_leadership_first_and_keeps_everything() -> None:
+    cluster, facts = run("kraft", {"min.insync.replicas": 2}, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
+    elected = next(fact for fact in facts if fact[2] == "elected" and fact[0] > 0)
+    stopped = next(fact for fact in facts if fact[2] == "stop")
+    assert elected[0] < stopped[0]
+    assert details(facts, "loaded")[0][3] is True
+    assert cluster.ledger.acknowledged_end == {0: 60}
+
+
+def test_the_preferred_leader_gets_its_place_back() -> None:
+    cluster, facts = run("kraft", {"min.insync.replicas": 2}, Fault(2 * SECOND, "crash", (1,), 2 * SECOND))
+    leaders = [new.leader for _, _, new in details(facts, "elected")]
+    assert leaders == [2, 1]
+    assert cluster.quorum.states[0].leader == 1
+
+
+def test_idempotence_survives_a_failover_without_duplicates() -> None:
+    options = {"min.insync.replicas": 2, "simulation.ops": 200, "simulation.send.interval.us": 20000}
+    for seed in range(20):
+        cluster, _ = run("kraft", options, Fault(2 * SECOND, "crash", (1,), 3 * SECOND), seed=seed)
+        log = cluster.leader_log(0)
+        assert log is not None
+        values = [(b.producer, b.first + i) for b in log.batches() for i in range(b.end - b.base)]
+        assert len(values) == len(set(values))
+        assert log.end == 200
+
+
+def test_acks_0_acknowledges_nothing() -> None:
+    cluster, _ = run("kraft", {"acks": "0", "enable.idempotence": False, "simulation.ops": 30})
+    assert cluster.ledger.acks == [[]]
+    assert cluster.brokers[1].replicas[0].log.end == 30
+
+
+def test_a_new_controller_takes_over_with_a_higher_epoch() -> None:
+    _, facts = run("kraft", {}, Fault(3 * SECOND, "controller-crash", (), 4 * SECOND))
+    assert [fact[1] for fact in facts if fact[2] == "controller"] == [101, 102]
+    assert details(facts, "controller") == [(1,), (2,)]
+
+
+def test_a_controller_that_dies_while_no_other_lives_comes_back_with_a_new_epoch() -> None:
+    """Both are dead for a while; the one that returns must be elected again, or no broker would obey it."""
+    cluster, facts = run(
+        "kraft",
+        {},
+        Fault(2 * SECOND, "controller-crash", (101,), 6 * SECOND),
+        Fault(4 * SECOND, "controller-crash", (102,), 2 * SECOND),
+        Fault(5 * SECOND, "crash", (1,), 3 * SECOND),
+    )
+    assert [d[0] for d in details(facts, "controller")] == [1, 2, 3]
+    assert not details(facts, "refused-controller")
+    assert cluster.final
+    assert cluster.quorum.states[0].isr != ()
+    assert len(cluster.quorum.states[0].isr) == 3
+
+
+def test_delete_records_moves_the_log_start_everywhere() -> None:
+    cluster, _ = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "delete-records", (), 0, 10))
+    assert {b.replicas[0].log.start for b in cluster.brokers.values()} == {10}
+    assert cluster.brokers[1].replicas[0].lowest_start() == 10
+    assert cluster.ledger.read_by["final"][0] == [(10, 60)]
+
+
+def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
+    options = {"acks": "1", "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
+    cluster, facts = run("kraft", options, Fault(3 * SECOND, "partition", (1,), 4 * SECOND))
+    cuts = [d for d in details(facts, "truncate") if d[2] < d[1]]
+    assert cuts
+    assert cuts[0][3] == "epoch"
+    losses = {ack.loss.cause for ack in cluster.ledger.acks[0] if ack.loss is not None}
+    assert losses <= {"single-ack-failover"}
+
+
+def test_the_old_isr_change_is_told_to_the_controller_after_5_quiet_seconds() -> None:
+    """ISR propagation through ZooKeeper: looked at every 2.5 s, sent once quiet for 5 s."""
+    options = {"broker.session.timeout.ms": 60000, "simulation.ops": 200}
+    cluster, facts = run("high-watermark", options, Fault(3 * SECOND, "pause", (3,), 11 * SECOND))
+    updated = next(fact for fact in facts if fact[2] == "isr-updated")
+    told = cluster.brokers[1].last_propagation
+    assert told - updated[0] > 5 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"no.such": 1}, "there is no configuration 'no.such'"),
+        ({"acks": "1"}, "needs acks=all"),
+        ({"simulation.brokers": 2}, "needs as many brokers"),
+        ({"min.insync.replicas": "two"}, "must be a whole number"),
+        ({"auto.offset.reset": "middle"}, "must be earliest, latest or none"),
+    ],
+)
+def test_impossible_configurations_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        configure(Config(), options)

@@ -1,0 +1,93 @@
+"""Every scenario's run is what its page says, and the page in docs/ is the one that it generates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from logjudge.cli.main import cli
+from logjudge.histories.errors import InputError
+from logjudge.histories.simulation.outcome import outcome
+from logjudge.histories.simulation.pages import page
+from logjudge.histories.simulation.scenario_file import dump, parse
+from logjudge.histories.simulation.scenarios import load, names
+from logjudge.models.replication.truth import lost
+
+DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_run_is_what_the_scenario_says(name: str) -> None:
+    scenario = load(name)
+    cluster = scenario.run()
+    assert outcome(cluster, scenario).differs(scenario) == ""
+    assert cluster.final
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_page_is_generated(name: str) -> None:
+    assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == page(load(name))
+
+
+def test_no_page_is_left_over() -> None:
+    assert sorted(path.stem for path in DOCS.glob("*.md")) == names()
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_scenario_file_reads_back(name: str) -> None:
+    scenario = load(name)
+    assert parse(dump(scenario), "copy.toml") == scenario
+
+
+def test_the_incident_loses_three_and_seven() -> None:
+    """Brokers 152 and 153: both partitions end empty, though consumers had read 3 and 7 messages."""
+    cluster = load("incident-152-153").run()
+    gone = lost(cluster)
+    assert [sum(g.ack.end - g.ack.base for g in gone if g.partition == p) for p in (0, 1)] == [3, 7]
+    assert all(one.read for one in gone)
+    assert cluster.logs() == [(0, 0), (0, 0)]
+
+
+def test_the_last_replica_standing_loses_what_elr_keeps() -> None:
+    assert lost(load("last-replica-standing").run())
+    assert not lost(load("elr").run())
+
+
+def test_a_majority_does_not_wait_for_the_slow_node() -> None:
+    def median(name: str) -> int:
+        latencies = sorted(load(name).run().ledger.latencies)
+        return latencies[len(latencies) // 2]
+
+    assert median("isr-slow-node") > 500_000
+    assert median("quorum-slow-node") < 50_000
+
+
+def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
+    losing = CliRunner().invoke(cli, ["scenarios", "run", "kip-101-loss", "--out", str(tmp_path / "a")])
+    assert losing.exit_code == 1, losing.output
+    assert "high-watermark-truncation" in losing.output
+    assert (tmp_path / "a" / "truth.json").exists()
+    keeping = CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "b")])
+    assert keeping.exit_code == 0, keeping.output
+    assert "nothing acknowledged was lost" in keeping.output
+
+
+def test_the_list_names_every_scenario() -> None:
+    result = CliRunner().invoke(cli, ["scenarios"])
+    assert [line.split()[0] for line in result.output.splitlines()] == names()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("name = ", "not TOML"),
+        ("nme = 'x'", "the key 'nme'"),
+        ("[[fault]]\nkind = 'flood'", "the fault 'flood'"),
+        ("[[fault]]\nkind = 'crash'\nat_ms = -1", "the time -1"),
+        ("[broker.one]\nacks = '1'", "the broker 'one'"),
+    ],
+)
+def test_mistakes_in_a_scenario_file_are_one_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match="file.toml: found .*" + sentence):
+        parse(text, "file.toml")

@@ -1,0 +1,76 @@
+"""The search finds KIP-101's loss, shrinks it, and what it writes replays; a sound protocol stays sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from logjudge.cli.main import cli
+from logjudge.cli.search import search
+from logjudge.histories.simulation.scenario_file import read
+from logjudge.models.replication.invariants import INVARIANTS
+from logjudge.models.replication.search import Space, explore, shrink, story
+
+LOSS = "no-acknowledged-loss"
+
+
+def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> None:
+    out = tmp_path / "found.toml"
+    result = CliRunner().invoke(cli, ["search", "--variant", "high-watermark", "--runs", "200", "--out", str(out)])
+    assert result.exit_code == 1, result.output
+    assert "distinct states" in result.output
+    assert "its high watermark" in result.output
+    scenario = read(out)
+    assert 1 <= len(scenario.faults) <= 4
+    assert scenario.config().ops < 60
+    found = INVARIANTS[LOSS][0](scenario.run())
+    assert "high-watermark-truncation" in found[0].text
+    replay = CliRunner().invoke(cli, ["simulate", "--config", str(out), "--out", str(tmp_path / "run")])
+    assert replay.exit_code == 0, replay.output
+    assert "lost though acknowledged" in replay.output
+
+
+def test_nothing_smaller_fails_after_shrinking() -> None:
+    space = Space("high-watermark")
+    seed = explore(space, range(200), (LOSS,), True).first[LOSS][0]
+    small, _ = shrink(space.scenario(seed), LOSS)
+    for index in range(len(small.faults)):
+        fewer = small.with_faults(small.faults[:index] + small.faults[index + 1 :])
+        assert not INVARIANTS[LOSS][0](fewer.run())
+
+
+def test_a_search_that_finds_nothing_says_how_much_it_saw() -> None:
+    arguments = ["search", "--variant", "kip-320", "--runs", "30", "--set", "min.insync.replicas=2"]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    assert "30 schedules" in result.output
+    assert f"{LOSS} held in all of them" in result.output
+
+
+def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
+    one = search(Space("asynchronous"), range(450), (LOSS,), 1, stop=False)
+    two = search(Space("asynchronous"), range(450), (LOSS,), 2, stop=False)
+    assert (one.runs, one.events, one.states, one.first, one.broken) == (
+        two.runs,
+        two.events,
+        two.states,
+        two.first,
+        two.broken,
+    )
+
+
+def test_the_story_tells_the_truncation_before_the_election() -> None:
+    space = Space("high-watermark")
+    seed = explore(space, range(200), (LOSS,), True).first[LOSS][0]
+    told, cluster = story(space.scenario(seed))
+    cut = next(i for i, line in enumerate(told) if "its high watermark" in line and "cuts" in line)
+    assert any("elects broker" in line for line in told[cut:])
+    assert cluster.final
+
+
+@pytest.mark.parametrize("option", [["--faults", "flood"], ["--set", "no.such=1"], ["--set", "x"]])
+def test_wrong_options_are_a_sentence(option: list[str]) -> None:
+    result = CliRunner().invoke(cli, ["search", "--variant", "kraft", *option])
+    assert result.exit_code != 0
+    assert type(result.exception).__name__ == "UsageError"

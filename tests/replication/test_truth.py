@@ -1,0 +1,52 @@
+"""The truth that a run tells is what an independent look at its history finds, over many seeds, variants
+and faults."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+
+import pytest
+from logjudge.histories.simulation.recorder import Recorder
+from logjudge.histories.simulation.truth_file import truth
+from logjudge.models.replication.search import SURVIVABLE, Space
+from logjudge.models.replication.variants import VARIANTS
+
+KINDS = (*SURVIVABLE, "unclean", "power-loss", "blackout", "duplication", "disk-full", "shutdown")
+OPTIONS = {"num.partitions": 2, "unclean.leader.election.enable": True, "enable.idempotence": False}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_lost_and_repeated_values(variant: str, acks: str) -> None:
+    space = Space(variant, KINDS, {**OPTIONS, "acks": acks}, 4)
+    judged = 0
+    for seed in range(12):
+        scenario = space.scenario(seed)
+        out = io.StringIO()
+        recorder = Recorder(out, "orders")
+        cluster = scenario.run(recorder)
+        recorder.flush()
+        if not cluster.final:
+            continue
+        judged += 1
+        acknowledged: set[str] = set()
+        offsets: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        polled: set[str] = set()
+        for line in out.getvalue().splitlines():
+            event = json.loads(line)
+            if event["f"] == "send" and event["type"] == "ok":
+                acknowledged.add(event["value"])
+            for record in event.get("records", []):
+                if event["process"] == "final":
+                    offsets[record["value"]].append((record["partition"], record["offset"]))
+                else:
+                    polled.add(record["value"])
+        told = truth(cluster, scenario, {})
+        lost = {value for rows in told["lost_acked"].values() for _, value in rows}
+        assert lost == {value for value in acknowledged if value not in offsets}, seed
+        assert told["lost_but_read_before"] == len(lost & polled), seed
+        twice = sum(len(places) - 1 for places in offsets.values())
+        assert twice == sum(one["count"] for one in told["duplicates"]), seed
+    assert judged >= 3

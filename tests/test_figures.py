@@ -1,0 +1,264 @@
+"""The data that plots draw: what it says of known runs, its bounds, and that order and splits do not matter."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from figure_cases import FINAL, REAL, SECOND, Script, judged, lossy, write_run
+from hypothesis import given
+from hypothesis import strategies as st
+from logjudge.analysis.figures import figures_of, merge_figures
+from logjudge.analysis.figures.bins import MOST_BINS, bins_over, summed
+from logjudge.analysis.figures.faults import fault_bands
+from logjudge.analysis.figures.offsets import MOST_BLOCKS
+from logjudge.analysis.kernel import judge
+from logjudge.analysis.partition import Partition
+from logjudge.histories.bundle import Settings
+from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
+
+
+def by_name(name: str) -> Path:
+    return next(path for path in REAL if path.name == name)
+
+
+def part(figures: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(part for part in figures["partitions"] if part["name"] == name)
+    return found
+
+
+def test_the_unclean_election_is_one_lost_range_that_its_consumer_saw_twice() -> None:
+    told = part(judged(by_name("unclean-election-a")).figures, "orders-0")["offsets"]
+    assert told["blocks"] == [[0, 254, {"read": 255}], [255, 630, {"lost-read": 376}], [631, 1143, {"read": 513}]]
+    assert told["later"] == [[255, 630, "replaced"]]
+    lanes = {lane["process"]: lane["segments"] for lane in told["readers"]}
+    assert lanes["c0"] == [[0, 254, "read"], [255, 630, "both"], [631, 1143, "read"]]
+    assert lanes["final"] == [[0, 1143, "read"]]
+
+
+def test_an_old_consumer_keeps_lost_records_and_never_sees_their_successors() -> None:
+    told = part(judged(by_name("kip-101-c")).figures, "orders-0")["offsets"]
+    lanes = {lane["process"]: lane["segments"] for lane in told["readers"]}
+    assert [635, 832, "lost"] in lanes["c0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "lost_read"),
+    [("unclean-election-a", 753, 753), ("kip-101-c", 362, 198), ("acks1-failover-a", 233, 0), ("clean-a", 0, 0)],
+)
+def test_impact_agrees_with_the_findings(name: str, lost: int, lost_read: int) -> None:
+    run = judged(by_name(name))
+    impact = run.figures["impact"]
+    assert (impact["lost"], impact["lost_read"]) == (lost, lost_read)
+    counted = run.findings.filter(pl.col("rule") == "lost-write")["count"].sum()
+    assert counted == lost
+    assert sum(counts[0] for _, *counts in impact["by_producer"]) == lost
+    assert sum(run.figures["series"]["lost"]) == lost
+
+
+def test_what_is_legally_gone_is_shown_as_such() -> None:
+    told = part(judged(by_name("retention-a")).figures, "logs-0")["offsets"]
+    assert told["blocks"] == [[0, 619, {"absent": 620}], [620, 1091, {"read": 472}]]
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_series_add_up_to_the_run(path: Path) -> None:
+    run = judged(path)
+    figures, counts = run.figures, run.verdict["counts"]
+    series = figures["series"]
+    # A send that failed before it had a partition belongs to none, but was sent.
+    lone = {summary["topic"]: summary["figures"]["unplaced"] for summary in run.summaries}
+    unplaced = sum(sum(map(sum, told["series"].values())) for told in lone.values() if told)
+    sent = sum(sum(series[outcome]) for outcome in ("ok", "fail", "info"))
+    assert sent == counts["sends"] + unplaced
+    assert sum(series["read"]) == counts["reads"]
+    assert sum(series["acked"]) == figures["impact"]["acknowledged"]
+    assert sum(series["seen"]) + sum(series["never"]) <= sum(series["acked"])
+    assert json.loads(json.dumps(figures)) == figures
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_neither_order_nor_splits_nor_a_trip_through_json_change_the_record(path: Path) -> None:
+    run = judged(path)
+    summaries = json.loads(json.dumps(run.summaries))
+    random.Random(7).shuffle(summaries)
+    context = run.context.sample(fraction=1.0, shuffle=True, seed=7)
+    assert merge_figures(summaries, context, run.settings) == run.figures
+
+
+def test_small_splits_give_the_same_record(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", lossy() * 1, FINAL)
+    assert judged(folder, 300).figures == judged(folder).figures
+
+
+def test_operations_around_a_loss_tell_its_story(tmp_path: Path) -> None:
+    figures = judged(write_run(tmp_path / "run", lossy(), FINAL)).figures
+    window = figures["windows"][0]
+    told = {(operation["process"], operation["text"]): operation for operation in window["operations"]}
+    assert told["p", "b @1"]["proof"]
+    assert told["p", "b @1"]["lost"]
+    assert not told["q", "x @1"]["lost"]
+    assert told["c0", "2 records @0-1: a … b"]["lost"]
+    times = [operation["invoked"] for operation in window["operations"]]
+    assert times == sorted(times)
+
+
+def test_heat_puts_a_loss_where_it_was_acknowledged(tmp_path: Path) -> None:
+    figures = judged(write_run(tmp_path / "run", lossy(), FINAL)).figures
+    cells = {cell["rule"]: cell for cell in figures["heat"][0]["cells"]}
+    bins = figures["bins"]
+    acknowledged = [((time * SECOND) >> bins["shift"]) - bins["first"] for time in (3, 5)]
+    assert cells["lost-write"]["bins"] == acknowledged
+    assert cells["lost-write"]["records"] == [1, 1]
+
+
+def test_a_reader_lags_until_it_has_passed_what_was_acknowledged(tmp_path: Path) -> None:
+    script = Script().send("p", "a", 0).poll("c", (0, "a")).send("p", "b", 1)
+    for _ in range(20):
+        script.fault("nothing")
+    script.poll("c", (1, "b"))
+    figures = judged(write_run(tmp_path / "run", script.events)).figures
+    (line,) = part(figures, "orders-0")["lags"]
+    known = [behind for behind in line["behind"] if behind is not None]
+    assert max(known) > 39 * SECOND
+    assert known[-1] == 0
+
+
+def test_sends_without_a_partition_are_counted_once() -> None:
+    sends = complete(
+        pl.DataFrame(
+            {
+                "process": ["p"] * 3,
+                "outcome": ["info"] * 3,
+                "invoked": [1, 2, 3],
+                "completed": [None] * 3,
+                "acknowledged": [False] * 3,
+            },
+            schema_overrides={"outcome": SENDS["outcome"], "completed": pl.Int64},
+        ),
+        {name: kind for name, kind in SENDS.items() if name not in ("topic", "partition")},
+    )
+    context = pl.DataFrame(schema=CONTEXT)
+    summaries = []
+    for number in range(4):
+        own = {name: kind for name, kind in SENDS.items() if name not in ("topic", "partition")}
+        reads = {name: kind for name, kind in READS.items() if name not in ("topic", "partition")}
+        empty = {"sends": pl.DataFrame(schema=own), "reads": pl.DataFrame(schema=reads)}
+        p = Partition("t", number, Settings(), **empty, context=context, unplaced=sends)
+        figures = figures_of(p, [])
+        summaries.append(
+            {"topic": "t", "partition": number, "counts": {"records": 0}, "findings": {}, "figures": figures}
+        )
+    assert sum(merge_figures(summaries, context, Settings())["series"]["info"]) == 3
+
+
+def events_of(*rows: tuple[str, str, list[str], int]) -> pl.DataFrame:
+    told = [
+        {
+            "kind": kind,
+            "invoked": time,
+            "completed": time + 1,
+            "at": number,
+            "detail": json.dumps({"kind": fault, "nodes": nodes}),
+        }
+        for number, (kind, fault, nodes, time) in enumerate(rows)
+    ]
+    return complete(pl.DataFrame(told), CONTEXT)
+
+
+def test_faults_end_with_their_heal_node_by_node() -> None:
+    context = events_of(
+        ("fault", "pause", ["1"], 10),
+        ("fault", "kill", ["2", "3"], 20),
+        ("heal", "restart", ["3"], 30),
+        ("fault", "kill", ["1"], 40),
+        ("heal", "restart", ["2"], 50),
+        ("fault", "delete-records", [], 60),
+        ("fault", "partition", ["1", "2"], 70),
+    )
+    bands, left_out = fault_bands(context)
+    assert left_out == 0
+    assert [(band["kind"], band["nodes"], band["from"], band["to"]) for band in bands] == [
+        ("pause", ["1"], 10, 40),  # killed while paused
+        ("kill", ["3"], 20, 31),
+        ("kill", ["2"], 20, 51),
+        ("kill", ["1"], 40, None),
+        ("delete-records", [], 60, 60),
+        ("partition", ["1", "2"], 70, None),
+    ]
+
+
+def test_faults_without_sense_are_shown_by_their_text() -> None:
+    context = complete(
+        pl.DataFrame({"kind": ["fault"] * 3, "invoked": [1, 2, 3], "at": [0, 1, 2], "detail": ["{bad", "[1]", None]}),
+        CONTEXT,
+    )
+    bands, _ = fault_bands(context)
+    assert [band["kind"] for band in bands] == ["{bad", "[1]", "fault"]
+
+
+@given(
+    st.integers(-(2**62), 2**62),
+    st.integers(0, 2**61),
+    st.lists(st.floats(0, 1), min_size=1, max_size=30),
+    st.integers(0, 8),
+)
+def test_coarser_bins_hold_what_the_finer_ones_held(start: int, length: int, shares: list[float], wider: int) -> None:
+    times = np.array([start + int(length * share) for share in shares], np.int64)
+    own = bins_over(start, start + length)
+    assert own.number <= MOST_BINS
+    coarse = bins_over(start, start + length, own.shift + wider)
+    assert summed(own.count_in(times), own, coarse).tolist() == coarse.count_in(times)
+    assert sum(own.count_in(times)) == len(times)
+
+
+def big_partition(count: int) -> Partition:
+    """Of three thousand records, one thousand is never read, so it is lost; between any two offsets is a hole."""
+    offsets = np.arange(count, dtype=np.int64) * 2
+    values = pl.Series(offsets).cast(pl.String)
+    times = np.arange(count, dtype=np.int64) * 1_000_003
+    common = {"process": "p", "outcome": "ok", "index": 0}
+    sends = pl.DataFrame({"offset": offsets, "value": values, "invoked": times, "completed": times + 500_000})
+    sends = sends.with_columns(
+        *(pl.lit(value).alias(name) for name, value in {**common, "acks": "all", "acknowledged": True}.items()),
+        pl.lit(False).alias("txn"),
+        pl.lit(False).alias("synthetic"),
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("at"),
+    ).with_columns(pl.col("at").alias("invoked_at"))
+    reads = sends.filter(pl.col("at") // 1000 % 3 > 0).with_columns(
+        pl.lit("c").alias("process"), pl.col("completed") + 1000, pl.lit(False).alias("exempt"), pl.col("at") + count
+    )
+    kinds = {name: kind for name, kind in SENDS.items() if name not in ("topic", "partition")}
+    read_kinds = {name: kind for name, kind in READS.items() if name not in ("topic", "partition")}
+    return Partition(
+        "big",
+        0,
+        Settings(config={"final": True, "processes": {"c": {"role": "final"}}}),
+        sends=complete(sends, kinds).cast(pl.Schema(kinds)),
+        reads=complete(reads, read_kinds).cast(pl.Schema(read_kinds)),
+    )
+
+
+@pytest.mark.slow
+def test_a_million_records_make_a_small_record() -> None:
+    p = big_partition(1_000_000)
+    findings = judge(p)
+    assert sum(finding.count for finding in findings if finding.rule == "lost-write") > 300_000
+    figures = figures_of(p, findings)
+    assert len(figures["offsets"]["blocks"]) <= MOST_BLOCKS
+    counted = [count for *_, kinds in figures["offsets"]["blocks"] for count in kinds.values()]
+    assert sum(counted) == figures["offsets"]["last"] + 1
+    assert all(len(window["operations"]) <= 40 for window in figures["windows"])
+    assert len(json.dumps(figures)) < 100_000
+
+
+def test_figures_of_a_partition_without_observations_say_so() -> None:
+    assert figures_of(Partition("t", 0, Settings()), [])["bins"] is None
+    merged = merge_figures([], pl.DataFrame(schema=CONTEXT), Settings())
+    assert merged["partitions"] == []
+    assert merged["series"]["ok"] == [0]

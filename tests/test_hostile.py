@@ -1,0 +1,136 @@
+"""Hostile and damaged input: a verdict or one sentence, never a crash, and never a verdict that it should not have."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from logjudge.cli.main import cli
+from logjudge.histories.errors import LogjudgeError
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election" / "history.jsonl.gz"
+EVENTS: list[dict[str, Any]] = [json.loads(line) for line in gzip.decompress(EXAMPLE.read_bytes()).splitlines()[:400]]
+
+
+def lines(events: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(event) + "\n" for event in events).encode()
+
+
+def check(path: Path, out: Path, *options: str) -> int:
+    """The exit code; anything but one sentence about the input is a failure of the test."""
+    arguments = ["check", str(path), "--engine", "local", "--out", str(out), *options]
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    if isinstance(result.exception, LogjudgeError):
+        assert "\n" not in str(result.exception)
+        assert not out.exists()
+        return 2
+    if result.exception:
+        raise result.exception
+    assert isinstance(result.return_value, int)
+    return result.return_value
+
+
+NO_HISTORY = {
+    "empty": b"",
+    "nul": b"\0" * 1000,
+    "binary": random.Random(1).randbytes(5000),
+    "blank": b"\n\n\n",
+    "bomb": gzip.compress(b"a" * 50_000_000),
+}
+
+
+@pytest.mark.parametrize("name", NO_HISTORY)
+def test_what_is_no_history_is_said_in_a_sentence(name: str, tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(NO_HISTORY[name])
+    assert check(tmp_path / "h.jsonl", tmp_path / "out") == 2
+
+
+DAMAGED = {
+    "truncated gzip": gzip.compress(lines(EVENTS))[:5000],
+    "deep line": lines(EVENTS) + b"[" * 100_000 + b"\n",
+    "long line": lines(EVENTS) + b'{"x":"' + b"a" * 30_000_000 + b'"}\n',
+    "invalid UTF-8": lines(EVENTS) + b'{"time":1,"process":"\xff","op":1,"type":"invoke","f":"poll"}\n',
+    "beyond int64": lines(EVENTS) + b'{"time":9223372036854775808,"process":"a","op":1,"type":"invoke","f":"poll"}\n',
+    "lone surrogate": lines(EVENTS) + b'{"time":1,"process":"\\ud800","op":1,"type":"invoke","f":"poll"}\n',
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damage_is_quarantined_and_never_valid(name: str, tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(DAMAGED[name])
+    assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3
+    assert len((tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()) in (1, 2)
+
+
+@pytest.mark.parametrize("change", [lambda data: b"\xef\xbb\xbf" + data, lambda data: data.replace(b"\n", b"\r\n")])
+def test_bom_and_crlf_change_nothing(change: Any, tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(change(lines(EVENTS)))
+    check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots")
+    assert (tmp_path / "out" / "quarantine.jsonl").read_text() == ""
+
+
+CONFIGS: list[Any] = [
+    *([], 3, "x", {"format": 7}),
+    *({"processes": [1, 2]}, {"processes": {"p0": 7, "final": {"role": ["final"]}}}, {"topics": "x"}),
+    *({"topics": {"orders": 3}}, {"snapshots": [1]}, {"snapshots": {"a": {"time": "x"}}}, {"system": "kafka"}),
+    {"final": "yes", "started_at": 12},
+    {"topics": {"orders": {"cleanup.policy": 5, "replica.assignment": "x", "partitions": "many"}}},
+    {"processes": {"c0": {"group.id": ["g"], "isolation.level": 3, "acks": {}}}},
+    {"name": {"a": 1}},
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
+def test_odd_configurations_are_read_or_refused(config: Any, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text(json.dumps(config))
+    (tmp_path / "run" / "history.jsonl").write_bytes(lines(EVENTS))
+    assert check(tmp_path / "run", tmp_path / "out", "--no-plots") in (2, 3)
+
+
+def test_extreme_numbers(tmp_path: Path) -> None:
+    far = [{**e, "offset": 2**62 + e["offset"]} if e.get("offset") else e for e in EVENTS]
+    late = [
+        {**e, "time": 2**63 - 1 if n % 7 == 0 else -(2**63) if n % 11 == 0 else e["time"]} for n, e in enumerate(EVENTS)
+    ]
+    reused = [{**e, "op": 2**63 - 1 if n % 7 == 0 else -5} for n, e in enumerate(EVENTS)]
+    for name, events in (("far", far), ("late", late), ("reused", reused)):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines(events))
+        assert check(tmp_path / f"{name}.jsonl", tmp_path / name) in (1, 3)
+
+
+def test_odd_faults(tmp_path: Path) -> None:
+    odd = {"kind": "delete-records", "topic": 5, "offsets": {"a": 1, "99999999999": "x", "0": 2**70}}
+    events = [
+        {"time": 5, "process": "nemesis", "op": 9, "type": "invoke", "f": "fault", "fault": odd},
+        {"time": 6, "process": "nemesis", "op": 9, "type": "ok", "f": "fault", "fault": {"kind": ["x"], "nodes": {}}},
+    ]
+    (tmp_path / "h.jsonl").write_bytes(lines(EVENTS + events))
+    assert check(tmp_path / "h.jsonl", tmp_path / "out") == 3
+
+
+def test_names_are_text_and_links_end(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "brokers").symlink_to(folder)
+    hostile = [{**e, "topic": "../../<b>x</b>\u202e", "process": "<i>|`"} if "topic" in e else e for e in EVENTS]
+    (folder / "history.jsonl").write_bytes(lines(hostile))
+    assert check(folder, tmp_path / "out") in (1, 3)
+    assert "<b>x" not in (tmp_path / "out" / "report.html").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flipped_bytes(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    data = bytearray(lines(EVENTS))
+    for _ in range(300):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    (tmp_path / "h.jsonl").write_bytes(data)
+    assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") in (1, 3)
+    assert (tmp_path / "out" / "quarantine.jsonl").read_text()

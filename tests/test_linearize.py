@@ -1,0 +1,325 @@
+"""`logjudge linearize` and the readers of operations: formats, exit codes, inputs broken or hostile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from logjudge.cli.main import cli
+from logjudge.histories.errors import InputError, LogjudgeError, MissingComponentError
+from logjudge.histories.readers.edn_forms import FrozenMap, Word, forms
+from logjudge.histories.readers.operations import OPERATION_READERS, pair, read_operations
+from logjudge.models.operations import UNKNOWN, Action
+
+DATA = Path(__file__).parent / "data" / "porcupine"
+
+
+def run(*arguments: str | Path) -> Result:
+    """The command, with its exit code as the entry point would give it."""
+    return CliRunner().invoke(cli, ["linearize", *map(str, arguments)], standalone_mode=False)
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+OK_LINES = (
+    '{"process": 1, "type": "invoke", "f": "write", "value": 3}',
+    '{"process": 1, "type": "ok", "f": "write", "value": 3}',
+    '{"process": 1, "type": "invoke", "f": "read"}',
+    '{"process": 1, "type": "ok", "f": "read", "value": 3}',
+)
+
+
+def test_json_is_the_verdicts_and_seconds() -> None:
+    verdicts = json.loads((DATA / "verdicts.json").read_text())
+    paths = [str(DATA / name) for name in verdicts if name.endswith(".log")]
+    result = run(*paths, "--model", "register", "--json")
+    assert result.return_value == 1
+    told = json.loads(result.output)
+    assert list(told) == ["files"]
+    assert {Path(name).name: each["verdict"] for name, each in told["files"].items()} == {
+        name: verdict for name, verdict in verdicts.items() if name.endswith(".log")
+    }
+    assert list(told["files"]) == paths
+    assert all(0 < each["seconds"] < 60 for each in told["files"].values())
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("etcd_002.log", 0), ("etcd_000.log", 1), ("c01-ok.txt", 0), ("c01-bad.txt", 1)]
+)
+def test_the_model_follows_from_the_format(name: str, code: int) -> None:
+    assert run(DATA / name).return_value == code
+
+
+def test_a_breach_is_told_with_its_line() -> None:
+    output = run(DATA / "etcd_057.log", "--minimal").output
+    assert "cannot be placed: line 153: process 12 read → 4" in output
+    assert "states possible before it: " in output
+    assert "6 operations show it:" in output
+
+
+def test_exit_codes_of_several_files(tmp_path: Path) -> None:
+    good = write(tmp_path / "good.jsonl", *OK_LINES)
+    broken = write(tmp_path / "broken.jsonl", *OK_LINES, "{")
+    assert run(good).return_value == 0
+    result = run(broken, good, "--json")
+    assert result.return_value == 2
+    assert json.loads(result.stdout)["files"].keys() == {str(good)}
+    assert f"{broken}:5: found" in result.stderr
+    assert run(good, broken, DATA / "etcd_000.log").return_value == 1
+
+
+def test_unknown_has_its_own_exit_code(tmp_path: Path) -> None:
+    lines = [f'{{"process": {i}, "f": "add", "value": {2 << i}, "call": 0, "end": 9}}' for i in range(40)]
+    lines.append('{"process": 99, "f": "read", "result": 1, "call": 0, "end": 9}')
+    path = write(tmp_path / "hard.jsonl", *lines)
+    result = run(path, "--model", "counter", "--timeout", "0.2")
+    assert result.return_value == 3
+    assert "the time ran out: 40 of 41 completed operations can be placed" in result.output
+    assert run(path, "--model", "counter", "--memory", "1").return_value == 3
+
+
+def test_a_picture_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "out.html"
+    assert run(DATA / "etcd_000.log", "--picture", page).return_value == 1
+    assert "cannot be placed" in page.read_text()
+    result = run(DATA / "etcd_000.log", "--picture", tmp_path / "no" / "out.html")
+    assert isinstance(result.exception, LogjudgeError)
+
+
+def test_a_model_of_ones_own(tmp_path: Path) -> None:
+    model = write(
+        tmp_path / "my_model.py",
+        "class Bank:",
+        "    initial = 0",
+        "    def step(self, state, operation):",
+        "        if operation.f == 'deposit':",
+        "            return state + operation.value",
+        "        return state if operation.result in (state, operation.result.__class__) else None",
+        "broken = 3",
+    )
+    good = write(
+        tmp_path / "bank.jsonl",
+        '{"process": 0, "f": "deposit", "value": 5, "call": 0, "end": 1}',
+        '{"process": 0, "f": "balance", "result": 5, "call": 2, "end": 3}',
+    )
+    bad = write(tmp_path / "bad.jsonl", '{"process": 0, "f": "balance", "result": 5, "call": 2, "end": 3}')
+    assert run(good, "--model", f"{model}:Bank").return_value == 0
+    assert run(bad, "--model", f"{model}:Bank").return_value == 1
+    for name in (f"{model}:broken", f"{model}:missing", f"{tmp_path}/none.py:Bank", "nonsense"):
+        assert isinstance(run(good, "--model", name).exception, LogjudgeError), name
+
+
+def test_several_models_that_fit_have_to_be_told_apart(tmp_path: Path) -> None:
+    path = write(tmp_path / "read.jsonl", '{"process": 0, "f": "read", "result": null, "call": 2, "end": 3}')
+    result = run(path)
+    assert result.return_value == 2
+    assert "choose one with --model, of register" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "line", "words"),
+    [
+        ("a.log", ["INFO jepsen.util - 0 :invoke :read nil", "INFO jepsen.util - 0 :ok :read x"], 2, "'x'"),
+        ("a.log", ["INFO  jepsen.util - 0\t:ok\t:read\tnil"], 1, "its invocation before it"),
+        ("a.log", ["INFO  jepsen.util - 0\t:invoke\t:cas\t[1]"], 1, "a pair"),
+        ("a.log", ["INFO  jepsen.util - 0\t:invoke\t:pop\t1"], 1, ":pop"),
+        ("a.log", ["INFO  jepsen.util - 0"], 1, "PROCESS"),
+        ("a.log", ["INFO  jepsen.util - 0\t:invoke\t:read\tnil"] * 2, 2, "line 1 first"),
+        ("a.edn", ["{:process 0, :type :invoke, :f :read, :value nil}", "{:process 0"], 2, "without its end"),
+        ("a.edn", ["[{:process 0, :type :invoke, :f :read, :value nil}"], 1, "without its end"),
+        ("a.edn", ["{:process 0, :type :invoke, :f :read, :value nil}}"], 1, "closes nothing"),
+        ("a.edn", ["{:process 0, :type :went, :f :read}"], 1, ":went"),
+        ("a.edn", ["{:process 0, :type :invoke}"], 1, "without :f"),
+        ("a.edn", ["{:type :invoke, :f :read}"], 1, "without :process"),
+        ("a.edn", ["{:process 0 :process 1}"], 1, "same key twice"),
+        ("a.edn", ["{:process}"], 1, "no value"),
+        ("a.edn", ["[" * 5000], 1, "levels of nesting"),
+        ("a.edn", ['{:process 0, :type :invoke, :f :write, :value "abc}'], 1, "EDN"),
+        ("a.jsonl", [*OK_LINES, "[1]"], 5, "one JSON object a line"),
+        ("a.jsonl", [*OK_LINES, '{"a": ' + "[" * 100_000], 5, "JSON object"),
+        ("a.jsonl", ['{"process": 1, "type": "invoke", "f": "write", "value": NaN}'], 1, "NaN"),
+        ("a.jsonl", ['{"process": 1, "process": 2}'], 1, "same key twice"),
+        ("a.jsonl", ['{"process": 1, "type": "invoke"}'], 1, "without f"),
+        ("a.jsonl", ['{"process": 1, "type": "gone", "f": "read"}'], 1, "'gone'"),
+        ("a.jsonl", ['{"type": "invoke", "f": "read"}'], 1, "without process"),
+        ("a.jsonl", [OK_LINES[0][:-1] + ', "time": 5}', OK_LINES[1]], 2, "without a time"),
+        ("a.jsonl", ['{"f": "read", "call": "now"}'], 1, "a number"),
+        ("a.jsonl", ['{"f": "read", "result": 1, "call": 5, "end": 3}'], 1, "ends at 3, called at 5"),
+        ("a.jsonl", [*OK_LINES, '{"process": 1, "type": "invoke", "f": "write", "value": 3}',
+                     '{"process": 1, "type": "ok", "f": "read", "value": 3}'], 6, "invoked at line 5"),
+        ("a.txt", ["hello"], 1, "--from"),
+        ("a.txt", [""], 1, "nothing"),
+    ],
+)  # fmt: skip
+def test_a_broken_line_is_one_sentence(tmp_path: Path, name: str, lines: list[str], line: int, words: str) -> None:
+    path = write(tmp_path / name, *lines)
+    result = run(path, "--model", "register")
+    assert result.return_value == 2
+    assert result.stderr.startswith(f"logjudge: {path}:{line}: found ")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_operation_that_the_model_lacks_names_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", *OK_LINES)
+    result = run(path, "--model", "queue")
+    assert result.return_value == 2
+    assert f"{path}:1: found the operation 'write'" in result.stderr
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b'{"f": "read"}\n\xe9\n')
+    for path in (tmp_path / "missing", tmp_path, tmp_path / "latin"):
+        result = run(path)
+        assert result.return_value == 2
+        assert str(path) in result.stderr
+    assert ":2: found the byte 0xe9" in result.stderr
+    result = run(DATA / "etcd_000.log", "--from", "klingon")
+    assert result.return_value == 2
+    assert "no format 'klingon'; there are " in result.stderr
+
+
+def test_spark_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "logjudge.analysis.spark", None)
+    result = run(DATA / "c01-ok.txt", "--engine", "spark")
+    assert isinstance(result.exception, MissingComponentError)
+    assert "use --engine local" in str(result.exception)
+
+
+def test_spark_checks_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark has to offer is one function; here it is the builtin map."""
+    spark = ModuleType("logjudge.analysis.spark")
+    vars(spark)["map_payloads"] = map
+    monkeypatch.setitem(sys.modules, "logjudge.analysis.spark", spark)
+    assert run(DATA / "c01-ok.txt", "--engine", "spark").return_value == 0
+    result = run(DATA / "c01-bad.txt", "--engine", "spark")
+    assert result.return_value == 1
+    assert "key '7', 5 operations" in result.output
+
+
+def test_the_help_is_quick_and_the_library_light() -> None:
+    """numba is loaded when the compiled search is needed, not before."""
+    code = "import sys, logjudge.models.porcupine, logjudge.cli.linearize; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_formats_mean_the_same(tmp_path: Path) -> None:
+    log = write(
+        tmp_path / "a",
+        "INFO  jepsen.util - 0\t:invoke\t:cas\t[1 2]",
+        "INFO  jepsen.util - 1\t:invoke\t:read\tnil",
+        "INFO  jepsen.util - 0\t:fail\t:cas\t[1 2]",
+        "INFO  jepsen.util - 1\t:ok\t:read\tnil",
+        "INFO  jepsen.util - 2\t:invoke\t:write\t4",
+        "INFO  jepsen.util - 2\t:info\t:write\t:timed-out",
+        "INFO  jepsen.util - 3\t:invoke\t:read\tnil",
+        "INFO  jepsen.util - 3\t:fail\t:read\t:timed-out",
+    )
+    jsonl = write(
+        tmp_path / "b",
+        '{"process": 0, "f": "cas", "value": [1, 2], "result": false, "call": 0, "end": 2}',
+        '{"process": 1, "f": "read", "result": null, "call": 1, "end": 3}',
+        '{"process": 2, "f": "write", "value": 4, "call": 4}',
+    )
+    edn = write(
+        tmp_path / "c",
+        ";; a comment",
+        "[{:process 0, :type :invoke, :f :cas, :value [1 2]}",
+        "#jepsen.history.Op{:process 1, :type :invoke, :f :read, :value nil}",
+        " {:process 0, :type :ok, :f :cas, :value [1 2], :result false}",
+        " {:process 1, :type :ok, :f :read, :value nil} #_{:dropped 1}",
+        " {:process 2 :type :invoke :f :write :value 4}",
+        " {:process 2 :type :info :f :write :value 4, :error :timeout}",
+        " {:process 3 :type :invoke :f :read :value nil}",
+        " {:process 3 :type :fail :f :read :value nil}]",
+    )
+    expected = [
+        (Action("cas", (1, 2), False), 0, 2, 0),
+        (Action("read", None, None), 1, 3, 1),
+        (Action("write", 4, UNKNOWN), 4, None, 2),
+    ]
+    for path, name in ((log, "register-log"), (jsonl, "jsonl"), (edn, "edn")):
+        history = read_operations(str(path))
+        assert history.format == name
+        assert [tuple(operation) for operation in history.operations] == expected
+    assert set(OPERATION_READERS) == {"register-log", "jsonl", "edn"}
+
+
+def test_keys_of_independent_registers(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "independent.edn",
+        "{:process 0, :type :invoke, :f :write, :value [:x 1]}",
+        "{:process 0, :type :ok, :f :write, :value [:x 1]}",
+        "{:process :nemesis, :type :info, :f :kill, :value n1}",
+        "{:process 1, :type :invoke, :f :read, :value [:y nil]}",
+        "{:process 1, :type :ok, :f :read, :value [:y nil]}",
+    )
+    history = read_operations(str(path))
+    assert [operation.action.key for operation in history.operations] == [Word(":x"), Word(":y")]
+    assert [note.text for note in history.notes] == ["nemesis kill n1"]
+    assert run(path).return_value == 0
+
+
+def test_values_that_python_confuses_stay_apart(tmp_path: Path) -> None:
+    """1, 1.0 and true are three values in EDN, 1 and true two in JSON."""
+    for written, read in (("1", "true"), ("1", "1.0"), ('"a"', ":a"), ("[1]", "#{1}"), ("{1 2}", "#{[1 2]}")):
+        path = write(
+            tmp_path / "a.edn",
+            f"{{:process 0, :type :invoke, :f :write, :value {written}}}",
+            f"{{:process 0, :type :ok, :f :write, :value {written}}}",
+            "{:process 0, :type :invoke, :f :read, :value nil}",
+            f"{{:process 0, :type :ok, :f :read, :value {read}}}",
+        )
+        assert run(path, "--model", "register").return_value == 1, (written, read)
+        path.write_text(path.read_text().replace(f":read, :value {read}", f":read, :value {written}"))
+        assert run(path, "--model", "register").return_value == 0, written
+    path = write(tmp_path / "a.jsonl", *OK_LINES[:3], OK_LINES[3].replace("3}", "true}"))
+    assert run(path, "--model", "register").return_value == 1
+
+
+def test_edn_values() -> None:
+    text = '{:a ["x\\n\\u0041" \\c 1/2 -3 12N 1.5 nil true sym #{1} (1 2) {:k :v}]} ; end'
+    ((line, value),) = forms(text, "test")
+    assert line == 1
+    assert value == {
+        Word(":a"): (
+            "x\nA", Word("\\c"), Word("1/2"), -3, 12, Word("1.5"), None, Word("true"), Word("sym"),
+            frozenset({1}), (1, 2), FrozenMap({(Word(":k"), Word(":v"))}),
+        )
+    }  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.text(alphabet='{}[]()#_"\\:;, \n01ab.nil-', max_size=60), st.sampled_from(sorted(OPERATION_READERS)))
+def test_any_text_is_read_or_refused(text: str, name: str) -> None:
+    try:
+        history = pair(OPERATION_READERS[name](text, "test"), "test", name)
+    except InputError as error:
+        refused = str(error)
+    else:
+        refused = "test:"
+        assert len(history.lines) == len(history.operations)
+    assert refused.startswith("test:")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(["etcd_101.log", "c01-ok.txt"]), st.integers(0, 6000), st.binary(max_size=3))
+def test_damage_is_an_error_or_a_history(
+    tmp_path_factory: pytest.TempPathFactory, name: str, at: int, put: bytes
+) -> None:
+    data = (DATA / name).read_bytes()
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    path.write_bytes(data[:at] + put + data[at + 1 :])
+    result = run(path)
+    assert result.exception is None
+    assert result.return_value in (0, 1, 2)

@@ -1,0 +1,155 @@
+"""The figures: what they draw of real runs, hostile names, and how big they get."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from figure_cases import FINAL, HOSTILE, REAL, judged, lossy, write_run
+from hypothesis import given
+from hypothesis import strategies as st
+from logjudge.plots import PLOTS, around, draw, glance, heatmap, lag, offsets, style, unread
+from logjudge.plots.bands import bands_of
+from logjudge.plots.escaping import file_name, markdown
+from logjudge.plots.scale import scale_of
+
+
+def figures_of(name: str) -> dict[str, Any]:
+    return judged(next(path for path in REAL if path.name == name)).figures
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_every_plot_draws_every_real_run(path: Path, tmp_path: Path) -> None:
+    figures = judged(path).figures
+    drawn = 0
+    for name, plot in PLOTS.items():
+        for subject in plot.subjects(figures)[:1]:
+            target = tmp_path / f"{name}.svg"
+            style.save(draw(name, figures, subject), target)
+            assert ET.fromstring(target.read_bytes()).tag.endswith("svg")
+            assert target.stat().st_size < 600_000
+            drawn += 1
+    assert drawn >= 4
+
+
+def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
+    figures = figures_of("unclean-election-a")
+    for ending in ("svg", "png"):
+        for turn in ("one", "two"):
+            style.save(draw("offsets", figures, {"partition": "orders-0"}), tmp_path / f"{turn}.{ending}")
+        assert (tmp_path / f"one.{ending}").read_bytes() == (tmp_path / f"two.{ending}").read_bytes()
+
+
+def test_glance_stacks_the_lost_writes_apart() -> None:
+    layers = {label: rates for label, _, rates in glance.layers(figures_of("unclean-election-a"))}
+    assert list(layers) == ["acknowledged, later lost: 753", "ok: 2,246", "info (outcome unknown): 304"]
+    seconds = style.bin_seconds(figures_of("unclean-election-a"))
+    assert sum(layers["acknowledged, later lost: 753"]) * seconds == pytest.approx(753)
+
+
+def test_latency_quantiles_are_in_order() -> None:
+    found = glance.quantiles(figures_of("clean-a"))
+    rows = [row for row in zip(found["median"], found["99 %"], found["longest"], strict=True) if row[0] is not None]
+    assert rows
+    assert all(low <= high <= top for low, high, top in rows)  # type: ignore[operator]
+
+
+def test_unread_ends_with_what_nobody_read() -> None:
+    waiting, never = unread.levels(figures_of("acks1-failover-a")["series"])
+    assert never[-1] == 233
+    assert waiting[-1] == 0
+    assert unread.levels(figures_of("unclean-election-a")["series"])[1][-1] == 0
+
+
+def test_lag_leaves_the_final_reader_out() -> None:
+    assert set(lag.lines(figures_of("kip-101-c"))) == {"c0"}
+
+
+def test_the_heat_map_shows_breaches_before_what_is_permitted() -> None:
+    severity, names, counts = heatmap.grid(figures_of("unclean-election-a"))
+    assert (severity, sorted(names)) == ("violation", ["orders-0", "orders-1"])
+    assert max(max(row) for row in counts) > 300
+    assert heatmap.grid(figures_of("transactions-a"))[0] == "permitted"
+    assert heatmap.grid(figures_of("clean-a")) == ("violation", [], [])
+
+
+def test_titles_say_what_was_lost() -> None:
+    figures = figures_of("kip-101-c")
+    titles = [offsets.title_of(part) for part in figures["partitions"]]
+    assert titles == [
+        "orders-0: 198 acknowledged records lost (offsets 635 to 832), all of them after being read",
+        "orders-1: 164 acknowledged records lost (offsets 617 to 780), none of them ever read",
+    ]
+
+
+def test_around_draws_what_followed_a_loss_only_when_asked() -> None:
+    figures = figures_of("unclean-election-a")
+    assert [subject["finding"].split("/")[0] for subject in around.subjects(figures)] == ["lost-write"] * 2
+
+
+def test_bands_that_overlap_stand_in_rows_of_their_own() -> None:
+    figures = figures_of("kip-101-c")
+    rows = {band.name: band.row for band in bands_of(figures, *figures["span"])}
+    assert rows["pause 1"] == rows["kill 1"]
+    assert len({rows["pause 1"], rows["kill 2"], rows["kill 3"]}) == 3
+
+
+def test_a_long_log_is_cut_beside_the_loss() -> None:
+    scale = scale_of(0, 10_000_000, [(5_000_000, 5_000_099)])
+    assert scale.place(5_000_100) - scale.place(5_000_000) > 0.5
+    assert len(scale.cuts) == 2
+    assert scale_of(0, 1000, [(100, 500)]).cuts == ()
+
+
+@given(
+    st.integers(0, 2**60), st.integers(1, 2**60), st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.2)), max_size=9)
+)
+def test_a_scale_keeps_the_order_of_offsets(low: int, length: int, shares: list[tuple[float, float]]) -> None:
+    starts = [(low + int(length * share), wide) for share, wide in shares]
+    high = low + length
+    ranges = [(min(first, high), min(first + int(length * wide), high)) for first, wide in starts]
+    scale = scale_of(low, high, ranges)
+    marks = sorted({low, high + 1, *(first for first, _ in ranges), *(last + 1 for _, last in ranges)})
+    places = [scale.place(mark) for mark in marks]
+    assert places == sorted(places)
+    assert -1e-9 <= places[0] <= places[-1] <= 1 + 1e-9
+
+
+@given(st.text())
+def test_labels_hold_nothing_that_cannot_be_printed(text: str) -> None:
+    label = style.printable(text)
+    assert len(label) <= 48
+    assert not any(ord(c) < 32 or 0x202A <= ord(c) <= 0x202E or 0xD800 <= ord(c) < 0xE000 for c in label)
+
+
+@given(st.text(), st.text())
+def test_file_names_are_harmless_and_apart(one: str, other: str) -> None:
+    assert file_name(one).replace("_", "a").replace("-", "a").isalnum()
+    assert len(file_name(one)) <= 80
+    assert one == other or file_name(one) != file_name(other)
+
+
+@given(st.text(max_size=200))
+def test_markdown_shows_text_as_it_is(text: str) -> None:
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").enable("table").parse("- x " + markdown(text))
+    inline = [child for token in tokens if token.type == "inline" for child in token.children or []]
+    comments = {child.content for child in inline if child.type == "html_inline"}
+    assert {child.type for child in inline} <= {"text", "text_special", "html_inline"}
+    assert comments <= {"<!-- -->"}
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_drawn_as_text(name: str, tmp_path: Path) -> None:
+    events = lossy(topic=name, values=(name + "1", name + "2", name + "3"), process=name)
+    figures = judged(write_run(tmp_path / "run", events, FINAL)).figures
+    for plot in PLOTS:
+        for subject in PLOTS[plot].subjects(figures):
+            target = tmp_path / f"{plot}.svg"
+            style.save(draw(plot, figures, subject), target)
+            tags = {element.tag.rsplit("}", 1)[-1] for element in ET.fromstring(target.read_bytes()).iter()}
+            assert "script" not in tags
+            assert "text" in tags

@@ -1,0 +1,379 @@
+"""The engine: known verdicts, every model against all permutations, budgets, evidence, and growth."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories_of_operations import is_linearizable, is_linearization, register_run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from logjudge.histories.readers.operations import read_operations
+from logjudge.models.linearize_deep import DeepSearch
+from logjudge.models.linearize_scout import Scout
+from logjudge.models.linearize_steps import Budget, Steps, number_actions
+from logjudge.models.operations import by_key
+from logjudge.models.porcupine import (
+    UNKNOWN,
+    Action,
+    Event,
+    Model,
+    ModelError,
+    Operation,
+    check_events,
+    check_operations,
+)
+from logjudge.models.specifications import MODELS
+
+DATA = Path(__file__).parent / "data" / "porcupine"
+REGISTER = MODELS["register"]
+VALUES = st.integers(0, 2)
+
+
+def act(*fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Action]:
+    """Actions with these fields."""
+    return st.tuples(*fields).map(lambda values: Action(*values))
+
+
+# A strategy for the actions of each model: few values, so that answers are often, but not always, possible.
+ACTIONS: dict[str, st.SearchStrategy[Action]] = {
+    "register": st.one_of(
+        act(st.just("read"), st.none(), st.none() | VALUES | st.just(UNKNOWN)),
+        act(st.just("write"), VALUES, st.none()),
+        act(st.just("cas"), st.tuples(VALUES, VALUES), st.booleans() | st.just(UNKNOWN)),
+    ),
+    "key-value": st.one_of(
+        act(st.just("get"), st.none(), st.sampled_from(["", "a", "b", "ab", "ba"]), VALUES),
+        act(st.sampled_from(["put", "append"]), st.sampled_from(["a", "b"]), st.none(), VALUES),
+    ),
+    "set": st.one_of(
+        act(st.sampled_from(["add", "remove"]), VALUES, st.none()),
+        act(st.just("contains"), VALUES, st.booleans()),
+        act(st.just("read"), st.none(), st.frozensets(VALUES, max_size=2)),
+    ),
+    "queue": st.one_of(
+        act(st.just("enqueue"), VALUES, st.none()),
+        act(st.just("dequeue"), st.none(), st.none() | VALUES | st.just(UNKNOWN)),
+    ),
+    "counter": st.one_of(
+        act(st.sampled_from(["add", "subtract"]), VALUES, st.none()),
+        act(st.just("read"), st.none(), st.integers(-2, 3)),
+    ),
+    "lock": act(st.sampled_from(["acquire", "release"]), st.none() | VALUES, st.none()),
+    "append-log": st.one_of(
+        act(st.just("append"), VALUES, st.integers(0, 3) | st.just(UNKNOWN)),
+        act(st.just("read"), st.integers(0, 2), st.lists(VALUES, max_size=2).map(tuple)),
+        act(st.just("end"), st.none(), st.integers(0, 3)),
+    ),
+}
+
+
+def histories(actions: st.SearchStrategy[Action]) -> st.SearchStrategy[list[Operation]]:
+    """A few operations on a clock of few instants, so that many times are equal; some of unknown outcome."""
+    spans = st.tuples(st.integers(0, 6), st.none() | st.integers(0, 4))
+    operation = st.builds(
+        lambda action, span: Operation(action, span[0], None if span[1] is None else span[0] + span[1]),
+        actions,
+        spans,
+    )
+    return st.lists(operation, max_size=6)
+
+
+def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -> Any:
+    """What the scout, or the compiled search, says alone."""
+    actions, action_of = number_actions(model, operations)
+    steps = Steps(model, list(actions), action_of)
+    return search(operations, steps, Budget(None, 1 << 30)).run()
+
+
+@pytest.mark.parametrize("name", sorted(ACTIONS))
+def test_every_model_agrees_with_all_permutations(name: str) -> None:
+    model = MODELS[name]
+    seen: Counter[bool] = Counter()
+
+    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(histories(ACTIONS[name]))
+    def check(operations: list[Operation]) -> None:
+        expected = is_linearizable(model, operations)
+        seen[expected] += 1
+        assert check_operations(model, operations).verdict == ("ok" if expected else "illegal")
+        if operations:
+            whole = model if name != "key-value" else None
+            for search in (Scout, DeepSearch):
+                if whole is not None:
+                    found = by_one_search(search, whole, operations)
+                    assert found.verdict == ("ok" if expected else "illegal")
+                    if expected:
+                        assert is_linearization(model, operations, found.paths[0])
+
+    check()
+    assert min(seen[True], seen[False]) > 10
+
+
+def test_every_model_is_tested() -> None:
+    assert {model.name for model in MODELS.values()} == set(ACTIONS)
+
+
+@pytest.mark.parametrize("name", sorted(ACTIONS))
+def test_observations_change_nothing(name: str) -> None:
+    model = MODELS[name]
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(ACTIONS[name], max_size=8), ACTIONS[name])
+    def check(actions: list[Action], last: Action) -> None:
+        state = model.initial
+        for action in actions:
+            after = model.step(state, action)
+            state = state if after is None else after
+        if model.observes(last):
+            assert model.step(state, last) in (state, None)
+
+    check()
+
+
+@pytest.mark.parametrize(("processes", "lost"), [(3, 0.0), (5, 0.2), (12, 0.1), (40, 0.02)])
+def test_both_searches_accept_what_happened(processes: int, lost: float) -> None:
+    for seed in range(15):
+        operations = register_run(120, processes, seed, lost=lost)
+        assert check_operations(REGISTER, operations).verdict == "ok"
+        found = by_one_search(DeepSearch, REGISTER, operations)
+        assert found.verdict == "ok"
+        assert is_linearization(REGISTER, operations, found.paths[0])
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.15])
+def test_both_searches_agree_on_what_was_changed(lost: float) -> None:
+    verdicts: Counter[str] = Counter()
+    for seed in range(60):
+        operations = register_run(60, 5, seed, lost=lost)
+        reads = [i for i, each in enumerate(operations) if each.action.f == "read" and each.end is not None]
+        changed = reads[seed % len(reads)]
+        action = operations[changed].action
+        operations[changed] = operations[changed]._replace(action=action._replace(result=seed % 5))
+        deep = by_one_search(DeepSearch, REGISTER, operations)
+        result = check_operations(REGISTER, operations)
+        assert deep.verdict == result.verdict
+        verdicts[result.verdict] += 1
+        part = result.parts[0]
+        if result.verdict == "illegal":
+            assert part.placed == deep.front
+            assert part.blocked is not None
+            end = operations[part.blocked].end
+            assert sum(each.end is not None and each.end < end for each in operations) == part.placed
+    assert verdicts["ok"] > 5
+    assert verdicts["illegal"] > 5
+
+
+@pytest.mark.parametrize(("name", "verdict"), json.loads((DATA / "verdicts.json").read_text()).items())
+def test_known_verdicts(name: str, verdict: str) -> None:
+    history = read_operations(str(DATA / name))
+    model = MODELS["register" if name.endswith(".log") else "key-value"]
+    assert check_operations(model, history.operations).verdict == verdict
+
+
+def test_readme_of_the_module() -> None:
+    write = Operation(Action("write", 1), 0, 10)
+    assert check_operations(REGISTER, [write, Operation(Action("read", None, 1), 5, 12)]).verdict == "ok"
+    assert check_operations(REGISTER, [write, Operation(Action("read", None, 2), 5, 12)]).verdict == "illegal"
+
+
+def test_intervals_are_closed() -> None:
+    write = Operation(Action("write", 1), 0, 5)
+    assert check_operations(REGISTER, [write, Operation(Action("read", None, None), 5, 9)]).verdict == "ok"
+    assert check_operations(REGISTER, [write, Operation(Action("read", None, None), 6, 9)]).verdict == "illegal"
+    instant = [Operation(Action("write", 1), 3, 3), Operation(Action("read", None, None), 3, 3)]
+    assert check_operations(REGISTER, instant).verdict == "ok"
+
+
+def test_times_are_compared_exactly() -> None:
+    """2**53 + 1 is no float: rounding would make the two concurrent."""
+    write = Operation(Action("write", 1), 0, 2**53)
+    late = Operation(Action("read", None, None), 2**53 + 1, 2**60)
+    also = Operation(Action("read", None, None), 0.5, 0.75)
+    for search in (Scout, DeepSearch):
+        assert by_one_search(search, REGISTER, [write, late, also]).verdict == "illegal"
+
+
+def test_a_lost_write_may_come_late_or_never() -> None:
+    lost = Operation(Action("write", 1), 0, None)
+    reads = [Operation(Action("read", None, value), 10 * i + 5, 10 * i + 9) for i, value in enumerate([None, 1])]
+    assert check_operations(REGISTER, [lost, *reads]).verdict == "ok"
+    assert check_operations(REGISTER, [lost, reads[0]]).verdict == "ok"
+    back = Operation(Action("read", None, None), 30, 31)
+    assert check_operations(REGISTER, [lost, *reads, back]).verdict == "illegal"
+    early = Operation(Action("read", None, 1), -5, -1)
+    assert check_operations(REGISTER, [lost, early]).verdict == "illegal"
+
+
+def test_a_write_of_the_same_value_is_no_observation() -> None:
+    """A write that leaves the present state as it is may be needed later, where it does not."""
+    operations = [
+        Operation(Action("write", 3), 0, 1),
+        Operation(Action("write", 3), 2, 20),
+        Operation(Action("write", 4), 3, 5),
+        Operation(Action("read", None, 4), 6, 8),
+        Operation(Action("read", None, 3), 9, 30),
+    ]
+    for search in (Scout, DeepSearch):
+        assert by_one_search(search, REGISTER, operations).verdict == "ok"
+
+
+def test_evidence_of_a_stale_read() -> None:
+    operations = [
+        Operation(Action("write", 1), 0, 1),
+        Operation(Action("write", 2), 2, 3),
+        Operation(Action("read", None, 1), 4, 5),
+        Operation(Action("write", 9), 6, 7),
+    ]
+    part = check_operations(REGISTER, operations).parts[0]
+    assert part.verdict == "illegal"
+    assert (part.placed, part.completed, part.blocked) == (2, 4, 2)
+    assert part.states == [(2,)]
+    assert part.linearizations == [[0, 1]]
+
+
+def test_keys_are_checked_alone_and_the_illegal_one_is_named() -> None:
+    operations = []
+    for key in "abc":
+        operations += [
+            Operation(Action("put", key, None, key), 0, 1),
+            Operation(Action("get", None, "x" if key == "b" else key, key), 2, 3),
+        ]
+    result = check_operations(MODELS["key-value"], operations)
+    assert result.verdict == "illegal"
+    assert result.worst is not None
+    assert result.worst.key == "b"
+    assert result.worst.blocked == 3
+
+
+def test_events_are_operations() -> None:
+    events = [
+        Event("call", 0, Action("write", 1)),
+        Event("call", 1, Action("read")),
+        Event("return", 0, None),
+        Event("return", 1, None),
+        Event("call", 2, Action("read")),
+        Event("return", 2, 1),
+    ]
+    assert check_events(REGISTER, events).verdict == "ok"
+    events[-1] = Event("return", 2, 2)
+    assert check_events(REGISTER, events).verdict == "illegal"
+    with pytest.raises(ModelError, match="no open call"):
+        check_events(REGISTER, [Event("return", 0, 1)])
+    with pytest.raises(ModelError, match="two calls"):
+        check_events(REGISTER, [events[0], events[0]])
+
+
+def hard_history(count: int) -> list[Operation]:
+    """Adds that are all concurrent, and a sum that no subset of them has: every one has to be tried."""
+    adds = [Operation(Action("add", 1 << (i + 1)), 0, 100) for i in range(count)]
+    return [*adds, Operation(Action("read", None, 1), 0, 100)]
+
+
+def test_time_runs_out() -> None:
+    start = time.perf_counter()
+    result = check_operations(MODELS["counter"], hard_history(40), timeout=0.3)
+    assert result.verdict == "unknown"
+    assert result.parts[0].reason == "the time ran out"
+    assert time.perf_counter() - start < 20
+
+
+def test_memory_runs_out() -> None:
+    result = check_operations(MODELS["counter"], hard_history(40), memory=20 << 20)
+    assert result.verdict == "unknown"
+    assert result.parts[0].reason == "the memory ran out"
+    assert result.parts[0].blocked is not None
+
+
+def test_a_hard_history_is_decided_when_there_is_time() -> None:
+    result = check_operations(MODELS["counter"], hard_history(13))
+    assert result.verdict == "illegal"
+    assert result.parts[0].configurations == 1 << 13
+
+
+def test_steps_are_asked_once() -> None:
+    asked: Counter[tuple[Any, Action]] = Counter()
+
+    def step(state: tuple[Any], action: Action) -> tuple[Any] | None:
+        asked[state, action] += 1
+        return REGISTER.step(state, action)
+
+    model = Model("counted", REGISTER.initial, step, observes=REGISTER.observes)
+    history = read_operations(str(DATA / "etcd_057.log"))
+    assert check_operations(model, history.operations).verdict == "illegal"
+    assert set(asked.values()) == {1}
+    asked.clear()
+    assert check_operations(model, register_run(3000, 5, 1, lost=0.01)).verdict == "ok"
+    assert set(asked.values()) == {1}
+
+
+def growth(count: int, values: int | None) -> float:
+    """Seconds to check so many operations; the best of two."""
+    operations = register_run(count, 5, 7, values)
+    best = float("inf")
+    for _ in range(2):
+        result = check_operations(REGISTER, operations)
+        assert result.verdict == "ok"
+        assert result.parts[0].configurations < 6 * count
+        best = min(best, result.seconds)
+    return best
+
+
+@pytest.mark.parametrize("values", [5, None])
+def test_configurations_grow_with_the_history(values: int | None) -> None:
+    small = check_operations(REGISTER, register_run(4_000, 5, 7, values)).parts[0].configurations
+    large = check_operations(REGISTER, register_run(40_000, 5, 7, values)).parts[0].configurations
+    assert 8 < large / small < 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", [5, None])
+def test_a_million_operations(values: int | None) -> None:
+    operations = register_run(1_000_000, 5, 7, values)
+    result = check_operations(REGISTER, operations)
+    assert result.verdict == "ok"
+    assert is_linearization(REGISTER, operations, result.parts[0].linearizations[0])
+
+
+@pytest.mark.parametrize(
+    ("operations", "sentence"),
+    [
+        ([Operation(Action("push", 1), 0, 1)], "'push'"),
+        ([Operation(Action("cas", 1), 0, 1)], "pair"),
+        ([Operation(Action("write", [1]), 0, 1)], "cannot be hashed"),
+        ([Operation(Action("read", None, 1), 5, 1)], "ends at 1, called at 5"),
+        ([Operation(Action("read", None, 1), float("nan"), 1)], "nan"),
+        ([Operation(Action("read", key=[1]), 0, 1)], "cannot be hashed"),
+    ],
+)
+def test_what_a_model_cannot_take_is_an_error(operations: list[Operation], sentence: str) -> None:
+    good = Operation(Action("write", 1), 0, 1)
+    with pytest.raises(ModelError, match=sentence) as error:
+        check_operations(REGISTER, [good, *operations])
+    assert error.value.operation == 1
+
+
+def test_a_model_that_raises_or_cheats_is_an_error() -> None:
+    def broken(state: int, action: Action) -> int:
+        return state // action.value  # type: ignore[no-any-return]
+
+    operations = [Operation(Action("divide", 0), 0, 1)]
+    with pytest.raises(ModelError, match="ZeroDivisionError"):
+        check_operations(Model("broken", 1, broken), operations)
+    cheat = Model("cheat", 1, lambda state, _: state + 1, observes=lambda _: True)
+    with pytest.raises(ModelError, match="declared an observation"):
+        check_operations(cheat, operations)
+    with pytest.raises(ModelError, match="unhashable"):
+        check_operations(Model("lists", 1, lambda *_: []), operations)  # type: ignore[arg-type,return-value]
+
+
+def test_no_operations_are_in_order() -> None:
+    assert check_operations(REGISTER, []).verdict == "ok"
+    lost = [Operation(Action("write", 1), 0), Operation(Action("read"), 0)]
+    assert check_operations(REGISTER, lost).verdict == "ok"
+    assert by_one_search(DeepSearch, REGISTER, lost).verdict == "ok"
+    assert by_key(Action("read", key=3)) == 3

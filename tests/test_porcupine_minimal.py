@@ -1,0 +1,170 @@
+"""Minimal failures, the picture, and checking key by key elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from histories_of_operations import is_linearizable, register_run
+from logjudge.analysis.linearize import Judgement, check_by_key, decode, encode, judge_history, judge_payload
+from logjudge.analysis.minimal import minimal_failure
+from logjudge.histories.readers.edn_forms import FrozenMap, Word
+from logjudge.histories.readers.operations import History, Note, read_operations
+from logjudge.models.porcupine import UNKNOWN, Action, Operation, check_operations
+from logjudge.models.specifications import MODELS
+from logjudge.plots.linearization import OPERATIONS, draw
+
+DATA = Path(__file__).parent / "data" / "porcupine"
+REGISTER = MODELS["register"]
+
+
+def history_of(operations: list[Operation], notes: list[Note] | None = None) -> History:
+    return History("test", "none", operations, list(range(1, len(operations) + 1)), notes or [])
+
+
+def judged(operations: list[Operation], notes: list[Note] | None = None) -> Judgement:
+    return judge_history("register", history_of(operations, notes), None, 1 << 30)
+
+
+def test_a_stale_read_shrinks_to_the_write_and_the_read() -> None:
+    operations = register_run(400, 5, seed=3, values=None)
+    last = max(i for i, each in enumerate(operations) if each.action.f == "read")
+    action = operations[last].action
+    early = next(each.action.value for each in operations if each.action.f == "write")
+    operations[last] = operations[last]._replace(action=action._replace(result=early))
+    result = check_operations(REGISTER, operations)
+    assert result.verdict == "illegal"
+    minimal = minimal_failure(REGISTER, operations, result.parts[0])
+    assert minimal is not None
+    assert len(minimal.operations) == 2
+    assert last in minimal.operations
+    assert minimal.before == []
+
+
+def test_a_value_that_nobody_wrote_shrinks_to_its_read() -> None:
+    operations = register_run(60, 3, seed=1)
+    read = next(i for i, each in enumerate(operations) if i > 20 and each.action.f == "read")
+    action = operations[read].action._replace(result=99)
+    operations[read] = operations[read]._replace(action=action)
+    minimal = minimal_failure(REGISTER, operations, check_operations(REGISTER, operations).parts[0])
+    assert minimal is not None
+    assert minimal.operations == [read]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_minimal_failure_proves_the_failure(seed: int) -> None:
+    """Every choice of what the doubted operations did leaves the few illegal; fewer would not do."""
+    operations = register_run(7, 3, seed, values=2)
+    for i, each in enumerate(operations):
+        if each.action.f == "read" and i > 3:
+            operations[i] = each._replace(action=each.action._replace(result=1 - (each.action.result or 0)))
+    result = check_operations(REGISTER, operations)
+    assert (result.verdict == "ok") == is_linearizable(REGISTER, operations)
+    if result.verdict == "ok":
+        return
+    minimal = minimal_failure(REGISTER, operations, result.parts[0])
+    assert minimal is not None
+
+    def shows(certain: set[int]) -> bool:
+        doubted = [i for i in range(len(operations)) if i not in certain]
+        for choice in range(1 << len(doubted)):
+            kept = certain | {i for bit, i in enumerate(doubted) if choice >> bit & 1}
+            changes = [operations[i] for i in sorted(kept) if i in certain or operations[i].action.f != "read"]
+            if is_linearizable(REGISTER, changes):
+                return False
+        return True
+
+    assert shows(set(minimal.operations))
+    for one in minimal.operations:
+        rest = set(minimal.operations) - {one}
+        if rest:
+            assert not shows(rest)
+
+
+def test_old_operations_are_kept_where_they_are_needed() -> None:
+    operations = [Operation(Action("cas", (i, i + 1), True), 10 * i, 10 * i + 5, 0) for i in range(2500)]
+    operations.insert(0, Operation(Action("write", 0), -2, -1, 0))
+    operations.append(Operation(Action("read", None, 7), 10**6, 10**6 + 1, 0))
+    result = check_operations(REGISTER, operations)
+    assert result.verdict == "illegal"
+    minimal = minimal_failure(REGISTER, operations, result.parts[0])
+    assert minimal is not None
+    assert len(minimal.operations) < 5
+
+
+def test_the_picture_escapes_and_bounds() -> None:
+    hostile = "<script>alert(1)</script>\"'&"
+    operations = register_run(3000, 5, seed=2)
+    read = max(i for i, each in enumerate(operations) if each.action.f == "read")
+    operations[read] = operations[read]._replace(action=Action("read", None, hostile))
+    judgement = judged(operations, [Note(operations[read].call, hostile * 50)])
+    page = draw(judgement, minimal_failure(REGISTER, operations, judgement.result.parts[0]))
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert len(page) < 400_000
+    assert 0 < len(re.findall(r'<g class="(?:change|observation|lost)', page)) <= OPERATIONS
+    assert page.count(" blocked") == 1
+    assert " minimal" in page
+    assert "state before: " in page
+    assert "http" not in page
+
+
+def test_the_picture_of_what_is_in_order_has_all_points() -> None:
+    history = read_operations(str(DATA / "etcd_101.log"))
+    page = draw(judge_history("register", history, None, 1 << 30))
+    completed = sum(operation.end is not None for operation in history.operations)
+    assert page.count("<circle") >= completed
+    assert " blocked" not in page
+    assert "<svg" not in draw(judged([]))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        1,
+        -2.5,
+        "x",
+        UNKNOWN,
+        (1, (2, None)),
+        frozenset({1, "a"}),
+        Word(":a"),
+        FrozenMap({("k", (1,))}),
+    ],
+)
+def test_values_survive_the_wire(value: object) -> None:
+    again = decode(json.loads(json.dumps(encode(value))))
+    assert again == value
+    assert type(again) is type(value)
+
+
+def test_key_by_key_elsewhere_is_the_same() -> None:
+    """Whatever the order of the results; nothing but bytes goes there and back."""
+
+    def backwards(judge: Callable[[bytes], bytes], payloads: Iterable[bytes]) -> Iterable[bytes]:
+        return [judge(payload) for payload in list(payloads)[::-1]]
+
+    for name in ("c01-ok.txt", "c01-bad.txt"):
+        operations = read_operations(str(DATA / name)).operations
+        here = check_operations(MODELS["key-value"], operations)
+        there = check_by_key("key-value", operations, None, 1 << 30, backwards)
+        assert there.verdict == here.verdict
+        if here.worst is not None and here.verdict == "illegal":
+            assert there.worst is not None
+            assert (there.worst.key, there.worst.blocked) == (here.worst.key, here.worst.blocked)
+            assert there.worst.linearizations == here.worst.linearizations
+
+
+def test_an_error_elsewhere_names_the_operation() -> None:
+    operations = [Operation(Action("get", None, "", "a"), 0, 1), Operation(Action("pop", None, 1, "b"), 0, 1)]
+    payload = json.dumps(
+        {"model": "key-value", "timeout": None, "memory": 1 << 30, "indices": [1],
+         "operations": [[*map(encode, operations[1].action), 0, 1]]}
+    )  # fmt: skip
+    told = json.loads(judge_payload(payload.encode()))
+    assert told["operation"] == 1
+    assert "'pop'" in told["error"]

@@ -1,0 +1,254 @@
+"""report.html, report.md, and the commands that redo them from saved results."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from figure_cases import FINAL, HOSTILE, REAL, Judged, Script, judged, lossy, write_run
+from logjudge.cli.main import cli
+from logjudge.cli.saved import save_figures
+from logjudge.histories.errors import InputError, UsageError
+from logjudge.plots.report import write_report
+from logjudge.plots.stories import stories_of
+
+
+def save(run: Judged, folder: Path) -> Path:
+    """What `check` leaves, but for its own files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "verdict.json").write_text(json.dumps(run.verdict))
+    run.findings.write_parquet(folder / "findings.parquet")
+    save_figures(folder, run.figures)
+    write_report(folder, run.verdict, run.findings, run.figures)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text, of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            assert not name.startswith("on"), f"{tag} has {name}"
+            if name in ("src", "href", "xlink:href"):
+                self.links.append(str(value))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_loss_is_one_story_with_its_consequences() -> None:
+    run = judged(next(path for path in REAL if path.name == "unclean-election-a"))
+    stories, untold = stories_of(run.findings, list(run.verdict["rules"]))
+    assert untold == 0
+    assert [story.finding["rule"] for story in stories] == ["lost-write", "lost-write"]
+    assert [other["rule"] for other in stories[0].consequences] == [
+        "inconsistent-offsets",
+        "nonmonotonic-poll",
+        "realtime-order",
+        "nonmonotonic-send",
+        "nonmonotonic-send",
+    ]
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_a_report_redone_from_saved_results_is_the_same(path: Path, tmp_path: Path) -> None:
+    folder = save(judged(path), tmp_path / "out")
+    before = contents(folder)
+    (folder / "plots" / "stale.png").write_bytes(b"from an older version")
+    result = CliRunner().invoke(cli, ["report", str(folder)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert contents(folder) == before
+
+
+def test_the_page_needs_no_network_and_is_small(tmp_path: Path) -> None:
+    run = judged(next(path for path in REAL if path.name == "kip-101-c"))
+    folder = save(run, tmp_path / "out")
+    text = (folder / "report.html").read_text()
+    page = Page(text)
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
+    assert "script" not in page.tags
+    assert len(text) < 1_000_000
+    assert "362 acknowledged writes of 4,122 were lost. 198 of them had been read before they vanished." in page.text
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_postmortem_has_its_sections_in_order(tmp_path: Path) -> None:
+    run = judged(next(path for path in REAL if path.name == "kip-101-c"))
+    text = (save(run, tmp_path / "out") / "report.md").read_text()
+    sections = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert sections == [
+        "Summary",
+        "Impact",
+        "Root causes",
+        "Trigger",
+        "Detection",
+        "Timeline",
+        "Supporting information",
+    ]
+    assert "| lost after being consumed | 198 |" in text
+    assert "| p0 | 125 | 72 | 0 |" in text
+    assert "Not determined from a client history alone" in text
+    assert "2026-11-21 09:51:55.771Z | fault: pause of 1" in text
+    pictures = re.findall(r"\]\((plots/[^)]*)\)", text)
+    assert pictures
+    assert all((tmp_path / "out" / name).is_file() for name in pictures)
+
+
+def test_a_known_cause_is_told(tmp_path: Path) -> None:
+    run = judged(next(path for path in REAL if path.name == "kip-101-c"))
+    loss = next(finding["id"] for finding in run.verdict["findings"] if finding["rule"] == "lost-write")
+    fact = {
+        "says": "broker 2 truncated to 635",
+        "time": 24_300_000_000,
+        "source": "server.log",
+        "line": 7,
+        "byte": None,
+    }
+    cause = {
+        "findings": [loss],
+        "cause": "high-watermark-truncation",
+        "chain": [fact],
+        "prevented_by": ["Kafka 0.11"],
+        "citation": "KIP-101",
+        "missing": [],
+        "readings": [],
+    }
+    write_report(tmp_path, {**run.verdict, "causes": [cause]}, run.findings, run.figures, plots=False)
+    for name in ("report.html", "report.md"):
+        text = (tmp_path / name).read_text()
+        for told in ("high-watermark-truncation", "broker 2 truncated to 635", "server.log", "Kafka 0.11", "KIP-101"):
+            assert told.replace("-", "\\-") in text or told in text
+        assert "Not determined" not in text
+    assert not (tmp_path / "plots").exists()
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_strangers_text_stays_text(name: str, tmp_path: Path) -> None:
+    from markdown_it import MarkdownIt
+
+    config = {**FINAL, "name": name, "started_at": name}
+    values = (name + "1", name + "2", name + "3")
+    run = judged(write_run(tmp_path / "run", lossy(name, values, name), config))
+    folder = save(run, tmp_path / "out")
+    page = Page((folder / "report.html").read_text())
+    assert not page.tags & {"script", "iframe", "img", "a", "object", "embed", "form"}
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
+    assert "\x00" not in page.text
+    assert "\u202e" not in page.text
+    text = (folder / "report.md").read_text()
+    assert len(text) < 60_000
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    inline = [child for token in tokens if token.type == "inline" for child in token.children or []]
+    assert not [child for child in inline if child.type == "link_open"]
+    images = [child for child in inline if child.type == "image"]
+    assert all(str(image.attrs["src"]).startswith("plots/") for image in images)
+    assert {child.content for child in inline if child.type == "html_inline"} <= {"<!-- -->"}
+    assert not [token for token in tokens if token.type == "html_block"]
+    headings = [token for token in tokens if token.type == "heading_open"]
+    assert len(headings) == 8
+    outside = [
+        path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name not in ("run", "out", "plots")
+    ]
+    assert outside == []
+    assert all(re.fullmatch(r"[a-z0-9_-]+\.(png|svg)", path.name) for path in (folder / "plots").iterdir())
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        Script().poll("c", (0, "a"), (1, "b")).events,
+        Script().send("p", "a", 0).send("p", "b", 1).events,
+        Script().send("p", "a", None, kind="info").events,
+        Script().fault("kill", "1").events,
+    ],
+    ids=["empty", "no sends", "no reads", "nothing acknowledged", "only a fault"],
+)
+def test_poor_runs_have_a_report(events: list[dict[str, object]], tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", events)
+    if not events:
+        (folder / "history.jsonl").write_text('{"time":0,"process":"p","op":1,"type":"ok","f":"poll"}\n')
+    run = judged(folder)
+    out = save(run, tmp_path / "out")
+    assert run.verdict["verdict"] in Page((out / "report.html").read_text()).text
+    assert "## Summary" in (out / "report.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = judged(next(path for path in REAL if path.name == "unclean-election-a"))
+    return save(run, tmp_path_factory.mktemp("saved") / "out")
+
+
+def test_plot_draws_from_saved_results(saved: Path, tmp_path: Path) -> None:
+    target = tmp_path / "x.svg"
+    arguments = ["plot", str(saved), "around", "--finding", "nonmonotonic-poll/orders-0/0", "--out", str(target)]
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert b"nonmonotonic-poll in orders-0" in target.read_bytes()
+
+
+def test_plot_judges_a_run_first(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", lossy(), FINAL)
+    target = tmp_path / "x.png"
+    result = CliRunner().invoke(cli, ["plot", str(run), "offsets", "--out", str(target)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert target.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["offsets", "--partition", "nope"], "expected one of orders-"),
+        (["glance", "--finding", "x"], "has no finding to choose"),
+        (["glance", "--out", "x.pdf"], "ends in .png or .svg"),
+        (["glance", "--out", "/nonexistent/x.png"], "there is no folder"),
+    ],
+)
+def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(cli, ["plot", str(saved), *arguments])
+    assert isinstance(result.exception, UsageError)
+    assert says in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("verdict.json", None, "no verdict.json"),
+        ("verdict.json", b"{", "verdict.json: found"),
+        ("figures.json", None, "figures.json: found nothing"),
+        ("figures.json", b'{"format": 2}', "found format 2"),
+        ("figures.json", b'{"format": 1}', "found no 'name'"),
+        ("findings.parquet", b"PAR1", "findings.parquet: found"),
+    ],
+)
+def test_damaged_results_are_a_sentence(
+    saved: Path, name: str, content: bytes | None, says: str, tmp_path: Path
+) -> None:
+    for file in ("verdict.json", "findings.parquet", "figures.json"):
+        (tmp_path / file).write_bytes((saved / file).read_bytes())
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    result = CliRunner().invoke(cli, ["report", str(tmp_path)])
+    assert isinstance(result.exception, InputError)
+    assert says in str(result.exception)
+    assert "logjudge check" in str(result.exception)

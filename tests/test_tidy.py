@@ -1,0 +1,107 @@
+"""The rules of the house, kept by tests: direction of imports, sizes, documents that follow from the code."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from logjudge.cli.main import COMMANDS, cli
+from logjudge.cli.rules import document
+
+ROOT = Path(__file__).parents[1]
+# A folder may import from itself and from these.
+MAY_IMPORT = {
+    "models": set(),
+    "histories": {"models"},
+    "analysis": {"histories", "models"},
+    "plots": {"analysis", "histories", "models"},
+    "cli": {"plots", "analysis", "histories", "models"},
+}
+MODULES = sorted(path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py"))
+
+
+def imports(path: Path) -> list[tuple[str, ...]]:
+    """Absolute names (as parts below logjudge or of a library) that a module imports."""
+    here = path.relative_to(ROOT).parts[:-1]
+    found: list[tuple[str, ...]] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [tuple(alias.name.split(".")) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else ()
+            module = tuple(node.module.split(".")) if node.module else ()
+            names = [(alias.name,) for alias in node.names] if not module and node.level else [()]
+            found += [(*base, *module, *name) for name in names]
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_flow_one_way(path: Path) -> None:
+    folder = path.relative_to(ROOT).parts[0]
+    for parts in imports(path):
+        assert parts[0] != "logjudge", f"{path}: imports inside the package are relative"
+        if parts[0] in MAY_IMPORT and parts[0] != folder:
+            assert parts[0] in MAY_IMPORT[folder], f"{folder} must not import {'.'.join(parts)}"
+
+
+def test_the_check_of_directions_can_fail() -> None:
+    assert ("plots", "style") not in imports(ROOT / "analysis" / "kernel.py")
+    assert ("histories", "tables") in imports(ROOT / "analysis" / "kernel.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pyspark_stays_at_the_edge(path: Path) -> None:
+    if path != ROOT / "analysis" / "spark.py":
+        assert not [parts for parts in imports(path) if parts[0] == "pyspark"]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= 400
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), f"{path} has no docstring"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno <= 70, f"{path}: {node.name} is too long"
+        if isinstance(node, ast.ExceptHandler):
+            assert node.type is not None, f"{path}: a bare except hides bugs"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom logjudge.cli.main import cli\ncli.main(['--help'], standalone_mode=False)\n"
+        "print([name for name in ('polars', 'pyspark', 'matplotlib', 'numpy', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith("[]")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help(name: str) -> None:
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("Usage:")
+
+
+def test_the_rules_are_documented() -> None:
+    assert (ROOT / "docs" / "rules.md").read_text() == document(), "logjudge rules --markdown > docs/rules.md"
+
+
+def test_packages_are_all_mapped() -> None:
+    import tomllib
+
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {
+        "logjudge." + ".".join(path.relative_to(ROOT).parts)
+        for folder in MAY_IMPORT
+        for path in [ROOT / folder, *(ROOT / folder).rglob("*")]
+        if path.is_dir() and list(path.glob("*.py"))
+    }
+    assert set(tools["packages"]) == set(tools["package-dir"]) == folders
+    for name, path in tools["package-dir"].items():
+        assert (ROOT / path / "py.typed").exists(), f"{name} has no py.typed"
