@@ -256,11 +256,13 @@ class Partition:
         )
         # A record whose offset nobody learned may be the newer one, so it excuses all others of its key.
         newest = placed.group_by("key").agg(
-            pl.col("offset").max().alias("newest"), pl.col("offset").null_count().alias("unplaced")
+            pl.col("offset").max().alias("newest"),
+            pl.col("offset").null_count().alias("unplaced"),
+            (pl.len() > 1).alias("others"),
         )
         judged = placed.join(newest, on="key")
         gone = (pl.col("offset") < pl.col("newest")) | (pl.col("unplaced") > pl.col("offset").is_null().cast(pl.UInt32))
-        return judged.filter(gone.fill_null(True) & pl.col("value").is_not_null())["value"].unique()
+        return judged.filter(gone.fill_null(pl.col("others")) & pl.col("value").is_not_null())["value"].unique()
 
 
 def _ns(value: object) -> int:

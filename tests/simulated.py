@@ -135,7 +135,7 @@ class Simulated:
 
     def fault(self) -> None:
         if self.random.random() < 0.3:
-            self.start = self.random.randint(self.start, len(self.log))
+            self.start = self.random.randint(self.start, max(self.start, len(self.log)))
             self.tokens.append(f"delete={self.start}")
             return
         self.tokens.append(self.random.choice(("nemesis:kill", "nemesis:heal")))

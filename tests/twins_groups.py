@@ -78,7 +78,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         if first <= offset < last:
             yield ("consumer-loss", "violation", offset)
         elif offset < first and reset:
-            written = [send.done for send in twin.sends if send.offset == offset]
+            written = [send.done for send in twin.sends if send.value in held[offset]]
             older = joined and written and all(done < min(joined) for done in written)
             yield ("consumer-loss", "permitted" if older else "violation", offset)
 

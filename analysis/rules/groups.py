@@ -70,14 +70,12 @@ def _claimed(
 def _skipped(
     p: Partition, group: str, members: list[str], missed: Offsets, below: Offsets, handled: Offsets
 ) -> Iterator[Finding]:
-    joined = p.context.filter(pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"]))[
-        "completed"
-    ].min()
-    written = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "completed")
-    for run in _runs(missed, np.intersect1d(below, handled)):
-        mine = written.filter(pl.col("offset").is_in(pl.Series(run).implode()))
-        # A group that starts late with auto.offset.reset=latest was told to skip what is older than itself.
-        older = isinstance(joined, int) and len(mine) > 0 and bool((mine["completed"] < joined).all())
+    # A group that starts late with auto.offset.reset=latest was told to skip what is older than itself.
+    old = np.isin(missed, _older(p, members, missed))
+    runs = [
+        (run, older) for older in (False, True) for run in _runs(missed[old == older], np.intersect1d(below, handled))
+    ]
+    for run, older in runs:
         yield _finding(
             p,
             group,
@@ -88,6 +86,18 @@ def _skipped(
             + (" (they are older than the group)" if older else ""),
             "permitted" if older else "violation",
         )
+
+
+def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
+    """Those of the offsets whose records were all written before a member joined."""
+    joining = pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"])
+    joined = p.context.filter(joining)["completed"].min()
+    if not isinstance(joined, int):
+        return offsets[:0]
+    held = p.entries.filter(pl.col("offset").is_in(pl.Series(offsets).implode())).select("offset", "value")
+    written = held.join(p.sends.select("value", "completed"), on="value", how="inner")
+    last = written.group_by("offset").agg(pl.col("completed").fill_null(2**62).max())
+    return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 
 
 def _called(group: str) -> str:

@@ -50,9 +50,9 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
 def duplicates(p: Partition) -> Iterator[Finding]:
     """Values that stand at two offsets. Without idempotence a retry may write twice, so that is permitted."""
     twice = p.entries.filter(pl.col("value").is_duplicated())
-    if p.repeated_values:
+    if p.repeated_values or len(p.unplaced):
         # Two sends may each have written it once; that values are not unique is said by the assumptions.
-        sent = p.sends["value"]
+        sent = pl.concat([p.sends["value"], p.unplaced["value"]])
         twice = twice.filter(~pl.col("value").is_in(sent.filter(sent.is_duplicated()).implode()))
     if not len(twice):
         return
