@@ -73,5 +73,7 @@ def test_hostile_text_is_harmless_in_documents() -> None:
     assert "\u202e" not in terminal
     shown = document.markdown()
     assert "<script>" not in shown
-    assert "](http" not in shown
+    assert "[x](http" not in shown
+    assert "http://" not in shown
+    assert "@everyone" not in shown
     assert "\x1b" not in shown
