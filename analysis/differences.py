@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 def differences(kept: Kept) -> list[Record]:
     """One record a snapshot that holds records: snapshot, time (ns), brokers (start, end, high_watermark),
-    divergences (first, last, count, rows), left_out, behind (in words).
+    divergences (first, last, count, rows), left_out, behind (in words), silent (assigned brokers without records).
 
     A row is an offset with what each broker holds there ({epoch, timestamp, key, value, control}), null where its log
     does not reach or lacks it; a row with `skipped` instead stands for that many offsets.
@@ -40,6 +40,7 @@ def differences(kept: Kept) -> list[Record]:
                 "divergences": [_divergence(records, run, brokers) for run in found[:MOST_RUNS]],
                 "left_out": max(len(found) - MOST_RUNS, 0),
                 "behind": behind(brokers),
+                "silent": sorted(set(kept.replicas) - {broker["broker"] for broker in brokers}),
             }
         )
     return told

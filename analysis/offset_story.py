@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -128,6 +129,9 @@ def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:
     """The legal reason for which nothing stands at the offset."""
     if p.timeline is None:
         return None
-    values = tuple(sent["value"].drop_nulls().to_list())
-    found = explain_absence(p.timeline, Lost(p.topic, p.partition, offset, offset, max(len(values), 1), values=values))
+    lost = Lost(p.topic, p.partition, offset, offset, 1, values=tuple(sent["value"].drop_nulls().to_list()))
+    known = sent.filter("acknowledged").sort("completed").head(1)
+    for row in known.iter_rows(named=True):
+        lost = replace(lost, acks=frozenset([row["acks"]]), first_acked=row["completed"], place=row["at"])
+    found = explain_absence(p.timeline, lost)
     return None if found.cause == "unknown" else record_of(found)

@@ -55,6 +55,10 @@ def _partition(document: Document, part: dict[str, Any], has_history: bool) -> N
             mark = broker["high_watermark"]
             marked = f", checkpointed high watermark {mark}" if mark is not None else ""
             document.say(f"broker {broker['broker']}: offsets {broker['start']} to {broker['end'] - 1}{marked}")
+        if snapshot["silent"]:
+            document.say(
+                f"no records of broker {', '.join(snapshot['silent'])}: an empty log, or one that was not kept"
+            )
         _verdict(document, snapshot)
         for divergence in snapshot["divergences"]:
             _divergence(document, divergence, [broker["broker"] for broker in snapshot["brokers"]])

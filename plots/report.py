@@ -83,7 +83,7 @@ def _told(
         "meaning": VERDICTS.get(verdict["verdict"], ""),
         "name": figures["name"] or verdict["input"].get("name") or "run",
         "input": verdict["input"],
-        "source": verdict["input"].get("path") or _some(verdict["input"].get("files") or ["an empty run"], 3),
+        "source": verdict["input"].get("path") or _source(verdict),
         "counts": verdict["counts"],
         "rules": rules,
         "assumptions": verdict["assumptions"],
@@ -135,6 +135,13 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         acknowledged = style.plural(impact["acknowledged"], "acknowledged write")
         return f"None of {acknowledged} was lost, and no guarantee was broken."
     return VERDICTS.get(verdict["verdict"], "")
+
+
+def _source(verdict: dict[str, Any]) -> str:
+    files, kept = verdict["input"].get("files"), verdict["counts"].get("evidence files")
+    if not files:
+        return style.plural(kept, "file") + " of brokers" if kept else "an empty run"
+    return _some(files, 3) + (f" and {style.plural(kept, 'file')} of brokers" if kept else "")
 
 
 def _without_clients(verdict: dict[str, Any]) -> str:

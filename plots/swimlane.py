@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import style
 from .bands import bands_of, draw_bands, lanes
+from .stories import clock
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ CAPTION = (
 )
 MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
+DARK = (style.BLUE, style.GREEN)
+DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 NEAR = 1_000_000_000  # ns: sources tell of one event some time apart
 
 Record = dict[str, Any]
@@ -52,7 +55,7 @@ def draw(figures: Record, partition: str) -> Figure:
             _ends(axes[2], ends, brokers, place)
         margin = (place(high) - place(low)) * 0.01
         axes[-1].set_xlim(place(low) - margin, place(high) + margin)
-        axes[-1].set_xlabel("seconds since the start of the run" if figures["started_at"] else "seconds")
+        axes[-1].set_xlabel(_since(figures, low))
     return figure
 
 
@@ -73,6 +76,12 @@ def _place(figures: Record, low: int) -> Any:
     # Without a start of the run times are since 1970: the axis then begins with the first moment.
     zero = 0 if figures["span"][1] > figures["span"][0] else low
     return lambda time: (time - zero) / 1e9
+
+
+def _since(figures: Record, low: int) -> str:
+    if figures["span"][1] > figures["span"][0]:
+        return "seconds since the start of the run"
+    return f"seconds since {clock(figures['started_at'], low) or 'the first moment'}"
 
 
 def _brokers(told: Record) -> list[str]:
@@ -148,7 +157,7 @@ def _leaders(
                     text,
                     va="center",
                     fontsize=8.5,
-                    color="white",
+                    color="white" if colour in DARK else DARK_TEXT,
                     zorder=8,
                 )
                 break

@@ -96,7 +96,8 @@ def acknowledgement(lost: Lost) -> list[Fact]:
     acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     span = f"offset {lost.first}" if lost.first == lost.last else f"offsets {lost.first} to {lost.last}"
     read = f"; consumers had read {lost.read} of them" if lost.read else ""
-    says = f"{span} of {lost.name} ({lost.count} records) began to be acknowledged{acks}{read}"
+    many = "1 record" if lost.count == 1 else f"{lost.count} records"
+    says = f"{span} of {lost.name} ({many}) began to be acknowledged{acks}{read}"
     facts = [Fact(says, lost.first_acked, place=lost.place)]
     if lost.last_acked is not None and lost.last_acked != lost.first_acked:
         facts.append(Fact("the last of them was acknowledged", lost.last_acked, place=lost.last_place))

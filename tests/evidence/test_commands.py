@@ -1,0 +1,166 @@
+"""explain, diff, timeline and the reports on recorded runs, on what is left of them, and on hostile names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from logjudge.cli.main import cli
+from logjudge.histories.errors import LogjudgeError
+
+Unpack = Callable[[str], Path]
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def test_an_offset_has_a_story(unpacked: Unpack) -> None:
+    told = run("explain", unpacked("unclean-election-a"), "orders-0@300").output
+    assert "p0 sent 'p0-206' at 5.432 s, acknowledged under acks=all at 7.841 s [history.jsonl" in told
+    assert "c0 read 'p0-206' at 7.854 s" in told
+    assert "epoch 2 was led by broker 2 from offset 255 on, ISR [2] (unclean election)" in told
+    assert "Why: unclean-election, offsets 255 to 630 of orders-0 lost" in told
+    assert "broker 1 truncated orders-0 to offset 255" in told
+
+
+def test_legal_absence_is_explained(unpacked: Unpack) -> None:
+    root = unpacked("retention-a")
+    truth = json.loads((root / "truth.json").read_text())
+    assert "lost_acked" not in truth or not any(truth["lost_acked"].values())
+    told = run("explain", root, "logs-0@0").output
+    assert "retention, which is legal" in told
+    assert "its log starts at" in told
+
+
+def test_a_run_without_causes_says_so(unpacked: Unpack) -> None:
+    assert "nothing was found that has a cause to tell" in run("explain", unpacked("clean-a")).output
+
+
+@pytest.mark.parametrize("place", ["orders-0@99999999", "nope-7", "nope-7@1", "nonsense", "orders-0@", "orders-0@-1"])
+@pytest.mark.parametrize("command", ["explain", "diff", "timeline"])
+def test_what_is_not_there_costs_one_sentence(unpacked: Unpack, place: str, command: str) -> None:
+    with pytest.raises(LogjudgeError) as caught:
+        run(command, unpacked("clean-a"), place)
+    assert "\n" not in str(caught.value)
+    assert "found" in str(caught.value)
+
+
+def test_diff_shows_the_fork_and_ends_with_1(unpacked: Unpack) -> None:
+    result = run("diff", unpacked("kip-101-c"), "orders-1")
+    assert result.return_value == 1
+    assert "DIFFERENT at 157 offsets: 617 to 773" in result.output
+    assert "⋮" in result.output
+    assert max(map(len, result.output.splitlines())) < 130
+
+
+def test_diff_of_replicas_that_are_behind_is_no_divergence(unpacked: Unpack) -> None:
+    result = run("diff", unpacked("disk-truncate-m"))
+    assert result.return_value == 0
+    assert "only behind, which is no divergence" in result.output
+    assert "DIFFERENT" not in result.output
+
+
+def test_diff_as_json_has_the_ranges_of_the_truth(unpacked: Unpack) -> None:
+    result = run("diff", unpacked("unclean-election-m"), "--json")
+    (part,) = json.loads(result.output)
+    spans = {s["snapshot"]: [(d["first"], d["last"]) for d in s["divergences"]] for s in part["snapshots"]}
+    assert spans == {"before-rejoin": [(477, 1085)], "after-rejoin": [], "": []}
+
+
+def test_timeline_is_in_order_with_sources(unpacked: Unpack) -> None:
+    told = json.loads(run("timeline", unpacked("unclean-election-a"), "orders-0", "--json").output)
+    (part,) = told["partitions"]
+    times = [moment["time"] for moment in part["moments"] if moment["time"] is not None]
+    assert times == sorted(times)
+    elections = [moment for moment in part["moments"] if moment["kind"] == "election"]
+    assert "[unclean election]" in elections[-1]["says"]
+    assert (elections[-1]["source"], elections[-1]["line"]) == ("brokers/100/server.log", 479)
+    noops = [moment["says"] for moment in part["moments"] if moment["kind"] == "noop"]
+    assert noops
+    assert all("changed nothing" in says for says in noops)
+    assert told["clocks"]
+
+
+def test_timeline_and_explain_write_markdown(unpacked: Unpack) -> None:
+    told = run("explain", unpacked("kip-101-a"), "--markdown").output
+    assert "## Why: high-watermark-truncation, offsets 0 to 894 of orders-0 lost" in told
+    assert "\n1. " in told
+    assert run("timeline", unpacked("kip-101-a"), "--markdown").output.startswith("## orders-0")
+
+
+def test_a_report_tells_the_cause_as_a_story(unpacked: Unpack, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    checked = run("check", unpacked("kip-101-a"), "--engine", "local", "--no-plots", "--out", out)
+    assert "high-watermark-truncation: offsets 0 to 894 of orders-0 lost" in checked.output
+    text = (out / "report.md").read_text()
+    story = text[text.index("## Root causes") : text.index("## Trigger")]
+    assert "broker 2 truncated orders-0 to offset 0 (brokers/2/server.log:371)" in story
+    assert "Would have been prevented by: Kafka 0.11" in story
+    assert "| high-watermark-truncation | 895 | 895 |" in text
+    assert "broker 2 truncated orders-0 to offset 0" in text[text.index("## Timeline") :]
+    assert "high-watermark-truncation" in (out / "report.html").read_text()
+    # The same from saved results.
+    assert "broker 2 truncated orders-0 to offset 0" in run("explain", out, "orders-0@3").output
+    assert "no cause stands in the results" in run("explain", out, "orders-0@2000").output
+
+
+def test_without_clients_the_brokers_files_are_judged(unpacked: Unpack, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(unpacked("kip-101-c") / "brokers", root / "brokers")
+    checked = run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    assert checked.return_value == 1
+    assert "0 operations" not in checked.output
+    assert "no history of clients; 7,520 records" in checked.output
+    assert "BROKEN clients recorded" in checked.output
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "Replicas hold different records at 350 offsets" in text
+    assert "| 2026-11-21 09:52:05.127Z | broker 2 cut its log of orders-0 from 833 to 635 |" in text
+    # Nothing is dated by a run that nobody knows: times are the brokers' own.
+    assert "2026-11-21 09:52:05.127" in run("timeline", root, "orders-0").output
+
+
+def test_server_logs_alone_have_a_timeline(unpacked: Unpack, tmp_path: Path) -> None:
+    for log in unpacked("unclean-election-a").glob("brokers/*/*.log"):
+        target = tmp_path / "run" / "brokers" / log.parent.name / log.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(log, target)
+    checked = run("check", tmp_path / "run", "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    assert checked.return_value == 3
+    assert "no logs of partitions" in checked.output
+    assert "unclean election" in run("timeline", tmp_path / "run", "orders-0").output
+    assert "no broker's log of it" in run("diff", tmp_path / "run", "orders-0").output
+
+
+def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpack, tmp_path: Path) -> None:
+    checked = run("check", unpacked("custom-kraft"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    assert checked.return_value == 3
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert not verdict["findings"]
+    assert any("there is nothing to compare" in item["says"] for item in verdict["assumptions"])
+    compared = run("diff", unpacked("custom-kraft"))
+    assert compared.return_value == 0
+    assert "no records of broker 101, 102" in compared.output
+    assert "was elected leader of demo-0" in run("timeline", unpacked("custom-kraft"), "demo-0").output
+
+
+def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(unpacked("clean-a"), root)
+    segment = sorted((root / "brokers" / "1" / "data" / "orders-0").glob("*.log"))[0]
+    blob = bytearray(segment.read_bytes())
+    blob[len(blob) // 2] ^= 0x10
+    segment.write_bytes(bytes(blob))
+    run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
+    assert any(row["source"].endswith(segment.name) and row["byte"] is not None for row in rows)
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert any("could not be read (quarantine.jsonl)" in item["says"] for item in verdict["assumptions"])
+    assert verdict["counts"]["quarantined"] == 0

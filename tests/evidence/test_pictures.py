@@ -1,0 +1,86 @@
+"""The data of the pictures of replicas and leadership, and that hostile and huge ones can be drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from logjudge.analysis.figures import merge_figures
+from logjudge.analysis.local import judge_run
+from logjudge.histories.bundle import open_run
+from logjudge.plots import PLOTS, draw, replicas, style, swimlane
+
+Unpack = Callable[[str], Path]
+
+
+def figures_of(root: Path) -> dict[str, Any]:
+    results = judge_run(open_run(root))
+    figures = merge_figures(results.summaries, results.context, results.run.settings)
+    return json.loads(json.dumps(figures))  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def unclean(unpacked: Unpack) -> dict[str, Any]:
+    return figures_of(unpacked("unclean-election-m"))
+
+
+def test_the_logs_of_a_recorded_run(unclean: dict[str, Any]) -> None:
+    (part,) = unclean["partitions"]
+    assert part["causes"] == [[477, 1085, "unclean-election"], [477, 1085, "unclean-election"]] or part["causes"] == [
+        [477, 1085, "unclean-election"]
+    ]
+    before = part["replicas"]["logs"][0]
+    assert (before["name"], before["differ"]) == ("before-rejoin", [[477, 1085]])
+    blocks = {broker["broker"]: broker["blocks"] for broker in before["brokers"]}
+    assert blocks["3"][:2] == [[0, 476, 0, None], [477, 1085, 0, "3"]]
+    assert blocks["1"][1] == [477, 1085, 2, "1"]
+    assert [cut[1:] for cut in part["replicas"]["cuts"]] == [["3", 477, 1086]]
+    assert [(t["epoch"], t["leader"], t["start"], t["how"]) for t in part["replicas"]["terms"]][-1] == (
+        *(2, "2", 477),
+        "unclean election",
+    )
+    assert part["replicas"]["logs"][-1]["differ"] == []
+
+
+def test_titles_say_what_to_see(unclean: dict[str, Any]) -> None:
+    (subject,) = replicas.subjects(unclean)
+    title = draw("replicas", unclean, subject).get_suptitle()
+    assert title == "orders-0: brokers 1, 2 and broker 3 hold different records at 477 to 1085; made equal later"
+    title = draw("swimlane", unclean, subject).get_suptitle()
+    assert title == "orders-0: 609 acknowledged records lost: unclean election of broker 2 in epoch 2"
+
+
+def test_hostile_names_are_drawn(unclean: dict[str, Any], tmp_path: Path) -> None:
+    evil = "\x1b$\\frac<script>\u202e"
+    figures = json.loads(json.dumps(unclean).replace('"3"', json.dumps(evil)))
+    figures["partitions"][0]["name"] = evil
+    figures["partitions"][0]["replicas"]["logs"][0]["name"] = evil
+    for name in ("replicas", "swimlane", "offsets"):
+        file = tmp_path / f"{name}.svg"
+        style.save(draw(name, figures, {"partition": evil}), file)
+        assert "<script>" not in file.read_text()
+        assert "\x1b" not in file.read_text()
+
+
+def test_without_brokers_there_is_nothing_to_draw(unclean: dict[str, Any]) -> None:
+    figures = json.loads(json.dumps(unclean))
+    figures["partitions"][0]["replicas"] = None
+    assert replicas.subjects(figures) == swimlane.subjects(figures) == []
+    name = figures["partitions"][0]["name"]
+    for plot in ("replicas", "swimlane"):
+        assert draw(plot, figures, {"partition": name}).get_axes()
+
+
+def test_files_of_brokers_alone_have_pictures(unpacked: Unpack, tmp_path: Path) -> None:
+    (tmp_path / "brokers").symlink_to(unpacked("kip-101-c") / "brokers")
+    figures = figures_of(tmp_path)
+    assert [part["name"] for part in figures["partitions"]] == ["orders-0", "orders-1"]
+    drawn = {name: plot.subjects(figures) for name, plot in PLOTS.items()}
+    assert drawn["replicas"] == [{"partition": "orders-0"}, {"partition": "orders-1"}]
+    assert drawn["swimlane"]
+    for name, subjects in drawn.items():
+        for subject in subjects[:1]:
+            assert draw(name, figures, subject).get_axes()

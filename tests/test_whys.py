@@ -1,0 +1,79 @@
+"""Causes as stories: wording, merging, conflicts, and text of strangers in reports and on terminals."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import click
+from logjudge.cli.document import Document
+from logjudge.plots.whys import amount, impact_by_cause, sentence_of, whys_of
+
+FACT = {"says": "broker 1 was killed", "time": 10_830_589_426, "source": "history.jsonl", "line": 2568, "byte": None}
+LOST = {"topic": "orders", "partition": 0, "first": 255, "last": 630, "count": 376, "read": 3}
+
+
+def cause(**changed: Any) -> dict[str, Any]:
+    told = {
+        "findings": ["lost-write/orders-0/0"],
+        "lost": LOST,
+        "cause": "unclean-election",
+        "chain": [FACT],
+        "prevented_by": ["unclean.leader.election.enable=false"],
+        "citation": "KIP-106",
+        "missing": [],
+        "readings": [],
+    }
+    return copy.deepcopy({**told, **changed})
+
+
+def test_a_story_counts_what_was_lost() -> None:
+    (why,) = whys_of([cause()], "2026-11-21T09:45:55.831Z")
+    assert why.title == "offsets 255 to 630 of orders-0 lost, 376 acknowledged writes, 3 of them consumed before"
+    (step,) = why.steps
+    assert (step.seconds, step.clock, step.source) == ("10.831", "2026-11-21 09:46:06.661Z", "history.jsonl:2568")
+    assert sentence_of(why) == "10.831 s broker 1 was killed"
+
+
+def test_amounts_read_like_english() -> None:
+    assert amount(17, 3) == "17 acknowledged writes, 3 of them consumed before"
+    assert amount(17, 17) == "17 acknowledged writes, all of them consumed before"
+    assert amount(17, 0) == "17 acknowledged writes, none of them consumed before"
+    assert amount(1, 1) == "1 acknowledged write, consumed before"
+    assert amount(1, 0) == "1 acknowledged write, never consumed"
+    assert amount(2, None) == "2 acknowledged writes"
+
+
+def test_what_several_rules_say_of_one_loss_is_told_once() -> None:
+    again = cause(findings=["acknowledged-absent/orders-0/0"], lost={**LOST, "first": 300, "count": 331})
+    (why,) = whys_of([again, cause()], "")
+    assert why.findings == ["lost-write/orders-0/0", "acknowledged-absent/orders-0/0"]
+    assert impact_by_cause([why]) == [("unclean-election", 376, 3)]
+
+
+def test_losses_of_other_partitions_and_causes_stay_apart() -> None:
+    others = [cause(lost={**LOST, "partition": 1}), cause(cause="unknown", chain=[], missing=["the controller's log"])]
+    assert len(whys_of([cause(), *others], "")) == 3
+
+
+def test_unknown_reads_make_the_impact_unknown() -> None:
+    whys = whys_of([cause(), cause(lost={**LOST, "partition": 1, "read": None})], "")
+    assert impact_by_cause(whys) == [("unclean-election", 752, None)]
+
+
+def test_hostile_text_is_harmless_in_documents() -> None:
+    evil = "\x1b[31m<script>alert(1)</script> | @everyone [x](http://e.vil) \u202e"
+    document = Document()
+    document.heading(evil)
+    document.say(evil)
+    document.numbered([(evil, evil)])
+    document.table([evil], [[evil]])
+    terminal = click.unstyle(document.terminal())
+    assert "\x1b" not in terminal
+    assert "\u202e" not in terminal
+    shown = document.markdown()
+    assert "<script>" not in shown
+    assert "[x](http" not in shown
+    assert "http://" not in shown
+    assert "@everyone" not in shown
+    assert "\x1b" not in shown
