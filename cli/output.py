@@ -121,10 +121,15 @@ def _why(report: dict[str, Any], width: int) -> list[str]:
 
 
 def _assumptions(report: dict[str, Any], width: int) -> list[str]:
+    """Broken ones in full; those that hold by name, as the report says what was seen of them."""
     lines: list[str] = []
     for item in report["assumptions"]:
-        mark = click.style("holds ", fg="green") if item["holds"] is True else click.style("BROKEN", fg="yellow")
-        lines += _wrapped(printable(f"{item['name']}: {item['says']}"), width, first=f"  {mark} ", indent="         ")
+        if item["holds"] is not True:
+            mark = click.style("BROKEN", fg="yellow")
+            lines += _wrapped(printable(f"{item['name']}: {item['says']}"), width, first=f"  {mark} ", indent="    ")
+    held = [item["name"] for item in report["assumptions"] if item["holds"] is True]
+    if held:
+        lines += _wrapped("; ".join(held), width, first=f"  {click.style('hold:', fg='green')} ", indent="    ")
     return lines
 
 
