@@ -22,6 +22,11 @@ MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
 DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
+ABSENT: dict[str, Any] = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
+LIVES: dict[str, Any] = {
+    "died": {"marker": "X", "color": style.RED},
+    "started": {"marker": "o", "color": style.GREEN},
+}
 NEAR = 1_000_000_000  # ns: sources tell of one event some time apart
 
 Record = dict[str, Any]

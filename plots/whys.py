@@ -13,6 +13,7 @@ from .style import number, plural
 
 MOST_WHYS = 12
 MOST_STEPS = 30
+REPEATED = "duplicate/"  # findings of this rule are many and alike
 
 Record = dict[str, Any]
 
@@ -55,7 +56,7 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
         if same:
             same.findings += [name for name in cause["findings"] if name not in same.findings]
             if same.lost is None:
-                same.title = f"{plural(len(same.findings), 'finding')}, told of {same.findings[0]}"
+                same.title = f"{plural(len(same.findings), 'finding')}, for example {title_of(cause)}"
         else:
             told.append(_why(cause, started_at or ""))
     # What is known goes first; a permitted duplicate must not hide a loss.
@@ -72,7 +73,7 @@ def _is_same(why: Why, cause: Record) -> bool:
     """Whether they tell of overlapping losses. What is no loss is small and often repeated: once is enough."""
     one, other = why.lost, cause.get("lost")
     if one is None or other is None:
-        return one is other and why.missing == cause["missing"]
+        return one is other and why.missing == cause["missing"] and why.findings[0].startswith(REPEATED)
     here = (one["topic"], one["partition"]) == (other["topic"], other["partition"])
     return bool(here and one["first"] <= other["last"] and other["first"] <= one["last"])
 
@@ -95,7 +96,7 @@ def title_of(cause: Record) -> str:
     """What the cause explains, in a sentence without its full stop."""
     lost = cause.get("lost")
     if lost is None:
-        return ", ".join(cause.get("findings", ())[:3])
+        return str(cause.get("says") or ", ".join(cause.get("findings", ())[:3]))
     return f"{place_of_lost(lost)} lost, {amount(lost['count'], lost['read'])}"
 
 
