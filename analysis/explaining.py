@@ -24,8 +24,9 @@ Record = dict[str, Any]
 def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     """Sets `cause` of each finding that one is known for, and tells the chains: one record an explanation.
 
-    A record has findings (ids), says (the first one's sentence), lost (what is gone, of a loss), cause, chain (says, time in ns, place or source with
-    line or byte), prevented_by, citation, missing, readings. The same chain is told once for all its `findings`.
+    A record has findings (ids), says (the first one's sentence), lost (what is gone, of a loss), cause, chain (says,
+    time in ns, place or source with line or byte), prevented_by, citation, missing, readings. The same chain is told
+    once for all its `findings`.
     """
     told: list[Record] = []
     for finding in findings:

@@ -55,10 +55,11 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
         same = next((why for why in told if why.cause == cause["cause"] and _is_same(why, cause)), None)
         if same:
             same.findings += [name for name in cause["findings"] if name not in same.findings]
-            if same.lost is None:
-                same.title = f"{plural(len(same.findings), 'finding')}, for example {title_of(cause)}"
         else:
             told.append(_why(cause, started_at or ""))
+    for why in told:
+        if why.lost is None and len(why.findings) > 1:
+            why.title = f"{plural(len(why.findings), 'finding')}, for example {why.title}"
     # What is known goes first; a permitted duplicate must not hide a loss.
     return sorted(told, key=lambda why: (why.lost is None, not why.known))
 
