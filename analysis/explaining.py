@@ -15,6 +15,7 @@ from .partition import Partition
 from .rules.evidence import sends_of
 
 MOST = 40  # explanations a partition: its findings may be many, its stories are few
+MOST_TEXT = 400  # characters of a finding's sentence
 LOSSES = ("lost-write", "acknowledged-absent")
 
 Record = dict[str, Any]
@@ -23,8 +24,9 @@ Record = dict[str, Any]
 def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     """Sets `cause` of each finding that one is known for, and tells the chains: one record an explanation.
 
-    A record has findings (ids), lost (what is gone, of a loss), cause, chain (says, time in ns, place or source with
-    line or byte), prevented_by, citation, missing, readings. The same chain is told once for all its `findings`.
+    A record has findings (ids), says (the first one's sentence), lost (what is gone, of a loss), cause, chain (says,
+    time in ns, place or source with line or byte), prevented_by, citation, missing, readings. The same chain is told
+    once for all its `findings`.
     """
     told: list[Record] = []
     for finding in findings:
@@ -35,7 +37,8 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
             continue
         if explanation.cause != "unknown":
             finding.cause = explanation.cause
-        record = {"findings": [finding.id], "lost": _lost(p, finding), **record_of(explanation)}
+        told_of = {"findings": [finding.id], "says": finding.sentence[:MOST_TEXT], "lost": _lost(p, finding)}
+        record = {**told_of, **record_of(explanation)}
         same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
         if same:
             same["findings"].append(finding.id)

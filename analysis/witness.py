@@ -26,8 +26,8 @@ def witness(p: Partition) -> Record | None:
     silent = set(p.kept.epochs["broker"].unique()) - set(points["broker"])
     told = held | empty | silent
     named = {name for frame in (p.kept.batches, p.kept.records) for name in frame["snapshot"].unique()}
-    columns = [pl.col("file").alias("source"), "byte", "line", "reason"]
-    damage = p.kept.damage.select(*columns).sort("source", "byte", "line", nulls_last=True)
+    damage = p.kept.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
+    damage = damage.sort("source", "byte", "line", nulls_last=True)
     clocks = {} if p.timeline is None else p.timeline.clocks
     return {
         "brokers": sorted(held),

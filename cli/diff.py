@@ -28,7 +28,7 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
     asked = partition_of(partition)
     opened = open_to_look(run, as_json)
     names = [opened.partition(asked).name] if asked else opened.names()
-    told = []
+    told: list[dict[str, Any]] = []
     for name in names:
         kept = opened.partition(name).kept
         told.append({"partition": name, "snapshots": differences(kept) if kept is not None else []})

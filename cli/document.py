@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -19,7 +20,7 @@ class Document:
     """Blocks in the order in which they were added. Text is a stranger's until a renderer has made it harmless."""
 
     def __init__(self) -> None:
-        self._blocks: list[tuple[str, object]] = []
+        self._blocks: list[tuple[str, Any]] = []
 
     def heading(self, text: str) -> None:
         self._blocks.append(("heading", text))
@@ -48,9 +49,9 @@ class Document:
             elif kind == "sentence":
                 lines += _wrap(str(content), width, "  ")
             elif kind in ("numbered", "listed"):
-                lines += _items(content, kind == "numbered", width)  # type: ignore[arg-type]
+                lines += _items(content, kind == "numbered", width)
             else:
-                lines += _table(*content)  # type: ignore[misc]
+                lines += _table(*content)
         return "\n".join(lines)
 
     def markdown(self) -> str:
@@ -61,12 +62,12 @@ class Document:
             elif kind == "sentence":
                 lines.append(f"{markdown(content, _LONG)}\n")
             elif kind in ("numbered", "listed"):
-                for number, (text, source) in enumerate(content, 1):  # type: ignore[arg-type, var-annotated]
+                for number, (text, source) in enumerate(content, 1):
                     mark = f"{number}." if kind == "numbered" else "-"
                     lines.append(f"{mark} {markdown(text, _LONG)}" + (f" ({markdown(source)})" if source else ""))
                 lines.append("")
             else:
-                head, rows = content  # type: ignore[misc]
+                head, rows = content
                 lines += ["| " + " | ".join(markdown(cell, MOST_CELL) for cell in row) + " |" for row in [head]]
                 lines.append("|" + "---|" * len(head))
                 lines += ["| " + " | ".join(markdown(cell, MOST_CELL) for cell in row) + " |" for row in rows]

@@ -15,11 +15,11 @@ from ..plots import PLOTS, draw
 @click.command()
 @click.argument("source", metavar="DIR|RUN", type=click.Path(path_type=Path))
 @click.argument("name", metavar="NAME", type=click.Choice(list(PLOTS)))
-@click.option("--partition", metavar="TOPIC-N", help="Of which partition (offsets, unread, lag).")
+@click.option("--partition", metavar="TOPIC-N", help="Of which partition (offsets, replicas, swimlane, unread, lag).")
 @click.option("--finding", metavar="ID", help="Around which finding (around).")
 @click.option("--out", "file", type=click.Path(path_type=Path), help="A .png or .svg file. [default: NAME.png]")
 def command(source: Path, name: str, partition: str | None, finding: str | None, file: Path | None) -> None:
-    """Draw the figure NAME: glance, offsets, around, unread, lag or heatmap.
+    """Draw the figure NAME: glance, offsets, replicas, swimlane, around, unread, lag or heatmap.
 
     DIR is what `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition or
     --finding the worst one is drawn.

@@ -22,6 +22,11 @@ MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
 DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
+ABSENT: dict[str, Any] = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
+LIVES: dict[str, Any] = {
+    "died": {"marker": "X", "color": style.RED},
+    "started": {"marker": "o", "color": style.GREEN},
+}
 NEAR = 1_000_000_000  # ns: sources tell of one event some time apart
 
 Record = dict[str, Any]
@@ -120,13 +125,11 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
                 for start, end in down[broker]:
                     left, right = max(start, since), min(end, until)
                     if left < right:
-                        box = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
-                        axis.barh(rows[broker], place(right) - place(left), left=place(left), zorder=3.5, **box)
+                        axis.barh(rows[broker], place(right) - place(left), left=place(left), zorder=3.5, **ABSENT)
     _leaders(axis, told, rows, down, low, high, place)
     for time, broker, kind in _lives(told):
         if broker in rows and low <= time <= high:
-            look = {"marker": "X", "color": style.RED} if kind == "died" else {"marker": "o", "color": style.GREEN}
-            axis.plot([place(time)], [rows[broker]], markersize=7, markeredgecolor=style.PAPER, zorder=7, **look)
+            axis.plot([place(time)], [rows[broker]], markersize=7, markeredgecolor=style.PAPER, zorder=7, **LIVES[kind])
     axis.set_ylim(-len(brokers) + 0.4, 0.95)
     axis.set_yticks(list(rows.values()), [f"broker {style.printable(broker, 12)}" for broker in rows])
     axis.tick_params(axis="y", length=0)

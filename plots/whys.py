@@ -13,6 +13,7 @@ from .style import number, plural
 
 MOST_WHYS = 12
 MOST_STEPS = 30
+REPEATED = "duplicate/"  # findings of this rule are many and alike
 
 Record = dict[str, Any]
 
@@ -54,10 +55,11 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
         same = next((why for why in told if why.cause == cause["cause"] and _is_same(why, cause)), None)
         if same:
             same.findings += [name for name in cause["findings"] if name not in same.findings]
-            if same.lost is None:
-                same.title = f"{plural(len(same.findings), 'finding')}, told of {same.findings[0]}"
         else:
             told.append(_why(cause, started_at or ""))
+    for why in told:
+        if why.lost is None and len(why.findings) > 1:
+            why.title = f"{plural(len(why.findings), 'finding')}, for example {why.title}"
     # What is known goes first; a permitted duplicate must not hide a loss.
     return sorted(told, key=lambda why: (why.lost is None, not why.known))
 
@@ -72,7 +74,7 @@ def _is_same(why: Why, cause: Record) -> bool:
     """Whether they tell of overlapping losses. What is no loss is small and often repeated: once is enough."""
     one, other = why.lost, cause.get("lost")
     if one is None or other is None:
-        return one is other and why.missing == cause["missing"]
+        return one is other and why.missing == cause["missing"] and why.findings[0].startswith(REPEATED)
     here = (one["topic"], one["partition"]) == (other["topic"], other["partition"])
     return bool(here and one["first"] <= other["last"] and other["first"] <= one["last"])
 
@@ -95,7 +97,7 @@ def title_of(cause: Record) -> str:
     """What the cause explains, in a sentence without its full stop."""
     lost = cause.get("lost")
     if lost is None:
-        return ", ".join(cause.get("findings", ())[:3])
+        return str(cause.get("says") or ", ".join(cause.get("findings", ())[:3]))
     return f"{place_of_lost(lost)} lost, {amount(lost['count'], lost['read'])}"
 
 
