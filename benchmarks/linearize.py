@@ -187,9 +187,7 @@ def main() -> None:
     print(f"| all {len(rows)} files | | {totals[0] * 1e3:.1f} | {totals[1] * 1e3:.1f} |", end="")
     print(f" {totals[1] / totals[0]:.3f} |")
     first, second = cold(files[0])
-    print(
-        f"\nThe worst file takes {rows[0][0]:.2f} times as long as with Go Porcupine. From a cold start the command"
-    )
+    print(f"\nThe worst file takes {rows[0][0]:.2f} times as long. From a cold start the command")
     print(f"takes {first:.1f} s the first time, when it is compiled, and {second:.2f} s later.")
 
 
