@@ -17,6 +17,9 @@ from ..histories.readers.operations import OPERATION_READERS, History, read_oper
 from ..models.specifications import MODELS, models_for
 
 EXIT = {"ok": 0, "illegal": 1, "broken": 2, "unknown": 3}
+# A search shorter than so many seconds is measured again, and the least time told: the scheduler alone can
+# take more.
+SHORT, AGAIN = 0.01, 4
 # Of several files the worst decides. A breach that was proved outweighs a broken file, and that an unknown
 # verdict.
 WORST_LAST = ("ok", "unknown", "broken", "illegal")
@@ -123,6 +126,9 @@ def command(
             history = read_operations(name, format_name)
             model = model_name or _model_for(history)
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
+            if as_json and map_payloads is None and judgement.result.seconds < SHORT:
+                again = [judge_history(model, history, timeout, memory << 20) for _ in range(AGAIN)]
+                judgement = min(judgement, *again, key=lambda each: each.result.seconds)
         except LogjudgeError as error:
             click.echo(f"logjudge: {error}", err=True)
             verdicts.append("broken")

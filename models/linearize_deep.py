@@ -73,8 +73,8 @@ class DeepSearch:
         searches.remember(search, 0)
         return search
 
-    def run(self) -> Found:
-        """Search until there is a verdict or a budget is gone."""
+    def run(self) -> Literal["ok", "illegal", None]:
+        """Search until there is a verdict or a budget is gone: None."""
         registers = self.search.registers
         while self.enough:
             if self.budget.is_late():
@@ -83,14 +83,14 @@ class DeepSearch:
             registers[searches.FUEL] = FUEL
             said = searches.search(self.search, self.room)
             if said == searches.FOUND:
-                return self._found("ok")
+                return "ok"
             if said == searches.EXHAUSTED:
-                return self._found("illegal")
+                return "illegal"
             if said == searches.MISSING:
                 self.enough = self._provide_steps()
             elif said == searches.FULL:
                 self.enough = self._grow()
-        return self._found(None)
+        return None
 
     def _provide_steps(self) -> bool:
         """Call the model for the pairs that the search asked for; False if there is no memory left."""
@@ -154,8 +154,8 @@ class DeepSearch:
         self.reason = "the memory ran out"
         return False
 
-    def _found(self, verdict: Literal["ok", "illegal", None]) -> Found:
-        """What the search has to say; None says that a budget ran out."""
+    def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
+        """What `run` found out, with its verdict."""
         search, layout = self.search, self.layout
         count, best = int(search.registers[searches.COUNT]), int(search.registers[searches.BEST])
         front = int(search.configs[best, searches.FRONT])

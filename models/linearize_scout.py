@@ -33,22 +33,22 @@ LATE = 16
 
 Operations = tuple[int, ...]
 Path = tuple[int, Any] | None  # the last operation, and the path before it
-# A configuration, and how far it was looked at: the path to it; its front; how many operations were called by
-# then; the open observations, the other open ones, and the used ones of unknown outcome; its state, and the
-# state before an operation of unknown outcome, if one led to it, else -1; and the place among the others from
-# which on they were not tried as the next one, NEW before anything was done. A plain tuple: thousands are made
-# in a millisecond.
+# A configuration, and how far it was looked at: the path to it; its front; how many operations were called
+# by then; the open observations, the other open ones, and the used ones of unknown outcome; its state, and
+# the state before an operation of unknown outcome, if one led to it, else -1; and the place among the others
+# from which on they were not tried as the next one, NEW before anything was done. A plain tuple: thousands
+# are made in a millisecond.
 Configuration = tuple[Path, int, int, Operations, Operations, Operations, int, int, int]
 NEW = -1
-# Configurations that wait for operations of unknown outcome are in a heap by front and number, both negated: the
-# furthest front is tried first, because it is what stopped the search.
+# Configurations that wait for operations of unknown outcome are in a heap by front and number, both negated:
+# the furthest front is tried first, because it is what stopped the search.
 Waiting = tuple[int, int, Configuration]
 # What settling gives: path, front, operations called, open observations, the other open ones.
 Settled = tuple[Path, int, int, Operations, Operations]
 
 
 class Scout:
-    """One short search. Operations are numbered by their ends, those of unknown outcome last, by their calls."""
+    """One short search. Operations are numbered by their ends, those of unknown outcome last, by call."""
 
     def __init__(self, operations: Sequence[Operation], steps: Steps, budget: Budget) -> None:
         self.steps, self.budget = steps, budget
@@ -69,19 +69,25 @@ class Scout:
         self.forgot = False  # whether something was forgotten, so that not everything was tried
         self.moves: deque[Configuration] = deque(maxlen=ALTERNATIVES)
         self.late: list[Waiting] = []
+        self.cleared = 0  # configurations that are no longer in the memo
+        self.order: list[int] = []
+        self.path: Path = None  # where the search ended
         self.best = -1  # the furthest front of those that led nowhere
-        self.furthest = self.progress = 0  # the furthest front when last asked, and the number of its configuration
+        self.furthest = self.progress = (
+            0  # the furthest front when last asked, and the number of its configuration
+        )
         self.asked_before = len(steps.table)
         self.dead_ends: dict[int, Path] = {}  # the path to each state at the best front that leads nowhere
 
-    def run(self) -> Found:
-        """Search until there is a verdict, or until it gets hard."""
+    def run(self) -> Literal["ok", "illegal", None]:
+        """Search until there is a verdict, or until it gets hard: None."""
         if self._is_in_order():
-            return Found("ok", self.n, [self.given[: self.n]], [], self.n)
+            self.order = self.given[: self.n]
+            return "ok"
         moves, memo, settle, ask = self.moves, self.memo, self._settler(), self.steps.ask
         action_of, get, width, n = self.action_of, self.steps.table.get, self.steps.width, self.n
         first_lost = self.calls[n] if self.lost else float("inf")
-        ends, visited, limit = self.ends, 0, PATIENCE
+        ends, visited, remembered, limit = self.ends, 0, 0, PATIENCE
         path: Path = None
         front, called, state, without, start, stuck = -1, 0, 0, -1, NEW, False
         watching: Operations = ()
@@ -91,24 +97,30 @@ class Scout:
             if stuck:
                 resumed = self._back()
                 if resumed is None:
-                    return self._found(None if self.forgot else "illegal", visited, None)
+                    return None if self.forgot else "illegal"
                 path, front, called, watching, changing, used, state, without, start = resumed
                 stuck = False
             if start == NEW:
                 before = path
-                path, front, called, watching, changing = settle(path, front, called, watching, changing, state)
+                path, front, called, watching, changing = settle(
+                    path, front, called, watching, changing, state
+                )
                 if front == n:
-                    return Found("ok", front, [self._unrolled(path)], [], visited)
+                    self.path = path
+                    return "ok"
                 key = (front, watching, changing, state, used)
-                if key in memo:
+                memo.add(key)
+                if len(memo) == remembered:  # it was there; so it is hashed once
                     stuck = True
                     continue
-                memo.add(key)
+                remembered += 1
                 visited += 1
                 if visited > limit:
                     limit = self._next_limit(visited, front)
+                    remembered = len(memo)
                     if limit == 0:
-                        return self._found(None, visited, path)
+                        self.path = path
+                        return None
                 if without >= 0 and path is not before:
                     # Observations came between: they may be what one of unknown outcome made possible.
                     without = -1
@@ -146,14 +158,19 @@ class Scout:
     def _settler(self) -> Callable[[Path, int, int, Operations, Operations, int], Settled]:
         """The function that settles a configuration; inside it, what it needs is at hand without look-ups."""
         calls, ends, by_call, n = self.calls, self.ends, self.by_call, self.n
-        observes, get, watch, width = self.steps.observes, self.steps.table.get, self.steps.watch, self.steps.width
+        observes, get, watch, width = (
+            self.steps.observes,
+            self.steps.table.get,
+            self.steps.watch,
+            self.steps.width,
+        )
         action_of = self.action_of
         call_times = [calls[i] for i in by_call]
 
         def settle(
             path: Path, front: int, called: int, watching: Operations, changing: Operations, state: int
         ) -> Settled:
-            """Advance the front and place all observations that fit, as far as it goes; the front is -1 at first."""
+            """Advance the front, -1 at first, and place all observations that fit, as far as it goes."""
             row = state * width
             waited, watching = watching, ()
             for operation in waited:
@@ -169,7 +186,9 @@ class Scout:
                 # All that were called by the front's end are open, or placed.
                 horizon = ends[front] if front >= 0 else float("-inf")
                 front += 1
-                while front < n and calls[front] <= horizon and front not in watching and front not in changing:
+                while (
+                    front < n and calls[front] <= horizon and front not in watching and front not in changing
+                ):
                     front += 1
                 if front == n:
                     break
@@ -210,6 +229,7 @@ class Scout:
         if visited > PATIENCE + 2 * asked or visited - self.progress > STUCK:
             return 0
         if len(self.memo) > MEMO:
+            self.cleared += len(self.memo)
             self.memo.clear()
             self.forgot = True
         if len(self.late) > ALTERNATIVES:
@@ -219,15 +239,23 @@ class Scout:
         held = self.steps.nbytes + 300 * (len(self.memo) + len(self.moves))
         return 0 if held > self.budget.memory or self.budget.is_late() else visited + 16
 
-    def _found(self, verdict: Literal["illegal", None], visited: int, path: Path) -> Found:
+    def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
+        """What `run` found out, with its verdict."""
+        visited = self.cleared + len(self.memo)
+        if verdict == "ok":
+            return Found(verdict, self.n, [self.order or self._unrolled(self.path)], [], visited)
         furthest = max((key[0] for key in self.memo), default=0)
         states = dict.fromkeys(key[3] for key in self.memo if key[0] == furthest)
-        ends = self.dead_ends.values() if furthest == self.best else [path]
+        ends = self.dead_ends.values() if furthest == self.best else [self.path]
         paths = sorted(map(self._unrolled, ends), key=len, reverse=True)
         return Found(verdict, furthest, paths[:FURTHEST], sorted(states), visited)
 
     def _is_in_order(self) -> bool:
+<<<<<<< HEAD
         """Whether the order of their ends is a linearization: where each operation ends before the next is called."""
+=======
+        """Whether the order of their ends is a linearization, as where no two are concurrent."""
+>>>>>>> porcupine
         get, ask, width, state = self.steps.table.get, self.steps.ask, self.steps.width, 0
         for action in self.action_of[: self.n]:
             after = get(state * width + action)

@@ -27,7 +27,8 @@ stack has nothing left within PATIENCE fronts of them. The furthest front is tri
 stopped the search.
 
 Nothing here calls Python. Where the step of a (state, action) pair is not in the table, or an array is full,
-or the fuel is burnt, `search` returns, its caller (linearize_deep.py) provides, and it resumes at the same place.
+or the fuel is burnt, `search` returns, its caller (linearize_deep.py) provides, and it resumes at the same
+place.
 """
 
 from __future__ import annotations

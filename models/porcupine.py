@@ -2,7 +2,8 @@
 
     from logjudge.models.porcupine import Action, Operation, check_operations
     from logjudge.models.register import REGISTER
-    check_operations(REGISTER, [Operation(Action("write", 1), 0, 10), Operation(Action("read", None, 1), 5, 12)])
+    write, read = Action("write", 1), Action("read", None, 1)
+    check_operations(REGISTER, [Operation(write, 0, 10), Operation(read, 5, 12)])
 
 The verdict is `ok`, `illegal`, or `unknown` where a budget of time or memory ran out first: never a guess. A
 history is first given to a short search in plain Python (linearize_scout.py), then, if it is not easy, to
@@ -67,9 +68,9 @@ class Part:
 class Result:
     """The verdict on a history, and what was found out about each part that was looked at.
 
-    The parts after an illegal one are not looked at. `seconds` is the search alone, to the verdict, with all calls
-    of the model: not the check and numbering of the actions before it, nor the collection of evidence after it,
-    nor compilation where `warm_up` came before.
+    The parts after an illegal one are not looked at. `seconds` is the search alone, to the verdict, with all
+    calls of the model: not the check and numbering of the actions before it, nor the collection of evidence
+    after it, nor compilation where `warm_up` came before.
     """
 
     verdict: Verdict
@@ -82,18 +83,26 @@ class Result:
         return next((part for part in self.parts if part.verdict == self.verdict), None)
 
 
-def _search(operations: Sequence[Operation], steps: Steps, budget: Budget) -> Found:
-    """Search one independent object: shortly first, and then as long as the budget lasts."""
-    scouted = Scout(operations, steps, budget).run()
-    if scouted.verdict is not None:
-        return scouted
+def _search(operations: Sequence[Operation], steps: Steps, budget: Budget) -> tuple[Found, float]:
+    """Search one independent object: shortly first, then as long as the budget lasts. Gives seconds, too."""
+    start = time.perf_counter()
+    scout = Scout(operations, steps, budget)
+    verdict = scout.run()
+    seconds = time.perf_counter() - start
+    scouted = scout.found(verdict)
+    if verdict is not None:
+        return scouted, seconds
     # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
     from .linearize_deep import DeepSearch
 
-    found = DeepSearch(operations, steps, budget).run()
-    if found.verdict is None and found.front < scouted.front:
-        return scouted._replace(reason=found.reason)
-    return found
+    start = time.perf_counter()
+    search = DeepSearch(operations, steps, budget)
+    verdict = search.run()
+    seconds += time.perf_counter() - start
+    found = search.found(verdict)
+    if verdict is None and found.front < scouted.front:
+        found = scouted._replace(reason=found.reason)
+    return found, seconds
 
 
 def _part(model: Model[Any], indices: list[int], operations: Sequence[Operation], steps: Steps, found: Found) -> Part:
@@ -176,8 +185,9 @@ def _check(model: Model[State], operations: Sequence[Operation], timeout: float 
         else:
             chosen = [operations[i] for i in indices]
             steps = Steps(model, *renumber(actions, [action_of[i] for i in indices]))
-        found = _search(chosen, steps, budget)
         seconds += time.perf_counter() - start
+        found, searched = _search(chosen, steps, budget)
+        seconds += searched
         parts.append(_part(model, indices, chosen, steps, found))
         if found.verdict == "illegal":
             verdict = "illegal"

@@ -87,7 +87,8 @@ def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -
     """What the scout, or the compiled search, says alone."""
     actions, action_of = number_actions(model, operations)
     steps = Steps(model, list(actions), action_of)
-    return search(operations, steps, Budget(None, 1 << 30)).run()
+    searching = search(operations, steps, Budget(None, 1 << 30))
+    return searching.found(searching.run())
 
 
 @pytest.mark.parametrize("name", sorted(ACTIONS))
@@ -196,6 +197,15 @@ def test_times_are_compared_exactly() -> None:
     also = Operation(Action("read", None, None), 0.5, 0.75)
     for search in (Scout, DeepSearch):
         assert by_one_search(search, REGISTER, [write, late, also]).verdict == "illegal"
+
+
+def test_ends_may_be_infinite() -> None:
+    endless = float("inf")
+    operations = [Operation(Action("write", 1), 0, endless), Operation(Action("read", None, 1), 1, endless)]
+    late = Operation(Action("read", None, None), endless, endless)
+    for search in (Scout, DeepSearch):
+        assert by_one_search(search, REGISTER, operations).verdict == "ok"
+        assert by_one_search(search, REGISTER, [*operations, late]).verdict == "ok"
 
 
 def test_a_lost_write_may_come_late_or_never() -> None:
