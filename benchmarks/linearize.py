@@ -179,18 +179,11 @@ def main() -> None:
     for ratio, name, peer, seconds, verdict in shown:
         print(f"| {name} | {verdict} | {peer * 1e3:.3f} | {seconds * 1e3:.3f} | {ratio:.2f} |")
     totals = sum(row[2] for row in rows), sum(row[3] for row in rows)
-<<<<<<< HEAD
-    print(f"| all {len(rows)} files | | {totals[0] * 1e3:.1f} | {totals[1] * 1e3:.1f} | {totals[1] / totals[0]:.3f} |")
-    first, second = cold(files[0])
-    print(f"\nThe worst file takes {rows[0][0]:.2f} times as long. From a cold start the command takes {first:.1f} s")
-    print(f"the first time, when it is compiled, and {second:.2f} s later.")
-=======
     print(f"| all {len(rows)} files | | {totals[0] * 1e3:.1f} | {totals[1] * 1e3:.1f} |", end="")
     print(f" {totals[1] / totals[0]:.3f} |")
     first, second = cold(files[0])
     print(f"\nThe worst file takes {rows[0][0]:.2f} times as long. From a cold start the command")
     print(f"takes {first:.1f} s the first time, when it is compiled, and {second:.2f} s later.")
->>>>>>> porcupine
 
 
 if __name__ == "__main__":

@@ -73,9 +73,7 @@ class Scout:
         self.order: list[int] = []
         self.path: Path = None  # where the search ended
         self.best = -1  # the furthest front of those that led nowhere
-        self.furthest = self.progress = (
-            0  # the furthest front when last asked, and the number of its configuration
-        )
+        self.furthest = self.progress = 0  # the furthest front when last asked, and the number of its configuration
         self.asked_before = len(steps.table)
         self.dead_ends: dict[int, Path] = {}  # the path to each state at the best front that leads nowhere
 
@@ -102,9 +100,7 @@ class Scout:
                 stuck = False
             if start == NEW:
                 before = path
-                path, front, called, watching, changing = settle(
-                    path, front, called, watching, changing, state
-                )
+                path, front, called, watching, changing = settle(path, front, called, watching, changing, state)
                 if front == n:
                     self.path = path
                     return "ok"
@@ -186,9 +182,7 @@ class Scout:
                 # All that were called by the front's end are open, or placed.
                 horizon = ends[front] if front >= 0 else float("-inf")
                 front += 1
-                while (
-                    front < n and calls[front] <= horizon and front not in watching and front not in changing
-                ):
+                while front < n and calls[front] <= horizon and front not in watching and front not in changing:
                     front += 1
                 if front == n:
                     break
@@ -251,11 +245,7 @@ class Scout:
         return Found(verdict, furthest, paths[:FURTHEST], sorted(states), visited)
 
     def _is_in_order(self) -> bool:
-<<<<<<< HEAD
-        """Whether the order of their ends is a linearization: where each operation ends before the next is called."""
-=======
         """Whether the order of their ends is a linearization, as where no two are concurrent."""
->>>>>>> porcupine
         get, ask, width, state = self.steps.table.get, self.steps.ask, self.steps.width, 0
         for action in self.action_of[: self.n]:
             after = get(state * width + action)
