@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,6 +190,22 @@ def _take(results: Results, kind: str, name: str, payload: bytes) -> None:
         results.add_counts(counts)
         if name:
             results.add_lines(int(name), counts.get("lines", 0))
+
+
+def map_payloads(judge: Callable[[bytes], bytes], payloads: Iterable[bytes]) -> Iterable[bytes]:
+    """`judge` of each payload on the cluster of the current session, or on local[*]; results in any order."""
+    session = open_session()
+    rows = [(number, payload) for number, payload in enumerate(payloads)]
+    if not rows:
+        return []
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            results = [judge(payload) for payload in batch.column("payload").to_pylist()]
+            yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.binary())})
+
+    frame = session.createDataFrame(rows, "number long, payload binary").repartition(len(rows), "number")
+    return [bytes(row["result"]) for row in frame.select("payload").mapInArrow(run, "result binary").collect()]
 
 
 def _plan(session: SparkSession, run: Run) -> DataFrame:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from logjudge.cli.doctor import java
 from logjudge.cli.main import cli
 from logjudge.histories.errors import InputError, LogjudgeError, MissingComponentError
 from logjudge.histories.readers.edn_forms import FrozenMap, Word, forms
@@ -323,3 +324,13 @@ def test_damage_is_an_error_or_a_history(
     result = run(path)
     assert result.exception is None
     assert result.return_value in (0, 1, 2)
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(java().state != "ok", reason="Spark needs Java 17 or newer")
+def test_keys_are_checked_on_spark_as_they_are_here() -> None:
+    files = (DATA / "c01-ok.txt", DATA / "c01-bad.txt")
+    here, there = (json.loads(run(*files, "--json", "--engine", engine).output) for engine in ("local", "spark"))
+    verdicts = [{name: about["verdict"] for name, about in told["files"].items()} for told in (here, there)]
+    assert verdicts[0] == verdicts[1]
+    assert sorted(verdicts[1].values()) == ["illegal", "ok"]
