@@ -20,7 +20,8 @@ RULES: dict[str, Rule] = {
             "A send was acknowledged with acks 1 or all (acks=0 acknowledges nothing), no legal reason explains its"
             " absence (retention, delete-records, compaction by key), and its absence is proven: its offset later"
             " holds another value, or an end offset asked later is at or below it, or the final reads pass its offset"
-            " without it. That it was read before it vanished saves nothing. In a run without final reads a value"
+            " without it, or come to the end without it after somebody had read it."
+            " That it was read before it vanished saves nothing. In a run without final reads a value"
             " that nobody read though one consumer read before and behind it is lost too. One consumer that passes"
             " over a value is poll-skip, not a loss. Under acks=1 the configuration permits the loss; it stays a"
             " breach unless --allow lost-write:acks=1 accepts it. In Jepsen's histories: never read by an ok"
@@ -57,7 +58,8 @@ RULES: dict[str, Rule] = {
             "duplicate",
             "one value stands at two offsets",
             "A value was acknowledged or polled at several offsets. A producer that is known to be without"
-            " idempotence may write twice when it retries, so that is permitted; otherwise it is a breach.",
+            " idempotence may write twice when it retries, so that is permitted; otherwise it is a breach. A value that"
+            " was sent twice is none: that values are not unique is said among the assumptions.",
             "p:a@0 c:<a@0,a@1",
             ("records",),
             identity.duplicates,
@@ -191,8 +193,8 @@ RULES: dict[str, Rule] = {
             "a group passed over records for good",
             "Records below the group's last committed offset that no member handled by the end of the run (without"
             " any handle events a poll counts as handling), and records below the first position of the group,"
-            " skipped by auto.offset.reset. Records that are older than the group itself are permitted to be"
-            " skipped.",
+            " skipped by auto.offset.reset; where a seek or a committed offset chose where the group began, nothing was"
+            " skipped. Records that are older than the group itself are permitted to be skipped.",
             "p:a@0 p:b@1 c:<a@0 c:commit=2",
             ("groups",),
             groups.consumer_losses,
@@ -201,7 +203,8 @@ RULES: dict[str, Rule] = {
         Rule(
             "commit-regression",
             "a group's committed offset went back",
-            "A later commit of the group is below an earlier one, and no member sought back before.",
+            "A later commit of the group is below an earlier one, and no member sought back (or was assigned a lower"
+            " offset by the application) in between. Of two commits that overlap in time either may be the earlier.",
             "p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
             ("commits",),
             groups.commit_regressions,
