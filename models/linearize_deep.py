@@ -56,6 +56,7 @@ class DeepSearch:
             before=layout.before,
             path=path,
             used=np.zeros(kinds, np.int32),
+            ways=np.empty(layout.slots, np.int32),
             registers=registers,
             configs=configs,
             memo=memo,

@@ -65,6 +65,7 @@ class Search(NamedTuple):
     before: Ints
     path: Ints  # configurations from the first to the present, by depth
     used: Ints  # members used of each class
+    ways: Ints  # scratch: the completed operations that may be next
     registers: Longs  # int64
     # The configurations, and where the search goes next.
     configs: Ints  # a row each
@@ -306,14 +307,29 @@ def expand(s: Search, row: int) -> bool:
     if s.registers[ASKED] > 0:
         return False
     without = state_without(s, row)
-    last = node
-    node = s.before[last]
-    # The last called is stacked first, so that the first called is expanded first.
-    while node != 2 * n:
+    ways = 0
+    node = s.after[2 * n]
+    while node < n:
         stepped = step_of(s, state, s.action[node])
+<<<<<<< HEAD
         if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
             push(s, row, node, stepped)
         node = s.before[node]
+=======
+        if stepped != IMPOSSIBLE and (
+            without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped
+        ):
+            # By insertion, the last to end first: what has to be placed first is stacked last, and tried first.
+            place = ways
+            while place > 0 and s.ways[place - 1] < node:
+                s.ways[place] = s.ways[place - 1]
+                place -= 1
+            s.ways[place] = node
+            ways += 1
+        node = s.after[node]
+    for node in s.ways[:ways]:
+        push(s, row, node, step_of(s, state, s.action[node]))
+>>>>>>> porcupine
     if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]:
         wait(s, row)
     return True
