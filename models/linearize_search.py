@@ -311,15 +311,8 @@ def expand(s: Search, row: int) -> bool:
     node = s.after[2 * n]
     while node < n:
         stepped = step_of(s, state, s.action[node])
-<<<<<<< HEAD
         if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
-            push(s, row, node, stepped)
-        node = s.before[node]
-=======
-        if stepped != IMPOSSIBLE and (
-            without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped
-        ):
-            # By insertion, the last to end first: what has to be placed first is stacked last, and tried first.
+            # By insertion, the last to end first: what has to be placed first is stacked last.
             place = ways
             while place > 0 and s.ways[place - 1] < node:
                 s.ways[place] = s.ways[place - 1]
@@ -329,7 +322,6 @@ def expand(s: Search, row: int) -> bool:
         node = s.after[node]
     for node in s.ways[:ways]:
         push(s, row, node, step_of(s, state, s.action[node]))
->>>>>>> porcupine
     if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]:
         wait(s, row)
     return True
