@@ -316,7 +316,7 @@ def expand(s: Search, row: int) -> bool:
         if stepped != IMPOSSIBLE and (
             without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped
         ):
-            # By insertion, the last to end first: what has to be placed first is stacked last, and tried first.
+            # By insertion, the last to end first: what has to be placed first is stacked last.
             place = ways
             while place > 0 and s.ways[place - 1] < node:
                 s.ways[place] = s.ways[place - 1]
