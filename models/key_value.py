@@ -12,10 +12,8 @@ def step(state: str, action: Action) -> str | None:
     """The value of the key after the action; a get's result is the value, a put's and an append's any."""
     if action.f == "get":
         return state if action.result is UNKNOWN or action.result == state else None
-    if action.f == "put":
-        value: str = action.value
-        return value
-    return state + str(action.value)
+    value: str = action.value
+    return value if action.f == "put" else state + value
 
 
 def observes(action: Action) -> bool:

@@ -54,14 +54,16 @@ class Steps:
         self.states: list[Any] = [model.initial]
         self.numbers: dict[Any, int] = {model.initial: 0}
         self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
-        self.state_bytes = sys.getsizeof(model.initial)
+        self._weighed, self._weight = 0, 0  # how many states were weighed, and what they take, in bytes
         # Calls the model for a pair that is not in the table yet; a new state gets the next number.
         self.ask = self._asker()
 
     @property
     def nbytes(self) -> int:
         """About what states and table take in memory."""
-        return self.state_bytes + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
+        self._weight += sum(map(sys.getsizeof, self.states[self._weighed :]))
+        self._weighed = len(self.states)
+        return self._weight + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
 
     def _asker(self) -> Callable[[int, int], int]:
         """The function `ask`; inside it, what it needs is at hand without look-ups."""
@@ -76,7 +78,6 @@ class Steps:
                 if number is None:
                     number = numbers[after] = len(states)
                     states.append(after)
-                    self.state_bytes += sys.getsizeof(after)
             except Exception as error:
                 raise ModelError(
                     f"model {self.model.name}: step({before!r}, {actions[action]!r}) "
