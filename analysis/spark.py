@@ -316,7 +316,7 @@ def _in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataF
         for batch in batches:
             for row in batch.to_pylist():
                 frame = unpack(row["payload"])
-                taken += frame.estimated_size()
+                taken += int(frame.estimated_size())
                 if taken > limit:
                     frame = _mapped(frame, Path(folder) / f"{len(found)}.arrow")
                 found.append((row["turn"], row["kind"], row["name"], frame))
@@ -327,7 +327,7 @@ def _mapped(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
     frame.write_ipc(path, compression="uncompressed")
     with pa.memory_map(str(path)) as file:
         mapped = pl.DataFrame(pl.from_arrow(pa.ipc.open_file(file).read_all()))
-    return mapped.cast(dict(frame.schema))
+    return mapped.cast(frame.schema)
 
 
 def _rows(parts: Parts, split: str, turn: int) -> list[Row]:

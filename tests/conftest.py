@@ -35,3 +35,9 @@ def spark() -> Iterator[Any]:
     session = open_session("local[2]", conf=[("spark.driver.memory", "1g")])
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are wrapped to the terminal, so that tests see one width wherever they run."""
+    monkeypatch.setenv("COLUMNS", "100")
