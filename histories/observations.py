@@ -8,7 +8,7 @@ import orjson
 import polars as pl
 
 from .bundle import Settings
-from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS, Schema
+from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS
 
 # Errors after which nobody knows whether the broker wrote the record, whatever a client calls the outcome.
 UNDECIDED_ERRORS = (
@@ -248,7 +248,3 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
         )
         context = pl.concat([context, seen.select(list(CONTEXT))])
     return context
-
-
-def empty(schema: Schema) -> pl.DataFrame:
-    return pl.DataFrame(schema=schema)

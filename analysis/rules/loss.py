@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -45,13 +46,7 @@ def _lost(p: Partition, run: pl.DataFrame) -> Finding:
         rule="lost-write",
         acks=acks,
         sentence=f"{start}; {seen}; {_why_gone(p, run)}",
-        topic=p.topic,
-        partition=p.partition,
-        first_offset=first["offset"],
-        last_offset=last["offset"],
-        count=len(run),
-        values=run["value"].to_list(),
-        processes=distinct(run["process"]),
+        **_of_run(p, run),
         evidence=proof(
             (f"{first['process']} sends {first['value']}", first["invoked_at"]),
             (f"{first['value']} acknowledged at offset {first['offset']}", first["at"]),
@@ -61,6 +56,19 @@ def _lost(p: Partition, run: pl.DataFrame) -> Finding:
             *(((f"{last['value']} acknowledged at offset {last['offset']}", last["at"]),) if len(run) > 1 else ()),
         ),
     )
+
+
+def _of_run(p: Partition, run: pl.DataFrame) -> dict[str, Any]:
+    """What a finding says of the sends of a run: where they stand, how many, which, and whose."""
+    return {
+        "topic": p.topic,
+        "partition": p.partition,
+        "first_offset": run["offset"][0],
+        "last_offset": run["offset"][-1],
+        "count": len(run),
+        "values": run["value"].to_list(),
+        "processes": distinct(run["process"]),
+    }
 
 
 def _why_gone(p: Partition, run: pl.DataFrame) -> str:
@@ -97,13 +105,7 @@ def unseen(p: Partition) -> Iterator[Finding]:
             if len(run) == 1
             else f"{len(run)} acknowledged writes at {place} ({some(run['value'].to_list())}) of"
             f" {some(distinct(run['process']))} never appeared in any read; nothing proves that they are gone",
-            topic=p.topic,
-            partition=p.partition,
-            first_offset=first["offset"],
-            last_offset=last["offset"],
-            count=len(run),
-            values=run["value"].to_list(),
-            processes=distinct(run["process"]),
+            **_of_run(p, run),
             evidence=proof(
                 (f"{first['process']} sends {first['value']}", first["invoked_at"]),
                 (f"{first['value']} acknowledged", first["at"]),
