@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from ..histories.readers.operations import OPERATION_READERS, History, read_oper
 from ..models.specifications import MODELS, models_for
 
 EXIT = {"ok": 0, "illegal": 1, "broken": 2, "unknown": 3}
-# A search shorter than so many seconds is measured again, and the least time told: the scheduler alone can
-# take more.
-SHORT, AGAIN = 0.01, 4
+# A search shorter than so many seconds is measured again, at least so often and for so long, and the least time is
+# told: the scheduler alone can take more, and Python takes its time to warm up.
+SHORT, AGAIN, LENGTH = 0.2, 3, 0.05
 # Of several files the worst decides. A breach that was proved outweighs a broken file, and that an unknown
 # verdict.
 WORST_LAST = ("ok", "unknown", "broken", "illegal")
@@ -48,6 +49,15 @@ def _spark() -> MapPayloads:
             f"--engine spark needs Spark, which cannot be loaded here ({error}); use --engine local"
         ) from error
     return mapper
+
+
+def judge_again(model: str, history: History, timeout: float | None, memory: int) -> list[Judgement]:
+    """The same judgements once more, and more often the shorter they take."""
+    started = time.perf_counter()
+    again: list[Judgement] = []
+    while len(again) < AGAIN or time.perf_counter() - started < LENGTH:
+        again.append(judge_history(model, history, timeout, memory))
+    return again
 
 
 def _shrunk(judgement: Judgement) -> Minimal | None:
@@ -127,7 +137,7 @@ def command(
             model = model_name or _model_for(history)
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
             if as_json and map_payloads is None and judgement.result.seconds < SHORT:
-                again = [judge_history(model, history, timeout, memory << 20) for _ in range(AGAIN)]
+                again = judge_again(model, history, timeout, memory << 20)
                 judgement = min(judgement, *again, key=lambda each: each.result.seconds)
         except LogjudgeError as error:
             click.echo(f"logjudge: {error}", err=True)

@@ -13,9 +13,9 @@ needed: `open` is a short tuple, and each alternative keeps its own.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush, nsmallest
+from operator import itemgetter
 from typing import Any, Literal
 
 from .linearize_steps import FURTHEST, IMPOSSIBLE, Budget, Found, Steps
@@ -25,7 +25,7 @@ from .operations import Operation
 # for: where most steps are known already, the compiled search is quicker.
 PATIENCE = 400
 # It also gives up when it has not come further for so many configurations.
-STUCK = 10_000
+STILL = 10_000
 # Memo and alternatives are bounded; what is forgotten costs time, or the claim to have tried everything.
 MEMO, ALTERNATIVES = 100_000, 20_000
 # Operations of unknown outcome are tried when nothing else is left within so many fronts.
@@ -43,8 +43,13 @@ NEW = -1
 # Configurations that wait for operations of unknown outcome are in a heap by front and number, both negated:
 # the furthest front is tried first, because it is what stopped the search.
 Waiting = tuple[int, int, Configuration]
-# What settling gives: path, front, operations called, open observations, the other open ones.
-Settled = tuple[Path, int, int, Operations, Operations]
+# How a dive ends.
+STUCK, TIRED, ARRIVED = range(3)
+
+
+def _picked(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+    """The values at these places."""
+    return itemgetter(*places)(values) if len(places) > 1 else [values[i] for i in places]
 
 
 class Scout:
@@ -52,23 +57,30 @@ class Scout:
 
     def __init__(self, operations: Sequence[Operation], steps: Steps, budget: Budget) -> None:
         self.steps, self.budget = steps, budget
-        _, calls, ends, _ = zip(*operations, strict=True)
+        _, *times, _ = zip(*operations, strict=True)
+        calls, ends = map(list, times)  # lists are quicker to sort by
         completed: Sequence[int] = range(len(calls))
         lost: list[int] = []
         if None in ends:
+            lost = [i for i in completed if ends[i] is None]
+            lost.sort(key=calls.__getitem__)
             completed = [i for i in completed if ends[i] is not None]
-            lost = sorted((i for i, end in enumerate(ends) if end is None), key=calls.__getitem__)
-        self.n = len(completed)
-        self.given = given = [*sorted(completed, key=ends.__getitem__), *lost]  # the index of each number
-        self.calls: list[float] = [calls[i] for i in given]
-        self.ends: list[float] = [ends[i] for i in given]  # what is not completed is not asked for its end
-        self.action_of = [steps.action_of[i] for i in given]
-        self.lost = range(self.n, len(given))
-        self.by_call = sorted(range(self.n), key=self.calls.__getitem__)
+        done = sorted(completed, key=ends.__getitem__)
+        self.n = n = len(done)
+        self.given = given = done + lost  # the index of each number
+        # What is not completed is not asked for its end. Sentinels end the loops over them: NaN is not before
+        # anything, and the time before all is found at -1, too.
+        self.ends: list[float] = [*_picked(ends, done), float("-inf")]
+        self.calls: list[float] = [*_picked(calls, done), float("nan")]
+        self.lost, self.lost_calls = range(n, len(given)), _picked(calls, lost)
+        self.action_of = _picked(steps.action_of, given)
+        self.by_call = [*sorted(range(n), key=self.calls.__getitem__), n]
         self.memo: set[tuple[int, Operations, Operations, int, Operations]] = set()
         self.forgot = False  # whether something was forgotten, so that not everything was tried
-        self.moves: deque[Configuration] = deque(maxlen=ALTERNATIVES)
+        self.moves: list[Configuration] = []
         self.late: list[Waiting] = []
+        self.waiting: list[Configuration] = []  # those that are not in the heap yet: most are never asked for
+        self.waits = 0  # how many were put into it
         self.cleared = 0  # configurations that are no longer in the memo
         self.order: list[int] = []
         self.path: Path = None  # where the search ended
@@ -76,137 +88,113 @@ class Scout:
         self.furthest = self.progress = 0  # the furthest front when last asked, and the number of its configuration
         self.asked_before = len(steps.table)
         self.dead_ends: dict[int, Path] = {}  # the path to each state at the best front that leads nowhere
+        self.limit = PATIENCE  # the size of the memo at which to ask again whether to go on
+        # What a dive needs at hand.
+        first_lost = self.lost_calls[0] if lost else float("inf")
+        self.gear = (
+            n, steps.width, steps.observes, self.action_of, self.calls, self.ends, self.by_call, first_lost,
+            steps.table.get, steps.ask, self.memo, self.moves, self.waiting,
+        )  # fmt: skip
 
     def run(self) -> Literal["ok", "illegal", None]:
         """Search until there is a verdict, or until it gets hard: None."""
         if self._is_in_order():
             self.order = self.given[: self.n]
             return "ok"
-        moves, memo, settle, ask = self.moves, self.memo, self._settler(), self.steps.ask
-        action_of, get, width, n = self.action_of, self.steps.table.get, self.steps.width, self.n
-        first_lost = self.calls[n] if self.lost else float("inf")
-        ends, visited, remembered, limit = self.ends, 0, 0, PATIENCE
-        path: Path = None
-        front, called, state, without, start, stuck = -1, 0, 0, -1, NEW, False
-        watching: Operations = ()
-        changing: Operations = ()
-        used: Operations = ()
+        configuration: Configuration | None = (None, -1, 0, (), (), (), 0, -1, NEW)
+        while configuration is not None:
+            said = self._dive(configuration)
+            if said != STUCK:
+                return "ok" if said == ARRIVED else None
+            configuration = self._back()
+        return None if self.forgot else "illegal"
+
+    def _dive(self, configuration: Configuration) -> int:
+        """Go on from a configuration, the first alternative always, until it is STUCK, TIRED, or has ARRIVED."""
+        n, width, observes, action_of, calls, ends, by_call, first_lost, get, ask, memo, moves, waiting = self.gear
+        path, front, called, watching, changing, used, state, without, start = configuration
+        upcoming, remembered = by_call[called], len(memo)
         while True:
-            if stuck:
-                resumed = self._back()
-                if resumed is None:
-                    return None if self.forgot else "illegal"
-                path, front, called, watching, changing, used, state, without, start = resumed
-                stuck = False
+            row, before = state * width, path
             if start == NEW:
-                before = path
-                path, front, called, watching, changing = settle(path, front, called, watching, changing, state)
-                if front == n:
-                    self.path = path
-                    return "ok"
-                key = (front, watching, changing, state, used)
-                memo.add(key)
-                if len(memo) == remembered:  # it was there; so it is hashed once
-                    stuck = True
-                    continue
-                remembered += 1
-                visited += 1
-                if visited > limit:
-                    limit = self._next_limit(visited, front)
-                    remembered = len(memo)
-                    if limit == 0:
+                # All observations that fit are placed, and the front advances, -1 at first.
+                for operation in watching:
+                    after = get(row + action_of[operation])
+                    if after == state or (after is None and ask(state, action_of[operation]) == state):
+                        path = (operation, path)
+                        watching = tuple([other for other in watching if other != operation])
+                while front not in changing and front not in watching:
+                    # All that were called by the front's end are open, or placed.
+                    horizon = ends[front]
+                    front += 1
+                    while calls[front] <= horizon and front not in watching and front not in changing:
+                        front += 1
+                    if front == n:
                         self.path = path
-                        return None
+                        return ARRIVED
+                    horizon = ends[front]
+                    while calls[upcoming] <= horizon:
+                        action = action_of[upcoming]
+                        if not observes[action]:
+                            # In the order of their ends: what has to be placed first is tried first.
+                            late = changing and upcoming < changing[-1]
+                            changing += (upcoming,)
+                            if late:
+                                changing = tuple(sorted(changing))
+                        else:
+                            after = get(row + action)
+                            if after == state or (after is None and ask(state, action) == state):
+                                path = (upcoming, path)
+                            else:
+                                watching += (upcoming,)
+                        called += 1
+                        upcoming = by_call[called]
+                memo.add((front, watching, changing, state, used))
+                if len(memo) == remembered:  # it was there; so it is hashed once
+                    return STUCK
+                if len(memo) > self.limit and self._is_tired(front):
+                    self.path = path
+                    return TIRED
+                remembered = len(memo)
                 if without >= 0 and path is not before:
                     # Observations came between: they may be what one of unknown outcome made possible.
                     without = -1
                 if first_lost <= ends[front]:
-                    waiting = (path, front, called, watching, changing, used, state, without, NEW)
-                    heappush(self.late, (-front, -visited, waiting))
+                    waiting.append((path, front, called, watching, changing, used, state, without, NEW))
                 start = 0
-            row = state * width
-            for at in range(start, len(changing)):
-                action = action_of[changing[at]]
+            at = start
+            for operation in changing[start:]:
+                action = action_of[operation]
                 after = get(row + action)
                 if after is None:
                     after = ask(state, action)
-                if after >= 0 and (without < 0 or self._after(without, action) != after):
+                at += 1
+                if after >= 0 and (without < 0 or self.steps.after(without, action) != after):
                     break
             else:
-                stuck = True
                 if start == 0 and front >= self.best:
                     self._note(front, state, path)
-                continue
-            if at + 1 < len(changing):
-                self.forgot |= len(moves) == ALTERNATIVES
-                moves.append((path, front, called, watching, changing, used, state, without, at + 1))
-            path = (changing[at], path)
-            changing = changing[:at] + changing[at + 1 :]
+                return STUCK
+            if at < len(changing):
+                moves.append((path, front, called, watching, changing, used, state, without, at))
+            path = (operation, path)
+            changing = changing[: at - 1] + changing[at:]
             state, without, start = after, -1, NEW
 
     def _back(self) -> Configuration | None:
         """The alternative kept last, or one of unknown outcome; None if all were tried."""
+        self._sort_waiting()
         moves, late = self.moves, self.late
         while late and (not moves or moves[-1][1] + LATE < -late[0][0]):
             self._try_lost(heappop(late)[2])
         return moves.pop() if moves else None
 
-    def _settler(self) -> Callable[[Path, int, int, Operations, Operations, int], Settled]:
-        """The function that settles a configuration; inside it, what it needs is at hand without look-ups."""
-        calls, ends, by_call, n = self.calls, self.ends, self.by_call, self.n
-        observes, get, watch, width = (
-            self.steps.observes,
-            self.steps.table.get,
-            self.steps.watch,
-            self.steps.width,
-        )
-        action_of = self.action_of
-        call_times = [calls[i] for i in by_call]
-
-        def settle(
-            path: Path, front: int, called: int, watching: Operations, changing: Operations, state: int
-        ) -> Settled:
-            """Advance the front, -1 at first, and place all observations that fit, as far as it goes."""
-            row = state * width
-            waited, watching = watching, ()
-            for operation in waited:
-                action = action_of[operation]
-                after = get(row + action)
-                if after is None:
-                    after = watch(state, action)
-                if after == state:
-                    path = (operation, path)
-                else:
-                    watching += (operation,)
-            while front not in changing and front not in watching:
-                # All that were called by the front's end are open, or placed.
-                horizon = ends[front] if front >= 0 else float("-inf")
-                front += 1
-                while front < n and calls[front] <= horizon and front not in watching and front not in changing:
-                    front += 1
-                if front == n:
-                    break
-                horizon = ends[front]
-                while called < n and call_times[called] <= horizon:
-                    operation = by_call[called]
-                    called += 1
-                    action = action_of[operation]
-                    if observes[action]:
-                        after = get(row + action)
-                        if after is None:
-                            after = watch(state, action)
-                        if after == state:
-                            path = (operation, path)
-                        else:
-                            watching += (operation,)
-                    elif changing and operation < changing[-1]:
-                        # In the order of their ends: what has to be placed first is tried first.
-                        changing = tuple(sorted((*changing, operation)))
-                    else:
-                        changing += (operation,)
-            return path, front, called, watching, changing
-
-        return settle
+    def _sort_waiting(self) -> None:
+        """Put those that wait into the heap."""
+        for configuration in self.waiting:
+            self.waits += 1
+            heappush(self.late, (-configuration[1], -self.waits, configuration))
+        self.waiting.clear()
 
     def _note(self, front: int, state: int, path: Path) -> None:
         """Keep the path to a configuration that leads nowhere, if none came further."""
@@ -215,23 +203,30 @@ class Scout:
             self.dead_ends.clear()
         self.dead_ends.setdefault(state, path)
 
-    def _next_limit(self, visited: int, front: int) -> int:
-        """After how many configurations to ask again; 0 to give up. Forgets what is too much to keep."""
+    def _is_tired(self, front: int) -> bool:
+        """Whether to give up; else sets the size of the memo at which to ask again. Forgets what is too much."""
+        memo, moves = self.memo, self.moves
+        visited = self.cleared + len(memo)
         if front > self.furthest:
             self.furthest, self.progress = front, visited
         asked = len(self.steps.table) - self.asked_before
-        if visited > PATIENCE + 2 * asked or visited - self.progress > STUCK:
-            return 0
-        if len(self.memo) > MEMO:
-            self.cleared += len(self.memo)
-            self.memo.clear()
+        if visited > PATIENCE + 2 * asked or visited - self.progress > STILL:
+            return True
+        if len(memo) > MEMO:
+            self.cleared += len(memo)
+            memo.clear()
             self.forgot = True
-        if len(self.late) > ALTERNATIVES:
+        if len(moves) > ALTERNATIVES:
+            del moves[: len(moves) // 2]
+            self.forgot = True
+        if len(self.late) + len(self.waiting) > ALTERNATIVES:
+            self._sort_waiting()
             self.late = nsmallest(ALTERNATIVES // 2, self.late)
             self.forgot = True
+        self.limit = len(memo) + 16
         # A configuration in the memo is a tuple of four, with a tuple of operations; about 300 bytes.
-        held = self.steps.nbytes + 300 * (len(self.memo) + len(self.moves))
-        return 0 if held > self.budget.memory or self.budget.is_late() else visited + 16
+        held = self.steps.nbytes + 300 * (len(memo) + len(moves))
+        return held > self.budget.memory or self.budget.is_late()
 
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
         """What `run` found out, with its verdict."""
@@ -246,19 +241,12 @@ class Scout:
 
     def _is_in_order(self) -> bool:
         """Whether the order of their ends is a linearization, as where no two are concurrent."""
-        get, ask, width, state = self.steps.table.get, self.steps.ask, self.steps.width, 0
+        state, after = 0, self.steps.after
         for action in self.action_of[: self.n]:
-            after = get(state * width + action)
-            if after is None:
-                after = ask(state, action)
-            if after < 0:
+            state = after(state, action)
+            if state < 0:
                 return False
-            state = after
         return True
-
-    def _after(self, state: int, action: int) -> int:
-        after = self.steps.table.get(state * self.steps.width + action)
-        return self.steps.ask(state, action) if after is None else after
 
     def _try_lost(self, waiting: Configuration) -> None:
         """Keep as alternatives the operations of unknown outcome that may be next and make a difference.
@@ -268,18 +256,17 @@ class Scout:
         path, front, called, watching, changing, used, state, without, _ = waiting
         horizon = self.ends[front]
         seen: set[int] = set()
-        for operation in self.lost:
-            if self.calls[operation] > horizon:
+        for operation, call in zip(self.lost, self.lost_calls, strict=True):
+            if call > horizon:
                 break
             action = self.action_of[operation]
             if operation in used or action in seen:
                 continue
             seen.add(action)
-            after = self._after(state, action)
+            after = self.steps.after(state, action)
             if after in (IMPOSSIBLE, state):
                 continue
-            if without < 0 or self._after(without, action) != after:
-                self.forgot |= len(self.moves) == ALTERNATIVES
+            if without < 0 or self.steps.after(without, action) != after:
                 now = tuple(sorted((*used, operation)))
                 self.moves.append(((operation, path), front, called, watching, changing, now, after, state, NEW))
 

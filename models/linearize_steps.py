@@ -54,9 +54,9 @@ class Steps:
         self.states: list[Any] = [model.initial]
         self.numbers: dict[Any, int] = {model.initial: 0}
         self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
-        self._weighed, self._weight = 0, 0  # how many states were weighed, and what they take, in bytes
         # Calls the model for a pair that is not in the table yet; a new state gets the next number.
         self.ask = self._asker()
+        self._weighed, self._weight = 0, 0  # how many states were weighed, and what they take, in bytes
 
     @property
     def nbytes(self) -> int:
@@ -64,6 +64,11 @@ class Steps:
         self._weight += sum(map(sys.getsizeof, self.states[self._weighed :]))
         self._weighed = len(self.states)
         return self._weight + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
+
+    def after(self, state: int, action: int) -> int:
+        """The state after the action, or IMPOSSIBLE."""
+        known = self.table.get(state * self.width + action)
+        return self.ask(state, action) if known is None else known
 
     def _asker(self) -> Callable[[int, int], int]:
         """The function `ask`; inside it, what it needs is at hand without look-ups."""
@@ -74,10 +79,14 @@ class Steps:
             before = states[state]
             try:
                 after = step(before, actions[action])
-                number = IMPOSSIBLE if after is None else numbers.get(after)
-                if number is None:
-                    number = numbers[after] = len(states)
-                    states.append(after)
+                if after is None:
+                    number = IMPOSSIBLE
+                elif after is before:
+                    number = state
+                else:
+                    number = numbers.setdefault(after, len(states))
+                    if number == len(states):
+                        states.append(after)
             except Exception as error:
                 raise ModelError(
                     f"model {self.model.name}: step({before!r}, {actions[action]!r}) "
@@ -92,21 +101,6 @@ class Steps:
             return number
 
         return ask
-
-    def watch(self, state: int, action: int) -> int:
-        """`ask` for an observation: what comes after is the same state, or nothing, and needs no number."""
-        before = self.states[state]
-        try:
-            after = self.model.step(before, self.actions[action])
-            if after is None:
-                self.table[state * self.width + action] = IMPOSSIBLE
-                return IMPOSSIBLE
-            if after is before or after == before:
-                self.table[state * self.width + action] = state
-                return state
-        except Exception:
-            return self.ask(state, action)  # it raises again, and an error that says all
-        return self.ask(state, action)
 
 
 def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[dict[Action, int], list[int]]:

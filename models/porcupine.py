@@ -16,11 +16,12 @@ import gc
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal
 
 from .linearize_scout import Scout
 from .linearize_steps import Budget, Found, Steps, number_actions, renumber
-from .operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State
+from .operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State, by_key
 
 __all__ = [
     "UNKNOWN",
@@ -132,13 +133,14 @@ def _split(
     everything = [list(range(len(operations)))]
     if model.partition is None:
         return everything
-    parts: dict[Hashable, list[int]] = {}
+    keys = list(map(itemgetter(3) if model.partition is by_key else model.partition, actions))
     try:
-        part_of = [parts.setdefault(model.partition(action), []) for action in actions]
+        parts: dict[Hashable, list[int]] = {key: [] for key in keys}
     except TypeError as error:
         raise ModelError(f"a key that cannot be hashed ({error})") from error
     if len(parts) == 1:
         return everything
+    part_of = [parts[key] for key in keys]
     for index, action in enumerate(action_of):
         part_of[action].append(index)
     return list(parts.values())
