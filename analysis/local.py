@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import polars as pl
 
@@ -14,6 +18,7 @@ from .kernel import Common, Tables, judge_unit, to_frame
 from .results import Results
 from .stages import Parts, Unit, close_waiting, read_evidence, read_split
 
+Item, Done = TypeVar("Item"), TypeVar("Done")
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
@@ -31,9 +36,9 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     gathered = gather(run, progress)
     results, units = gathered.results, gathered.units
     order = sorted(units)
-    for done, unit in enumerate(order):
+    judged = _on_all_cores(lambda unit: judge_unit(*unit, units.pop(unit), gathered.common, run.settings), order)
+    for done, (findings, summaries) in enumerate(judged):
         progress("judging", done, len(order), "partitions")
-        findings, summaries = judge_unit(*unit, units.pop(unit), gathered.common, run.settings)
         results.add_judged(to_frame(findings), summaries)
     return results
 
@@ -57,21 +62,39 @@ def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
         for rows in parts.quarantine:
             results.add_quarantine(rows)
 
-    for done, split in enumerate(run.splits):
+    read = _on_all_cores(lambda split: list(read_split(split, run.settings)), run.splits)
+    for done, (split, all_parts) in enumerate(zip(run.splits, read, strict=True)):
         progress("reading", done, len(run.splits))
-        lines = 0
-        for parts in read_split(split, run.settings):
+        for parts in all_parts:
             take(parts)
-            lines += parts.counts.get("lines", 0)
-        results.add_lines(split.number, lines)
-    for done, part in enumerate(run.evidence):
+        results.add_lines(split.number, sum(parts.counts.get("lines", 0) for parts in all_parts))
+    for done, parts in enumerate(_on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
-        take(read_evidence(part))
+        take(parts)
     take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
     everywhere, nowhere = _all(context, CONTEXT).sort("completed", "at"), _all(unplaced, SENDS)
     common = Common(everywhere, nowhere, {table: pl.concat(frames) for table, frames in shared.items()})
     results.context = everywhere
     return Gathered(results, units, common)
+
+
+def _on_all_cores(work: Callable[[Item], Done], items: Sequence[Item]) -> Iterator[Done]:
+    """What `work` makes of each item, in their order. polars and the compiled loops leave the interpreter's lock.
+
+    No more than two items a core are begun ahead of what was taken, so that memory stays bounded.
+    """
+    cores = os.cpu_count() or 1
+    if len(items) < 2 or cores < 2:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        begun: deque[Future[Done]] = deque()
+        for item in items:
+            begun.append(pool.submit(work, item))
+            if len(begun) > cores:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
 
 
 def _all(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 32 << 20
 SPLIT_BYTES = 32 << 20
 HEAD_BYTES = 64 << 10
 _CHUNK = 1 << 20

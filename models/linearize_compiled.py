@@ -17,9 +17,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def compiled(function: Function) -> Function:
     """Compiled by numba, and kept on disk where there is a place to write."""
     try:
-        return cast(Function, numba.njit(cache=True)(function))
+        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
     except RuntimeError:  # "no locator available": neither beside the source nor in the user's cache
-        return cast(Function, numba.njit(function))
+        return cast(Function, numba.njit(nogil=True, error_model="numpy")(function))
 
 
 @compiled

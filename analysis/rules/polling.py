@@ -143,14 +143,17 @@ def _jumps(p: Partition) -> pl.DataFrame:
 
 def _mismatches(mine: pl.DataFrame) -> pl.DataFrame:
     """Of one consumer's events: the records that do not stand at the position that the event before them left."""
-    return mine.with_columns(
-        pl.col("position").shift(1).alias("expected"),
-        pl.col("offset").shift(1).alias("previous"),
-        pl.col("row").shift(1).alias("previous_row"),
-        pl.col("at").shift(1).alias("previous_at"),
-        (pl.col("row").shift(1).is_not_null() & (pl.col("at") == pl.col("at").shift(1))).alias("inside"),
-        pl.col("group").shift(1).fill_null(False).alias("rebalanced"),
-    ).filter(pl.col("row").is_not_null() & (pl.col("expected") != pl.col("offset")))
+    astray = mine["row"].is_not_null() & (mine["offset"] != mine["position"].shift(1)).fill_null(False)
+    rows = astray.arg_true()
+    before = mine[rows.cast(pl.Int64) - 1]
+    return mine[rows].with_columns(
+        before["position"].alias("expected"),
+        before["offset"].alias("previous"),
+        before["row"].alias("previous_row"),
+        before["at"].alias("previous_at"),
+        (before["row"].is_not_null() & (before["at"] == mine["at"][rows])).alias("inside"),
+        before["group"].fill_null(False).alias("rebalanced"),
+    )
 
 
 def moves_of(p: Partition) -> pl.DataFrame:

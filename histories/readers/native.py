@@ -1,13 +1,14 @@
 """The native history: JSON lines of the run bundle (format 1).
 
-Blocks of good lines go through polars' JSON reader, which is strict once it is given a schema. A block that
-it refuses is taken line by line, so that one bad line costs no other. Where a line repeats a key, the first
-counts on both ways.
+Great blocks go through compiled loops that know the plain lines of the format (`native_scan.py`). What these leave,
+and small blocks, for which loading the loops would cost more than it saves, go through polars' JSON reader, which is
+strict once it is given a schema. What that refuses is taken line by line, so that one bad line costs no other.
 """
 
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("
 _INTEGERS = ("time", "op", "partition", "offset")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
-_MOST_REASONED = 2_000  # bad lines of a block that get a reason of their own
+SCANNED_FROM = 1 << 20  # bytes of a block, from which on loading the compiled loops pays
 
 
 def recognises(head: bytes) -> bool:
@@ -40,27 +41,29 @@ def recognises(head: bytes) -> bool:
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
     """Whole lines to (EVENTS, QUARANTINE), `line` counting from 0. Never raises, whatever the bytes."""
     blob = blob.removeprefix(b"\xef\xbb\xbf")
-    # polars turns a lone surrogate (\ud800) into NUL without a word, so such blocks are taken by line.
-    if b"\\ud" not in blob and b"\\uD" not in blob:
-        try:
-            events = _read(blob)
-        except (pl.exceptions.PolarsError, ValueError):
-            pass
-        else:
-            if len(events) == blob.count(b"\n") + (not blob.endswith(b"\n") and len(blob) > 0):
-                return checked(events.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64)))
-    return _parse_by_line(blob)
+    if len(blob) < SCANNED_FROM or not _is_utf8(blob):
+        return _parse_lines(list(enumerate(blob.split(b"\n"))))
+    from . import native_columns
+
+    events, left = native_columns.read(blob)
+    if not left:
+        return events, pl.DataFrame(schema=QUARANTINE)
+    others, bad = _parse_lines(left)
+    return pl.concat([events, others]).sort("line"), bad
 
 
-def _read(blob: bytes) -> pl.DataFrame:
-    """A row a line. Raises PolarsError where a line is no object or has a field of the wrong type."""
-    return pl.read_ndjson(io.BytesIO(blob), schema=_FIELDS) if blob.strip() else pl.DataFrame(schema=_FIELDS)
+def _is_utf8(blob: bytes) -> bool:
+    try:
+        return blob.isascii() or bool(blob.decode())
+    except UnicodeDecodeError:
+        return False
 
 
-def _parse_by_line(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _parse_lines(lines: list[tuple[int, bytes]]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Numbered lines by polars. Bad ones are told apart first: of a key given twice it would take the first."""
     good: list[tuple[int, bytes]] = []
     bad: list[tuple[int, str]] = []
-    for number, line in enumerate(blob.split(b"\n")):
+    for number, line in lines:
         text = line.strip(b" \t\r")
         if not text:
             continue
@@ -69,17 +72,23 @@ def _parse_by_line(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
             bad.append((number, reason))
         else:
             good.append((number, text))
-    events = _bisect(good, bad)
-    accepted, refused = checked(events)
+    accepted, refused = checked(_bisect(good, bad))
     quarantine = pl.DataFrame(bad, schema=QUARANTINE, orient="row")
     return accepted, pl.concat([quarantine, refused]).sort("line")
+
+
+def _numbered(lines: list[tuple[int, bytes]]) -> pl.DataFrame:
+    """A row a line. Raises PolarsError or ValueError where a line is no object or has a field of the wrong type."""
+    blob = b"\n".join(text for _, text in lines)
+    events = pl.read_ndjson(io.BytesIO(blob), schema=_FIELDS) if blob else pl.DataFrame(schema=_FIELDS)
+    # A wrong number of rows is a ValueError: something was taken for more than one object.
+    return events.insert_column(0, pl.Series("line", [number for number, _ in lines], dtype=pl.Int64))
 
 
 def _bisect(lines: list[tuple[int, bytes]], bad: list[tuple[int, str]]) -> pl.DataFrame:
     """Reads the lines, halving at a failure until the lines that polars refuses stand alone."""
     try:
-        numbers = pl.Series("line", [number for number, _ in lines], dtype=pl.Int64)
-        return _read(b"\n".join(text for _, text in lines)).insert_column(0, numbers)
+        return _numbered(lines)
     except (pl.exceptions.PolarsError, ValueError) as error:
         if len(lines) == 1:
             bad.append((lines[0][0], _one_line(str(error))))
@@ -100,6 +109,8 @@ def _reason(text: bytes) -> str:
         return f"no JSON: {_one_line(str(error))}"
     if not isinstance(event, dict):
         return f"found {_kind(event)}, expected a JSON object"
+    if text.count(b'":') != _keys(event) and (twice := _key_given_twice(text)):
+        return f"found {twice} twice in one object, expected it once"
     for names, wanted, accepted in (
         (_INTEGERS, "an integer of 64 bits", int),
         (_LISTS, "a list", list),
@@ -110,6 +121,30 @@ def _reason(text: bytes) -> str:
             if value is not None and (not isinstance(value, accepted) or _is_odd_integer(value, accepted)):
                 return f"found {_kind(value)} as {name}, expected {wanted}"
     return ""
+
+
+def _keys(value: Any) -> int:
+    """How many keys the objects in a JSON value have, however deep."""
+    number, inside = 0, [value]
+    while inside:
+        one = inside.pop()
+        if isinstance(one, dict):
+            number += len(one)
+            one = one.values()
+        inside.extend(inner for inner in one if isinstance(inner, dict | list))
+    return number
+
+
+def _key_given_twice(text: bytes) -> str:
+    """The first key that an object of the line has twice, or nothing."""
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        found.extend(name for name, _ in pairs if name in seen or seen.add(name))
+
+    json.loads(text, object_pairs_hook=look)
+    return found[0] if found else ""
 
 
 def _is_odd_integer(value: Any, accepted: type) -> bool:
