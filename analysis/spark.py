@@ -1,19 +1,16 @@
 """The pipeline on Spark: the same stages as local.py, as one DataFrame plan and one action.
 
-Tasks hand each other *blocks*: rows (kind, topic, partition, name, payload) whose payload is a table in Arrow's
-IPC format, compressed. Spark so moves a few large values instead of tens of millions of rows, and the kernels
-decode them at memory speed. This is the only module that imports pyspark.
+Tasks hand each other blocks (blocks.py): Spark so moves a few large values instead of tens of millions of rows, and
+the kernels decode them at memory speed. This is the only module that imports pyspark.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
 import tempfile
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +25,7 @@ from ..histories.evidence.layout import Part
 from ..histories.files import SPLIT_BYTES, Split
 from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
+from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpack
 from .kernel import Common, Tables, judge_unit, to_frame
 from .results import Results
 from .stages import Parts, close_waiting, read_evidence, read_split
@@ -35,23 +33,9 @@ from .stages import Parts, close_waiting, read_evidence, read_split
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BLOCK = "kind string, topic string, partition int, name string, turn long, payload binary"
-_SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("name", pa.string()),
-        ("turn", pa.int64()),  # blocks of a partition are taken in this order, whatever task made them
-        ("payload", pa.binary()),
-    ]
-)
-SPILL_BYTES = 256 << 20  # of a group, decoded; the variable LOGJUDGE_SPILL_BYTES of a worker overrides it
 SMALL_PART = 256 << 10  # bytes that a whole file of evidence is taken for
-_BUCKETS = 16  # groups in which invocations and completions of different splits meet
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _LAST = 1 << 60  # the turn of blocks that come after all that tasks read
-Row = tuple[str, str, int, str, int, bytes]
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
@@ -255,9 +239,9 @@ def _reading(settings_json: str) -> Callable[[Iterator[pa.RecordBatch]], Iterato
                 turn = number << 32
                 for told in json.loads(text):
                     for parts, name in _read_task(kind, told, settings):
-                        rows = _rows(parts, name, turn)
+                        rows = rows_of(parts, name, turn)
                         turn += len(rows)
-                        yield from _to_batches(rows)
+                        yield from to_batches(rows)
 
     return read
 
@@ -276,7 +260,7 @@ def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
         settings = Settings.from_json(settings_json)
         waiting = pl.concat([unpack(payload) for payload in table.column("payload").to_pylist()])
         parts = close_waiting(waiting.select(list(PLACED_EVENTS)), settings)
-        return pa.Table.from_batches(_to_batches(_rows(parts, "", _LAST)), _SCHEMA)
+        return pa.Table.from_batches(to_batches(rows_of(parts, "", _LAST)), SCHEMA)
 
     return close
 
@@ -287,7 +271,7 @@ def _judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         settings = Settings.from_json(settings_json)
         tables: Tables = {}
         common: Tables = {}
-        for kind, name, frame in _in_turn(batches):
+        for kind, name, frame in in_turn(batches):
             home = tables if kind == "observations" else common
             home.setdefault(name or kind, []).append(frame)
         context = pl.concat([pl.DataFrame(schema=CONTEXT), *common.pop("context", [])]).sort("completed", "at")
@@ -298,72 +282,6 @@ def _judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         rows: list[Row] = [("summaries", topic, partition, "", 0, json.dumps(summaries).encode())]
         if findings:
             rows.append(("findings", topic, partition, "", 0, pack(to_frame(findings))))
-        yield from _to_batches(rows)
+        yield from to_batches(rows)
 
     return judge
-
-
-def _in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFrame]]:
-    """(kind, name, table) of a group's blocks, in their order.
-
-    Beyond SPILL_BYTES the tables lie in unlinked files that are mapped into memory, so that a hot partition
-    costs a worker the columns that rules look at, not all that clients said.
-    """
-    limit = int(os.environ.get("LOGJUDGE_SPILL_BYTES", SPILL_BYTES))
-    taken = 0
-    found: list[tuple[int, str, str, pl.DataFrame]] = []
-    with tempfile.TemporaryDirectory(prefix="logjudge-") as folder:
-        for batch in batches:
-            for row in batch.to_pylist():
-                frame = unpack(row["payload"])
-                taken += int(frame.estimated_size())
-                if taken > limit:
-                    frame = _mapped(frame, Path(folder) / f"{len(found)}.arrow")
-                found.append((row["turn"], row["kind"], row["name"], frame))
-    return [block[1:] for block in sorted(found, key=lambda block: block[0])]
-
-
-def _mapped(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    frame.write_ipc(path, compression="uncompressed")
-    with pa.memory_map(str(path)) as file:
-        mapped = pl.DataFrame(pl.from_arrow(pa.ipc.open_file(file).read_all()))
-    return mapped.cast(frame.schema)
-
-
-def _rows(parts: Parts, split: str, turn: int) -> list[Row]:
-    """The blocks of what a task found, numbered from `turn`."""
-    found = [
-        ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
-    ]
-    for kind in ("context", "unplaced", "quarantine"):
-        found += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
-    found += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]
-    for frame in parts.waiting:
-        buckets = {name: zlib.crc32(name.encode()) % _BUCKETS for name in frame["process"].unique().to_list()}
-        bucket = pl.col("process").replace_strict(buckets, return_dtype=pl.Int32).alias("bucket")
-        for (number,), mine in frame.group_by(bucket, maintain_order=True):
-            found.append(("waiting", "", int(str(number)), "", pack(mine.select(list(PLACED_EVENTS)))))
-    if parts.counts:
-        name = split if "lines" in parts.counts else ""
-        found.append(("counts", "", -1, name, json.dumps(parts.counts).encode()))
-    return [(*row[:4], turn + number, row[4]) for number, row in enumerate(found)]
-
-
-def _to_batches(rows: list[Row]) -> list[pa.RecordBatch]:
-    """One batch a row: a batch is what Spark holds at once."""
-    return [
-        pa.RecordBatch.from_arrays(
-            [pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)], schema=_SCHEMA
-        )
-        for row in rows
-    ]
-
-
-def pack(frame: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    frame.rechunk().write_ipc(buffer, compression="lz4")
-    return buffer.getvalue()
-
-
-def unpack(payload: bytes) -> pl.DataFrame:
-    return pl.read_ipc(io.BytesIO(payload))

@@ -1,0 +1,100 @@
+"""Blocks: what Spark's tasks hand each other. A row (kind, topic, partition, name, turn) whose payload is a table in
+Arrow's IPC format, compressed; JSON where it is small. Knows nothing of Spark but the text of its schema.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from ..histories.operations import PLACED_EVENTS
+from .stages import Parts
+
+BLOCK = "kind string, topic string, partition int, name string, turn long, payload binary"
+SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("name", pa.string()),
+        ("turn", pa.int64()),  # blocks of a partition are taken in this order, whatever task made them
+        ("payload", pa.binary()),
+    ]
+)
+SPILL_BYTES = 256 << 20  # of a group, decoded; the variable LOGJUDGE_SPILL_BYTES of a worker overrides it
+_BUCKETS = 16  # groups in which invocations and completions of different splits meet
+Row = tuple[str, str, int, str, int, bytes]
+
+
+def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
+    """The blocks of what a task found, numbered from `turn`."""
+    found = [
+        ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
+    ]
+    for kind in ("context", "unplaced", "quarantine"):
+        found += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
+    found += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]
+    for frame in parts.waiting:
+        buckets = {name: zlib.crc32(name.encode()) % _BUCKETS for name in frame["process"].unique().to_list()}
+        bucket = pl.col("process").replace_strict(buckets, return_dtype=pl.Int32).alias("bucket")
+        for (number,), mine in frame.group_by(bucket, maintain_order=True):
+            found.append(("waiting", "", int(str(number)), "", pack(mine.select(list(PLACED_EVENTS)))))
+    if parts.counts:
+        name = split if "lines" in parts.counts else ""
+        found.append(("counts", "", -1, name, json.dumps(parts.counts).encode()))
+    return [(*row[:4], turn + number, row[4]) for number, row in enumerate(found)]
+
+
+def to_batches(rows: list[Row]) -> list[pa.RecordBatch]:
+    """One batch a row: a batch is what Spark holds at once."""
+    return [
+        pa.RecordBatch.from_arrays(
+            [pa.array([value], field.type) for value, field in zip(row, SCHEMA, strict=True)], schema=SCHEMA
+        )
+        for row in rows
+    ]
+
+
+def in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFrame]]:
+    """(kind, name, table) of a group's blocks, in their order.
+
+    Beyond SPILL_BYTES the tables lie in unlinked files that are mapped into memory, so that a hot partition
+    costs a worker the columns that rules look at, not all that clients said.
+    """
+    limit = int(os.environ.get("LOGJUDGE_SPILL_BYTES", SPILL_BYTES))
+    taken = 0
+    found: list[tuple[int, str, str, pl.DataFrame]] = []
+    with tempfile.TemporaryDirectory(prefix="logjudge-") as folder:
+        for batch in batches:
+            for row in batch.to_pylist():
+                frame = unpack(row["payload"])
+                taken += int(frame.estimated_size())
+                if taken > limit:
+                    frame = _mapped(frame, Path(folder) / f"{len(found)}.arrow")
+                found.append((row["turn"], row["kind"], row["name"], frame))
+    return [block[1:] for block in sorted(found, key=lambda block: block[0])]
+
+
+def _mapped(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
+    frame.write_ipc(path, compression="uncompressed")
+    with pa.memory_map(str(path)) as file:
+        mapped = pl.DataFrame(pl.from_arrow(pa.ipc.open_file(file).read_all()))
+    return mapped.cast(frame.schema)
+
+
+def pack(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.rechunk().write_ipc(buffer, compression="lz4")
+    return buffer.getvalue()
+
+
+def unpack(payload: bytes) -> pl.DataFrame:
+    return pl.read_ipc(io.BytesIO(payload))
