@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from ..tables import EVENTS, FUNCTIONS, TYPES, complete
 from . import native_scan as scanned
-from .native_scan import FIELDS, FLAGS, ITEM_WIDTH, LISTS, SLOTS, TEXTS, WIDTH, Longs
+from .json_tokens import COPIED, INLINE, Longs
+from .native_scan import FIELDS, FLAGS, ITEM_WIDTH, LISTS, SLOTS, TEXTS, WIDTH
 
 _STEP_FIELDS = ("f", "topic", "partition", "offset", "key", "value")
 _RECORD_FIELDS = ("topic", "partition", "offset", "key", "value")
@@ -21,7 +22,7 @@ _SMALL = {"partition": pa.int32()}
 
 def _views(words: tuple[str, ...]) -> Longs:
     """Arrow's views of words of at most twelve letters."""
-    views = [len(word).to_bytes(4, "little") + word.encode().ljust(scanned.INLINE, b"\0") for word in words]
+    views = [len(word).to_bytes(4, "little") + word.encode().ljust(INLINE, b"\0") for word in words]
     return np.frombuffer(b"".join(views), np.int64).reshape(-1, 2)
 
 
@@ -42,11 +43,11 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[Other]]:
     items = [np.empty((braces, ITEM_WIDTH), np.int64) for _ in range(4)]
     ends, step_ends = np.empty((lines, 4), np.int64), np.empty((braces, 4), np.int64)
     others, filled = np.empty((lines, 3), np.int64), np.zeros(scanned.COUNTED, np.int64)
-    texts = np.empty(len(blob), np.uint8)
+    texts, copied = np.empty(len(blob), np.uint8), np.zeros((COPIED + 1, 3), np.int64)
     buf = np.frombuffer(blob, np.uint8)
     tables = (events, *items, steps, ends, step_ends)
-    rows, left = scanned.scan(buf, tables, others, texts, filled)
-    long = pa.py_buffer(texts[: filled[scanned.LONG]].copy())
+    rows, left = scanned.scan(buf, tables, others, texts, copied, filled)
+    long = pa.py_buffer(texts[: copied[COPIED, 0]].copy())
     lists = [_struct(table[:count], names, long) for table, count, names in _item_lists(items, filled)]
     columns = _columns(events[:rows], [name for name in FIELDS if name in EVENTS], long)
     for number, name in enumerate(LISTS):

@@ -10,13 +10,23 @@ can be strict and need no reasons: each line is either an event that passes all 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ...models.linearize_compiled import compiled
 from ..tables import FUNCTIONS, TYPES
-
-Bytes = npt.NDArray[np.uint8]
-Longs = npt.NDArray[np.int64]
+from .json_tokens import (
+    INLINE,
+    Bytes,
+    Longs,
+    close_quote,
+    integer,
+    literal_end,
+    long_view,
+    short_view,
+    skip_blanks,
+    value_after_key,
+    word_at,
+    word_table,
+)
 
 # A row of the table that is filled holds 64-bit slots: which fields are there, then the fields, those of an item
 # of a list first. A text takes two slots, an Arrow string view.
@@ -33,9 +43,9 @@ WIDTH = SLOTS["auto"] + 1
 ITEM_WIDTH = SLOTS["value"] + 2
 
 PRESENT, SEEN = 0, 1  # fields that are there and not null; fields that are there
-# What `scan` counts: items of each list, steps of transactions, and bytes of long texts.
-RECORDS, OFFSETS, STEP_RECORDS, STEP_OFFSETS, STEPS, LONG = range(6)
-COUNTED = 6
+# What `scan` counts: items of each list, and steps of transactions.
+RECORDS, OFFSETS, STEP_RECORDS, STEP_OFFSETS, STEPS = range(5)
+COUNTED = 5
 PARTITION, OFFSET, TOPIC = (FIELDS.index(name) for name in ("partition", "offset", "topic"))
 TYPE, FUNCTION = FIELDS.index("type"), FIELDS.index("f")
 N_FIELDS, N_ITEM_FIELDS = len(FIELDS), FIELDS.index("value") + 1
@@ -54,149 +64,11 @@ _KINDS = np.array(
 )
 _SLOT_OF = np.array([SLOTS[name] for name in FIELDS])
 
-INLINE = 12  # bytes that an Arrow string view holds itself
-COPIED = 512  # slots for long texts that need not be copied again
-
-
-def _packed(word: str) -> int:
-    """The last eight letters of a word as one number, as `word_at` gathers them."""
-    return int.from_bytes(word.encode()[-8:], "big", signed=len(word) >= 8)
-
-
-def _hash(packed: int, length: int) -> int:
-    """No two of our words share it; `_word_table` fails where a new one does."""
-    return (packed ^ packed >> 11 ^ packed >> 29 ^ length * 5) & 255
-
-
-def _word_table(words: tuple[str, ...]) -> Longs:
-    """256 x (its last eight letters, packed; length; number of the word, -1: none; its letters before the last eight,
-    packed), by hash."""
-    table = np.full((256, 4), -1, np.int64)
-    for number, word in enumerate(words):
-        slot = _hash(_packed(word), len(word))
-        assert table[slot, 2] < 0, f"{word} needs another hash"
-        table[slot] = _packed(word), len(word), number, int.from_bytes(word[:-8].encode(), "big")
-    return table
-
-
-_NAMES, _TYPES, _FUNCTIONS = (_word_table(words) for words in (NAMES, TYPES, FUNCTIONS))
-
-hash_of = compiled(_hash)
+_NAMES, _TYPES, _FUNCTIONS = (word_table(words) for words in (NAMES, TYPES, FUNCTIONS))
 
 
 @compiled
-def skip_blanks(buf: Bytes, i: int, end: int) -> int:
-    while i < end and (buf[i] == 32 or buf[i] == 9 or buf[i] == 13):
-        i += 1
-    return i
-
-
-@compiled
-def close_quote(buf: Bytes, i: int, end: int) -> int:
-    """The closing quote of the string whose text begins at i; -1 with an escape, a control character, or no end."""
-    while i < end:
-        c = buf[i]
-        if c == 34:
-            return i
-        if c == 92 or c < 32:
-            return -1
-        i += 1
-    return -1
-
-
-@compiled
-def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
-    """The number of the word whose letters begin at i (-1: none of these), and its closing quote (-1: none)."""
-    packed = np.int64(0)
-    start = i
-    while i < end:
-        c = np.int64(buf[i])
-        if c == 34:
-            slot = hash_of(packed, i - start)
-            if words[slot, 0] != packed or words[slot, 1] != i - start:
-                return -1, i
-            before = np.int64(0)
-            for k in range(start, i - 8):
-                before = before << 8 | np.int64(buf[k])
-            return (words[slot, 2] if before == words[slot, 3] else -1), i
-        if c == 92 or c < 32:
-            return -1, -1
-        packed = packed << 8 | c
-        i += 1
-    return -1, -1
-
-
-@compiled
-def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
-    """The plain integer of at most 18 digits at i, and its end; -1 as its end if there is none."""
-    negative = buf[i] == 45
-    if negative:
-        i += 1
-    first, value = i, np.int64(0)
-    while i < end and 48 <= buf[i] <= 57:
-        value = value * 10 + np.int64(buf[i]) - 48
-        i += 1
-    digits = i - first
-    if digits < 1 or digits > 18 or (buf[first] == 48 and (digits > 1 or negative)):
-        return 0, -1
-    return (-value if negative else value), i
-
-
-@compiled
-def short_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int) -> None:
-    """Arrow's view of a text of at most INLINE bytes: its length and the text itself."""
-    low, high = end - i, 0
-    for k in range(i, min(end, i + 4)):
-        low |= np.int64(buf[k]) << (32 + 8 * (k - i))
-    for k in range(i + 4, end):
-        high |= np.int64(buf[k]) << (8 * (k - i - 4))
-    table[row, slot] = low
-    table[row, slot + 1] = high
-
-
-@compiled
-def long_view(
-    buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, long: Bytes, copied: Longs, filled: Longs
-) -> None:
-    """Arrow's view of a longer text: its length, first four bytes, and where in `long` it was copied to."""
-    length = end - i
-    # Topics and processes repeat: a text that was copied lately is not copied again.
-    place = (length * 31 + np.int64(buf[end - 1]) * 7 + np.int64(buf[end - 2])) & (COPIED - 1)
-    seen, start = copied[place, 0], copied[place, 2]
-    same = copied[place, 1] == length
-    k = 0
-    while same and k < length:
-        same = buf[seen + k] == buf[i + k]
-        k += 1
-    if not same:
-        start = filled[LONG]
-        for k in range(length):
-            long[start + k] = buf[i + k]
-        filled[LONG] = start + length
-        copied[place, 0], copied[place, 1], copied[place, 2] = i, length, start
-    low = length
-    for k in range(4):
-        low |= np.int64(buf[i + k]) << (32 + 8 * k)
-    table[row, slot] = low
-    table[row, slot + 1] = start << 32
-
-
-@compiled
-def literal_end(buf: Bytes, i: int, end: int) -> int:
-    """The end of null, true or false at i, or -1."""
-    if i + 4 <= end and buf[i] == 110 and buf[i + 1] == 117 and buf[i + 2] == 108 and buf[i + 3] == 108:
-        return i + 4
-    if i + 4 <= end and buf[i] == 116 and buf[i + 1] == 114 and buf[i + 2] == 117 and buf[i + 3] == 101:
-        return i + 4
-    if i + 5 <= end and buf[i] == 102 and buf[i + 1] == 97 and buf[i + 2] == 108 and buf[i + 3] == 115:
-        return i + 5 if buf[i + 4] == 101 else -1
-    return -1
-
-
-@compiled
-def scalar(
-    buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs, filled: Longs
-) -> int:
+def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
     """Reads the value at i into the field's slots (-1: into none); its end, or -1 where it is not as expected."""
     c = buf[i]
     kind = _KINDS[field] if field >= 0 else -1
@@ -232,25 +104,13 @@ def scalar(
     if kind == _TEXT and stop - i <= INLINE:
         short_view(buf, i, stop, table, row, slot)
     elif kind == _TEXT:
-        long_view(buf, i, stop, table, row, slot, long, copied, filled)
+        long_view(buf, i, stop, table, row, slot, long, copied)
     elif kind != _FLAG and (kind == _INTEGER) == (c != 34):
         table[row, slot] = value
     else:
         return -1
     table[row, PRESENT] |= 1 << field
     return after
-
-
-@compiled
-def value_after_key(buf: Bytes, stop: int, end: int) -> int:
-    """Where the value begins whose key closes at `stop`; -1 where there is none."""
-    if stop < 0:
-        return -1
-    i = skip_blanks(buf, stop + 1, end)
-    if i >= end or buf[i] != 58:
-        return -1
-    i = skip_blanks(buf, i + 1, end)
-    return i if i < end else -1
 
 
 @compiled
@@ -263,7 +123,7 @@ def is_odd(table: Longs, row: int) -> bool:
 
 
 @compiled
-def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs, filled: Longs) -> int:
+def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
     """Reads the flat object whose brace stands before i into a row; the end of the object, or -1."""
     table[row, PRESENT] = 0
     seen = 0
@@ -277,7 +137,7 @@ def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copi
             return -1
         if field >= 0:
             seen |= 1 << field
-        i = scalar(buf, i, end, field if field < N_ITEM_FIELDS else -1, table, row, long, copied, filled)
+        i = scalar(buf, i, end, field if field < N_ITEM_FIELDS else -1, table, row, long, copied)
         if i < 0:
             return -1
         i = skip_blanks(buf, i, end)
@@ -299,7 +159,7 @@ def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, c
         return i + 1
     while i < end and buf[i] == 123:
         row = filled[which]
-        i = item(buf, i + 1, end, table, row, long, copied, filled)
+        i = item(buf, i + 1, end, table, row, long, copied)
         if i < 0 or table[row, PRESENT] & needed != needed or is_odd(table, row):
             return -1
         filled[which] = row + 1
@@ -341,7 +201,7 @@ def fields(
         if field >= 0:
             table[row, SEEN] |= 1 << field
         if field < N_FIELDS:
-            i = scalar(buf, i, end, field, table, row, long, copied, filled)
+            i = scalar(buf, i, end, field, table, row, long, copied)
         elif buf[i] == 110:
             i = literal_end(buf, i, end)
         elif buf[i] != 91:
@@ -427,13 +287,14 @@ def event(
 
 
 @compiled
-def scan(buf: Bytes, tables: tuple[Longs, ...], others: Longs, long: Bytes, filled: Longs) -> tuple[int, int]:
+def scan(
+    buf: Bytes, tables: tuple[Longs, ...], others: Longs, long: Bytes, copied: Longs, filled: Longs
+) -> tuple[int, int]:
     """Reads all lines. Returns how many are plain, and how many are not: `others` has their number, start and end.
 
     `tables`: of events, then of items in the order that `filled` (zeros at first) counts them, of steps, and two of
     `ends` by event and by step: number of the line, and how many records, offsets and steps there were after it.
     """
-    copied = np.zeros((COPIED, 3), np.int64)
     ends = tables[6]
     before = np.zeros(COUNTED, np.int64)
     i, number, row, other = 0, 0, 0, 0
@@ -449,7 +310,7 @@ def scan(buf: Bytes, tables: tuple[Longs, ...], others: Longs, long: Bytes, fill
                 ends[row, 3] = filled[STEPS]
                 row += 1
             else:
-                filled[:LONG] = before[:LONG]
+                filled[:] = before
                 others[other, 0], others[other, 1], others[other, 2] = number, i, end
                 other += 1
         i = end + 1

@@ -1,0 +1,160 @@
+"""Compiled loops over the tokens of JSON, for `native_scan`: strings without escapes, plain integers, literals.
+
+Each takes the bytes, a position and an end, and never raises: -1 says that what stands there is something else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...models.linearize_compiled import compiled
+
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+
+INLINE = 12  # bytes that an Arrow string view holds itself
+COPIED = 512  # rows of `copied` for long texts that need not be copied again; the row after them counts their bytes
+
+
+def _packed(word: str) -> int:
+    """The last eight letters of a word as one number, as `word_at` gathers them."""
+    return int.from_bytes(word.encode()[-8:], "big", signed=len(word) >= 8)
+
+
+def _hash(packed: int, length: int) -> int:
+    """No two of our words share it; `word_table` fails where a new one does."""
+    return (packed ^ packed >> 11 ^ packed >> 29 ^ length * 5) & 255
+
+
+def word_table(words: tuple[str, ...]) -> Longs:
+    """256 x (its last eight letters, packed; length; number of the word, -1: none; its letters before the last eight,
+    packed), by hash."""
+    table = np.full((256, 4), -1, np.int64)
+    for number, word in enumerate(words):
+        slot = _hash(_packed(word), len(word))
+        assert table[slot, 2] < 0, f"{word} needs another hash"
+        table[slot] = _packed(word), len(word), number, int.from_bytes(word[:-8].encode(), "big")
+    return table
+
+
+hash_of = compiled(_hash)
+
+
+@compiled
+def skip_blanks(buf: Bytes, i: int, end: int) -> int:
+    while i < end and (buf[i] == 32 or buf[i] == 9 or buf[i] == 13):
+        i += 1
+    return i
+
+
+@compiled
+def close_quote(buf: Bytes, i: int, end: int) -> int:
+    """The closing quote of the string whose text begins at i; -1 with an escape, a control character, or no end."""
+    while i < end:
+        c = buf[i]
+        if c == 34:
+            return i
+        if c == 92 or c < 32:
+            return -1
+        i += 1
+    return -1
+
+
+@compiled
+def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
+    """The number of the word whose letters begin at i (-1: none of these), and its closing quote (-1: none)."""
+    packed = np.int64(0)
+    start = i
+    while i < end:
+        c = np.int64(buf[i])
+        if c == 34:
+            slot = hash_of(packed, i - start)
+            if words[slot, 0] != packed or words[slot, 1] != i - start:
+                return -1, i
+            before = np.int64(0)
+            for k in range(start, i - 8):
+                before = before << 8 | np.int64(buf[k])
+            return (words[slot, 2] if before == words[slot, 3] else -1), i
+        if c == 92 or c < 32:
+            return -1, -1
+        packed = packed << 8 | c
+        i += 1
+    return -1, -1
+
+
+@compiled
+def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
+    """The plain integer of at most 18 digits at i, and its end; -1 as its end if there is none."""
+    negative = buf[i] == 45
+    if negative:
+        i += 1
+    first, value = i, np.int64(0)
+    while i < end and 48 <= buf[i] <= 57:
+        value = value * 10 + np.int64(buf[i]) - 48
+        i += 1
+    digits = i - first
+    if digits < 1 or digits > 18 or (buf[first] == 48 and (digits > 1 or negative)):
+        return 0, -1
+    return (-value if negative else value), i
+
+
+@compiled
+def short_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int) -> None:
+    """Arrow's view of a text of at most INLINE bytes: its length and the text itself."""
+    low, high = end - i, 0
+    for k in range(i, min(end, i + 4)):
+        low |= np.int64(buf[k]) << (32 + 8 * (k - i))
+    for k in range(i + 4, end):
+        high |= np.int64(buf[k]) << (8 * (k - i - 4))
+    table[row, slot] = low
+    table[row, slot + 1] = high
+
+
+@compiled
+def long_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, long: Bytes, copied: Longs) -> None:
+    """Arrow's view of a longer text: its length, first four bytes, and where in `long` it was copied to."""
+    length = end - i
+    # Topics and processes repeat: a text that was copied lately is not copied again.
+    place = (length * 31 + np.int64(buf[end - 1]) * 7 + np.int64(buf[end - 2])) & (COPIED - 1)
+    seen, start = copied[place, 0], copied[place, 2]
+    same = copied[place, 1] == length
+    k = 0
+    while same and k < length:
+        same = buf[seen + k] == buf[i + k]
+        k += 1
+    if not same:
+        start = copied[COPIED, 0]
+        for k in range(length):
+            long[start + k] = buf[i + k]
+        copied[COPIED, 0] = start + length
+        copied[place, 0], copied[place, 1], copied[place, 2] = i, length, start
+    low = length
+    for k in range(4):
+        low |= np.int64(buf[i + k]) << (32 + 8 * k)
+    table[row, slot] = low
+    table[row, slot + 1] = start << 32
+
+
+@compiled
+def literal_end(buf: Bytes, i: int, end: int) -> int:
+    """The end of null, true or false at i, or -1."""
+    if i + 4 <= end and buf[i] == 110 and buf[i + 1] == 117 and buf[i + 2] == 108 and buf[i + 3] == 108:
+        return i + 4
+    if i + 4 <= end and buf[i] == 116 and buf[i + 1] == 114 and buf[i + 2] == 117 and buf[i + 3] == 101:
+        return i + 4
+    if i + 5 <= end and buf[i] == 102 and buf[i + 1] == 97 and buf[i + 2] == 108 and buf[i + 3] == 115:
+        return i + 5 if buf[i + 4] == 101 else -1
+    return -1
+
+
+@compiled
+def value_after_key(buf: Bytes, stop: int, end: int) -> int:
+    """Where the value begins whose key closes at `stop`; -1 where there is none."""
+    if stop < 0:
+        return -1
+    i = skip_blanks(buf, stop + 1, end)
+    if i >= end or buf[i] != 58:
+        return -1
+    i = skip_blanks(buf, i + 1, end)
+    return i if i < end else -1
