@@ -200,6 +200,10 @@ class Partition:
         asked = self.asked_end if self.asked_end is not None else end
         # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
         missed = self.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end) & (pl.col("offset") < asked))
+        if len(missed):
+            # Where the log was written anew, a marker may stand where an acknowledged record stood.
+            legal = [pl.col("offset").is_between(a, b) for a, b, _ in self.legally_absent.iter_rows()]
+            missed = missed.filter(~pl.any_horizontal(pl.lit(False), *legal))
         until = mine["completed"].max() if len(mine) else begun
         complete = not len(missed)
         return FinalReads(processes, start, max(end, asked) if complete else end, _ns(begun), _ns(until), complete)

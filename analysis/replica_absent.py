@@ -11,7 +11,8 @@ from __future__ import annotations
 import polars as pl
 
 from ..histories.tables import Evidence, Finding
-from .replicas import Judgement, Kept, extents, runs, span, where
+from .neighbours import beside, neighbours
+from .replicas import Judgement, Kept, extents, span, where
 
 
 def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
@@ -46,15 +47,17 @@ def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
     if unsure.height:
         _say_unsure(out, kept, unsure, leads, bounds)
     absent = absent.join(unsure, on="place", how="anti")
-    # Neighbours are counted among the acknowledged offsets, which may each be acknowledged twice: the lost
-    # record and the one that took its place. Those without an offset are all neighbours.
-    dense = acked.select("offset").drop_nulls().unique().sort("offset").with_row_index("position")
-    absent = absent.join(dense, on="offset", how="left").with_columns(pl.col("position").cast(pl.Int64))
+    # Those without an offset are all neighbours.
     nameless = absent.filter(pl.col("offset").is_null())
     absent = absent.filter(pl.col("offset").is_not_null())
     for group in nameless.partition_by("everywhere", maintain_order=True):
         out.findings.append(_finding(kept, group, records, leads))
-    for run in runs(absent, "position", "everywhere"):
+    present = acked.join(absent, on="place", how="anti").drop_nulls("offset")
+    between = beside(
+        present.select("offset", pl.col("invoked").alias("since")),
+        absent.select("offset", pl.col("completed").alias("until")),
+    )
+    for run in neighbours(absent, between, "everywhere"):
         out.findings.append(_finding(kept, run, records, leads))
     return out
 

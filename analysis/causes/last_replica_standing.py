@@ -22,6 +22,11 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     found = succession(timeline, lost)
     if found.new is None or found.new_leader is None or found.old_leader is None:
         return lacks(*found.missing)
+    together = _in_sync(timeline, lost)
+    if len(together) > 1 and all(_ended_short(timeline, member, lost) for member in together):
+        # Kafka promises nothing where all in-sync replicas fail at once, and nobody was the last to stand.
+        names = ", ".join(sorted(together))
+        return lacks(f"why brokers {names}, all in sync, started again without the records (a failure of power?)")
     if found.old_leader != found.new_leader:
         return NOT_THE_CASE
     broker = found.new_leader
@@ -79,10 +84,22 @@ def _ended_short(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     return [*(e.fact for e in out), *marks]
 
 
+def _in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
+    """The ISR when the last record was acknowledged, as far as it is told, without those that had died: not every
+    evidence tells that it shrank. Empty if nobody says.
+    """
+    at = lost.last_acked
+    if at is None:
+        return frozenset()
+    known = [isr for time, isr, _ in timeline.isr if time is not None and time <= at]
+    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time <= at}
+    return frozenset(broker for broker in known[-1] if last.get(broker) != "died") if known else frozenset()
+
+
 def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> list[Fact]:
     """That the broker was alone in sync when the records were acknowledged, or when it was elected again."""
     alone = alone_in_sync(timeline, broker, lost.last_acked)
-    if alone:
+    if alone or len(_in_sync(timeline, lost)) > 1:
         return alone
     new = found.new
     if new is not None and new is not found.old and new.before == frozenset((broker,)) and new.facts:

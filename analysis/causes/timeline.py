@@ -195,7 +195,8 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
         says = f"{fault.kind} of broker {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
         details = fault.details or {}
         if fault.kind == "truncate":
-            says = f"the tail of {details.get('topic')}-{details.get('partition')} was cut off on broker {nodes}"
+            of = f"{details['topic']}-{details.get('partition')}" if "topic" in details else "logs"
+            says = f"the tail of {of} was cut off on broker {nodes}"
         fact = Fact(says, fault.completed, place=fault.place)
         builder.fault_facts.append(fact)
         for node in fault.nodes:

@@ -8,8 +8,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..neighbours import beside, neighbours
 from ..partition import Partition
-from .wording import distinct, neighbours, plural, proof, some, where
+from .loss import fates
+from .wording import distinct, plural, proof, some, where
 
 
 def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
@@ -17,7 +19,11 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     crowded = p.entries.filter(pl.col("offset").is_duplicated())
     if not len(crowded):
         return
-    sure = p.entries.filter(~pl.col("offset").is_duplicated())["offset"].to_numpy()
+    known = _places(p).group_by("offset").agg(pl.col("completed").min().alias("since"))
+    doubled = known.join(crowded, on="offset", how="semi").sort("offset").rename({"since": "until"})
+    # An offset between them that was lost with them, or was taken later, held one value by accident.
+    gone = fates(p).filter(pl.col("lost")).select("offset")
+    sure = beside(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
     places = (
         _places(p)
         .join(crowded, on=["offset", "value"], how="semi")

@@ -9,19 +9,35 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import FinalReads, Partition
+from ..neighbours import beside, neighbours
+from ..partition import FinalReads, Offsets, Partition
 from ..settled import COMPACTED
-from .wording import distinct, neighbours, proof, seconds, some, where
+from .wording import distinct, proof, seconds, some, where
 
 
 def lost_writes(p: Partition) -> Iterator[Finding]:
     """Acknowledged, proven gone, and not for a legal reason."""
-    lost = fates(p).filter(pl.col("lost"))
-    if not len(lost):
-        return
-    kept = fates(p).filter(~pl.col("lost") & pl.col("offset").is_not_null())["offset"].unique().sort().to_numpy()
-    for run in neighbours(lost.filter(pl.col("offset").is_not_null()).sort("offset", "value"), kept, "acks"):
+    for run in _lost_runs(p):
         yield _lost(p, run)
+
+
+def _lost_runs(p: Partition) -> Iterator[pl.DataFrame]:
+    """The fates of lost records, neighbours together."""
+    placed = fates(p).filter(pl.col("offset").is_not_null())
+    lost = placed.filter(pl.col("lost")).sort("offset", "value")
+    kept = placed.filter(~pl.col("lost")).select("offset", pl.col("invoked").alias("since"))
+    yield from neighbours(lost, beside(kept, lost.select("offset", pl.col("completed").alias("until"))), "acks")
+
+
+def vanished(p: Partition) -> Offsets:
+    """Offsets whose only record was lost where the log was written anew: who reads what it holds now skips nothing."""
+    gone = [np.empty(0, np.int64)]
+    for run in _lost_runs(p):
+        if run["replaced"].any() or run["shrunk"].any():
+            gone.append(np.arange(run["offset"][0], run["offset"][-1] + 1))
+    stands = p.entries.join(fates(p).filter(pl.col("lost")), on=["offset", "value"], how="anti")
+    stands = stands.filter(pl.col("in_final") | pl.col("sent_ok"))
+    return np.setdiff1d(np.concatenate(gone), stands["offset"].to_numpy())
 
 
 def _lost(p: Partition, run: pl.DataFrame) -> Finding:
@@ -94,8 +110,6 @@ def unseen(p: Partition) -> Iterator[Finding]:
     missing = fates(p).filter(
         ~pl.col("lost") & ~pl.col("legal") & pl.col("first_read").is_null() & (pl.col("completed") < p.final.until)
     )
-    if not len(missing):
-        return
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
     others = np.setdiff1d(p.existing, placed["offset"].to_numpy())
     unplaced = missing.filter(pl.col("offset").is_null())
@@ -252,12 +266,12 @@ def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     offset = fate["offset"].fill_null(-1).to_numpy()
     bounded = np.append(least, 2**62)[index]
     shrunk = (bounded <= offset) & (offset >= 0)
-    latest = np.zeros(len(fate), np.int64)  # place of the last answer that gave this end
-    by_end = np.argsort(told, kind="stable")
-    latest[shrunk] = places[by_end[np.searchsorted(told[by_end], bounded[shrunk], "right") - 1]]
+    which = np.array(
+        [int(np.flatnonzero(told == end)[-1]) if hit else 0 for end, hit in zip(bounded, shrunk, strict=True)]
+    )
     return fate.with_columns(
         pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
-        pl.when(pl.Series(shrunk)).then(pl.Series(latest)).alias("later_end_at"),
+        pl.when(pl.Series(shrunk)).then(pl.Series(places[which] if len(which) else which)).alias("later_end_at"),
     )
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Partition
+from ..partition import Offsets, Partition
+from .loss import vanished
 from .wording import plural, proof, where
 
 Row = dict[str, Any]
@@ -37,10 +38,12 @@ def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
 
 def _skips(p: Partition, within: bool) -> Iterator[Finding]:
     ahead = jumps(p).filter((pl.col("offset") > pl.col("expected")) & (pl.col("inside") == within))
+    gone = vanished(p) if len(ahead) else None
     for row in ahead.iter_rows(named=True):
-        existing = p.existing_uncommitted if p.settings.reads_uncommitted(row["process"]) else p.existing
+        uncommitted = p.settings.reads_uncommitted(row["process"])
+        existing = p.existing_uncommitted if uncommitted else p.existing
         first, last = np.searchsorted(existing, [row["expected"], row["offset"]], "left")
-        skipped = existing[first:last]
+        skipped = np.setdiff1d(_there(p, existing[first:last], row["completed"], uncommitted), gone, assume_unique=True)
         if not len(skipped):
             continue
         passed = where(p, int(skipped[0]), int(skipped[-1]))
@@ -56,6 +59,14 @@ def _skips(p: Partition, within: bool) -> Iterator[Finding]:
             len(skipped),
             values,
         )
+
+
+def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
+    """The offsets of which a record was sent before a time: nobody can pass over what is not there yet."""
+    visible = pl.lit(True) if uncommitted else pl.col("sent_ok") | ~pl.col("aborted")
+    held = p.entries.filter(pl.col("offset").is_in(offsets) & visible).select("offset", "send")
+    sent = held.with_columns(p.sends["invoked"].gather(held["send"]).alias("sent"))
+    return np.unique(sent.filter(pl.col("sent").fill_null(0) <= time)["offset"].to_numpy())
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Finding]:

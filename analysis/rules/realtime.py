@@ -8,8 +8,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..neighbours import neighbours
 from ..partition import Partition
-from .wording import distinct, neighbours, plural, proof, seconds, some, where
+from .loss import fates
+from .wording import distinct, plural, proof, seconds, some, where
 
 
 def realtime_order(p: Partition) -> Iterator[Finding]:
@@ -33,8 +35,9 @@ def realtime_order(p: Partition) -> Iterator[Finding]:
     if not broken.any():
         return
     rows = later.with_columns(pl.Series("witness", setter[np.maximum(index, 0)])).filter(pl.Series(broken))
-    sound = np.sort(later["offset"].to_numpy()[~broken])
-    for run in neighbours(rows.sort("offset", "invoked"), sound):
+    # What was lost does not stand between those that took its place.
+    sound = later.filter(~pl.Series(broken)).join(fates(p).filter(pl.col("lost")), on="value", how="anti")
+    for run in neighbours(rows.sort("offset", "invoked"), sound["offset"].sort().to_numpy()):
         first = run.row(0, named=True)
         witness = done.row(int(first["witness"]), named=True)
         one = len(run) == 1

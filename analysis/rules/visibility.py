@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..neighbours import neighbours
 from ..partition import Offsets, Partition
-from .wording import distinct, neighbours, plural, proof, seconds, some, where
+from .wording import distinct, plural, proof, seconds, some, where
 
 _NOTHING = np.empty(0, dtype=np.int64)
 

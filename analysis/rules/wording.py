@@ -1,16 +1,12 @@
-"""How findings say things: offsets, times, lists, and neighbours that are one finding."""
+"""How findings say things: offsets, times, lists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-import polars as pl
-
 from ...histories.tables import Evidence
-from ..partition import Offsets, Partition
+from ..partition import Partition
 
 Row = dict[str, Any]
 
@@ -39,20 +35,6 @@ def plural(count: int, noun: str) -> str:
 def proof(*items: tuple[str, int | None]) -> list[Evidence]:
     """Evidence from (what it says, place) pairs; a place that is not known is left out."""
     return [Evidence(says, place) for says, place in items if place is not None]
-
-
-def neighbours(rows: pl.DataFrame, between: Offsets, *same: str, column: str = "offset") -> Iterator[pl.DataFrame]:
-    """Groups rows sorted by offset into runs: nothing of `between` lies in a gap, and `same` columns agree."""
-    if not len(rows):
-        return
-    offsets = rows[column].to_numpy()
-    gaps = np.searchsorted(between, offsets[1:], "left") - np.searchsorted(between, offsets[:-1], "right")
-    breaks = gaps > 0
-    for name in same:
-        breaks |= rows[name].ne_missing(rows[name].shift(1)).to_numpy()[1:]
-    starts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]
-    for start, end in pairwise(starts):
-        yield rows[start:end]
 
 
 def distinct(values: Iterable[Any]) -> list[str]:

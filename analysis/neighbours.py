@@ -1,0 +1,38 @@
+"""Which records are neighbours, so that one event is one finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Offsets = npt.NDArray[np.int64]
+
+
+def neighbours(rows: pl.DataFrame, between: Offsets, *same: str, column: str = "offset") -> Iterator[pl.DataFrame]:
+    """Groups rows sorted by offset into runs: nothing of `between` lies in a gap, and `same` columns agree."""
+    if not len(rows):
+        return
+    offsets = rows[column].to_numpy()
+    gaps = np.searchsorted(between, offsets[1:], "left") - np.searchsorted(between, offsets[:-1], "right")
+    breaks = gaps > 0
+    for name in same:
+        breaks |= rows[name].ne_missing(rows[name].shift(1)).to_numpy()[1:]
+    starts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]
+    for start, end in pairwise(starts):
+        yield rows[start:end]
+
+
+def beside(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
+    """Offsets of `records` (columns offset, since) that were there when one of the `rows` beside them (offset, until,
+    sorted by offset) was. What took an offset later, when all around it was gone, separates nothing.
+    """
+    if not len(rows) or not len(records):
+        return records["offset"].to_numpy()
+    offsets, until = rows["offset"].to_numpy(), rows["until"].fill_null(2**62).to_numpy()
+    after = np.searchsorted(offsets, records["offset"].to_numpy(), "left")
+    nearest = np.maximum(until[np.maximum(after - 1, 0)], until[np.minimum(after, len(rows) - 1)])
+    return np.unique(records.filter(pl.col("since").fill_null(0) <= pl.Series(nearest))["offset"].to_numpy())
