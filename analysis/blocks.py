@@ -39,7 +39,7 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
     found = [
         ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
-    for kind in ("context", "unplaced", "quarantine"):
+    for kind in ("context", "unplaced", "quarantine", "damage"):
         found += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
     found += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]
     for frame in parts.waiting:

@@ -45,6 +45,7 @@ def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> K
         last_leader(metadata, log_events),
         assigned_replicas(metadata, assignment if isinstance(assignment, list) else None, partition),
         None if policy is None else "compact" in str(policy),
+        not settings.undated,
     )
 
 

@@ -61,6 +61,8 @@ def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
         results.add_counts(parts.counts)
         for rows in parts.quarantine:
             results.add_quarantine(rows)
+        for rows in parts.damage:
+            results.add_damage(rows)
 
     read = _on_all_cores(lambda split: list(read_split(split, run.settings)), run.splits)
     for done, (split, all_parts) in enumerate(zip(run.splits, read, strict=True)):

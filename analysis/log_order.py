@@ -119,6 +119,8 @@ def _ahead(kept: Kept, out: Judgement, row: dict[str, object], column: str, sent
     raced = _may_be_raced(kept, snapshot, broker, end, value)
     if raced:
         sentence += "; the files of a running broker may have been copied at different times"
+    if raced and not kept.at_rest:
+        out.unknown.append(f"checkpoint-order: {sentence}")
     out.findings.append(
         Finding(
             "checkpoint-order",
@@ -138,10 +140,10 @@ def _ahead(kept: Kept, out: Judgement, row: dict[str, object], column: str, sent
 
 def _may_be_raced(kept: Kept, snapshot: str, broker: str, end: int, value: int) -> bool:
     """Whether the log went on after its segment was copied: a later snapshot has all that was missing, and
-    nothing was torn off here. The end of the run is copied from brokers at rest.
+    nothing was torn off here. The end of a run is copied from brokers at rest; of a folder that was found nobody knows.
     """
     if snapshot == kept.snapshots[-1]:
-        return False
+        return not kept.at_rest
     here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
     if kept.damage.filter(here).height:
         return False
@@ -234,10 +236,12 @@ def _offsets_in_order(kept: Kept, out: Judgement, replica: pl.DataFrame) -> None
         out.findings.append(_finding(kept, "log-corruption", sentence, snapshot, broker, row, says))
     if kept.compacted:
         return
+    here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
+    cleaned = kept.checkpoints.filter(here & (pl.col("name") == "cleaned")).height
     gaps = ordered.filter((pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before")))
-    damaged = kept.damage.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)).height
+    damaged = kept.damage.filter(here).height
     for row in gaps.iter_rows(named=True):
-        if not damaged and kept.compacted is False:
+        if not damaged and (kept.compacted is False or not cleaned):
             missing = span(row["before"] + 1, row["base_offset"] - 1)
             out.unknown.append(
                 f"log-corruption: {missing} of broker {broker} {where(snapshot)} are in no segment: one is "

@@ -65,6 +65,7 @@ class Kept:
     leader: str | None = None  # at the end, as the metadata or the brokers' logs tell
     replicas: tuple[str, ...] = ()  # assigned brokers; () if nobody says
     compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
+    at_rest: bool = True  # whether the last copy is of brokers that wrote no more: a folder that was found may be not
 
     @property
     def last(self) -> str:
@@ -90,6 +91,7 @@ def kept(
     leader: str | None = None,
     replicas: tuple[str, ...] = (),
     compacted: bool | None = None,
+    at_rest: bool = True,
 ) -> Kept:
     """A Kept of the blocks' frames by table name; a table that is missing is empty."""
     frames = {name: tables.get(name, empty(schema, True)) for name, schema in _TABLES.items()}
@@ -108,6 +110,7 @@ def kept(
         leader=leader,
         replicas=replicas,
         compacted=compacted,
+        at_rest=at_rest,
     )
 
 

@@ -4,14 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
+from .rules.wording import plural
+
 MOST = 3  # partitions or brokers named in a sentence
 
 Record = dict[str, Any]
 COMPARED = ("replica-divergence", "acknowledged-absent")
 
 
-def evidence_assumptions(summaries: list[Record]) -> list[Record]:
-    """Of the partitions whose logs brokers kept; none where they kept nothing."""
+def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> list[Record]:
+    """Of the partitions whose logs brokers kept, and of damage in files of no partition; none where they kept none."""
+    return [*_of_partitions(summaries), *_of_files(damage)]
+
+
+def _of_files(damage: pl.DataFrame) -> list[Record]:
+    grave = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros"]))
+    out = []
+    left = grave.filter(pl.col("kind") == "left-out")
+    if len(left):
+        said = "; ".join(f"{row['source']} {row['reason']}" for row in left.head(MOST).iter_rows(named=True))
+        says = said + (f" and {len(left) - MOST} more (quarantine.jsonl)" if len(left) > MOST else "")
+        out.append(_assumption("one copy of each log", False, says, ()))
+    broken = grave.filter(pl.col("kind") != "left-out")
+    if len(broken):
+        files = broken["source"].unique().sort().to_list()
+        places = plural(len(broken), "place")
+        says = f"{places} in {_some(files)} could not be read (quarantine.jsonl)"
+        out.append(_assumption("brokers' common files readable", False, says, ()))
+    return out
+
+
+def _of_partitions(summaries: list[Record]) -> list[Record]:
     told = [(f"{s['topic']}-{s['partition']}", s["evidence"]) for s in summaries if s.get("evidence")]
     if not told:
         return []

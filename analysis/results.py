@@ -30,6 +30,7 @@ class Results:
         self._lines: dict[int, int] = {}
         self._findings: list[pl.DataFrame] = []
         self._quarantine: list[pl.DataFrame] = []
+        self._damage: list[pl.DataFrame] = []
 
     def add_counts(self, counts: dict[str, int]) -> None:
         for name, number in counts.items():
@@ -40,6 +41,10 @@ class Results:
 
     def add_quarantine(self, rows: pl.DataFrame) -> None:
         self._quarantine.append(rows)
+
+    def add_damage(self, rows: pl.DataFrame) -> None:
+        """What could not be read in brokers' files that belong to no partition."""
+        self._damage.append(rows)
 
     def add_judged(self, findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> None:
         if len(findings):
@@ -93,8 +98,14 @@ class Results:
         lines = self._located(rows.sort("place")).select(
             "source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason"
         )
+        shared = self.damage().drop("kind")
         damage = [row for summary in self.summaries for row in (summary.get("evidence") or {}).get("damage", ())]
-        return pl.concat([lines, pl.DataFrame(damage, schema=lines.schema)])
+        return pl.concat([lines, shared, pl.DataFrame(damage, schema=lines.schema)])
+
+    def damage(self) -> pl.DataFrame:
+        """source, line, byte, reason and kind of what could not be read in brokers' files of no partition."""
+        schema = {"source": pl.String, "line": pl.Int64, "byte": pl.Int64, "reason": pl.String, "kind": pl.String}
+        return pl.concat([pl.DataFrame(schema=schema), *self._damage]).sort("source", "byte", "line", nulls_last=True)
 
     def _resolved(self, found: pl.DataFrame) -> pl.DataFrame:
         items = found.select("id", "evidence").explode("evidence", empty_as_null=False).unnest("evidence")

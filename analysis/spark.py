@@ -167,6 +167,8 @@ def _take(results: Results, kind: str, name: str, payload: bytes) -> None:
         results.add_judged(pl.DataFrame(), json.loads(payload))
     elif kind == "quarantine":
         results.add_quarantine(unpack(payload))
+    elif kind == "damage":
+        results.add_damage(unpack(payload))
     elif kind == "context":
         results.context = pl.concat([results.context, unpack(payload)])
     elif kind == "counts":
@@ -213,7 +215,7 @@ def _plan(session: SparkSession, run: Run) -> DataFrame:
     shared = everywhere.drop("topic", "partition").crossJoin(F.broadcast(units))
     units_blocks = observed.unionByName(shared)
     judged = units_blocks.groupBy("topic", "partition").applyInArrow(_judging(settings), BLOCK)
-    told = blocks.filter(F.col("kind").isin("quarantine", "counts", "context"))
+    told = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
     return judged.unionByName(told)
 
 

@@ -22,6 +22,8 @@ from ..histories.parsing import parse_split
 from ..histories.tables import OPERATIONS, complete
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
+DAMAGED = ("line", "byte", "reason", "kind")
+MOST_DAMAGE = 100  # places of a broker's file that are told apart; all are counted
 
 
 class Unit(NamedTuple):
@@ -44,6 +46,7 @@ class Parts:
     shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence of no partition, by table
     waiting: list[pl.DataFrame] = field(default_factory=list)
     quarantine: list[pl.DataFrame] = field(default_factory=list)
+    damage: list[pl.DataFrame] = field(default_factory=list)  # of brokers' files of no partition
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, number: int) -> None:
@@ -83,7 +86,10 @@ def read_evidence(part: Part) -> Parts:
     parts = Parts()
     parts.add("evidence files", 1 if part.start == 0 else 0)
     for block in read_part(part):
-        if block.topic is None or block.partition is None:
+        if block.table == "damage" and (block.topic is None or block.partition is None):
+            parts.add("damaged places", len(block.frame))
+            parts.damage.append(block.frame.select(pl.col("file").alias("source"), *DAMAGED).head(MOST_DAMAGE))
+        elif block.topic is None or block.partition is None:
             parts.shared.append((block.table, block.frame))
         else:
             parts.observations.append((Unit(block.topic, block.partition), block.table, block.frame))

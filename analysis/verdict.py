@@ -175,7 +175,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
                 ("realtime-order", "nonmonotonic-send"),
             )
         )
-    rest = evidence_assumptions(results.summaries)
+    rest = evidence_assumptions(results.summaries, results.damage())
     if not counts.get("operations") and results.run.evidence:
         # Of clients nobody recorded anything: what is assumed of them says nothing.
         return [_assumption("clients recorded", False, NO_CLIENTS, ()), *rest]

@@ -149,8 +149,8 @@ class Twin:
                         return True
         return False
 
-    def existing(self, process: str) -> set[int]:
-        """Offsets that hold something for this reader, and not legally nothing."""
+    def existing(self, process: str, time: int | None = None) -> set[int]:
+        """Offsets that hold something for this reader (at a time, and not gone since), and not legally nothing."""
         found = set()
         for offset, values in self.held().items():
             for value in values:
@@ -161,9 +161,18 @@ class Twin:
                     (read.value, read.offset) == (value, offset) and not self.dirty(read.process) for read in self.reads
                 )
                 visible = self.dirty(process) or acked or (seen and not aborted)
-                if visible and offset >= self.start and not self.compacted(value):
+                there = time is None or not sent or min(send.begun for send in sent) <= time
+                if visible and there and offset >= self.start and not self.compacted(value):
                     found.add(offset)
-        return found
+        return found if time is None else found - self.vanished()
+
+    def vanished(self) -> set[int]:
+        """Offsets from the first that was written anew on, of which nothing is known to stand at the end."""
+        anew = [self.at(send.value) for send in self.acked if self.is_lost(send) and self.written_anew(send)]
+        final = {(read.offset, read.value) for read in self.reads if read.process == "final"} if self.final else set()
+        sent = {(send.offset, send.value) for send in self.acked if send.value not in self.lost()}
+        stands = {offset for offset, _ in final | sent}
+        return {offset for offset in self.held() if anew and offset >= min(anew) and offset not in stands}
 
     def lost(self) -> set[str]:
         return {send.value for send in self.acked if self.is_lost(send)}
@@ -173,17 +182,9 @@ class Twin:
         reads = [read for read in self.reads if read.value == value]
         if offset is None or self.legally_gone(value) or (final and value in final["values"]):
             return False
-        known = min([send.done] + [read.done for read in reads])
-        last = max([send.done] + [read.done for read in reads])
-        for other in self.held()[offset] - {value}:
-            times = [entry.done for entry in self.reads if (entry.offset, entry.value) == (offset, other)]
-            times += [
-                sent.done for sent in self.sends if (sent.offset, sent.value, sent.outcome) == (offset, other, "ok")
-            ]
-            if times and min(times) > known:
-                return True
-        if any(op.begun > last and end <= offset for op, end in self.log_ends):
+        if self.written_anew(send):
             return True
+        last = max([send.done] + [read.done for read in reads])
         if final:
             passed = final["begin"] <= offset < final["end"]
             came_to_the_end = bool(reads) and final["complete"] and last < final["until"] and offset >= final["begin"]
@@ -194,6 +195,20 @@ class Twin:
         for read in self.reads:
             spans.setdefault(read.process, []).append(read.offset)
         return any(min(mine) < offset < max(mine) for mine in spans.values())
+
+    def written_anew(self, send: Send) -> bool:
+        """Whether its offset held another value later, or the log's end came to stand at or below it."""
+        value, offset = send.value, self.at(send.value)
+        assert offset is not None
+        dones = [send.done] + [read.done for read in self.reads if read.value == value]
+        for other in self.held()[offset] - {value}:
+            times = [entry.done for entry in self.reads if (entry.offset, entry.value) == (offset, other)]
+            times += [
+                sent.done for sent in self.sends if (sent.offset, sent.value, sent.outcome) == (offset, other, "ok")
+            ]
+            if times and min(times) > min(dones):
+                return True
+        return any(op.begun > max(dones) and end <= offset for op, end in self.log_ends)
 
     def breaches(self) -> Iterator[Breach]:
         yield from (("lost-write", "violation", value) for value in self.lost())
@@ -252,7 +267,7 @@ class Twin:
                         if read.offset < position:
                             rule = f"{prefix}nonmonotonic-poll"
                             yield (rule, severity, process, read.offset, position - 1)
-                        skipped = sorted(o for o in self.existing(process) if position <= o < read.offset)
+                        skipped = sorted(o for o in self.existing(process, op.done) if position <= o < read.offset)
                         if skipped:
                             yield (f"{prefix}poll-skip", severity, process, skipped[0], skipped[-1])
                     position, rebalanced, first = read.offset + 1, False, False

@@ -17,27 +17,24 @@ from .wording import distinct, proof, seconds, some, where
 
 def lost_writes(p: Partition) -> Iterator[Finding]:
     """Acknowledged, proven gone, and not for a legal reason."""
-    for run in _lost_runs(p):
+    placed = fates(p).filter(pl.col("offset").is_not_null())
+    lost = placed.filter(pl.col("lost")).sort("offset", "value")
+    if not len(lost):
+        return
+    kept = placed.filter(~pl.col("lost")).select("offset", pl.col("invoked").alias("since"))
+    between = beside(kept, lost.select("offset", pl.col("completed").alias("until")))
+    for run in neighbours(lost, between, "acks"):
         yield _lost(p, run)
 
 
-def _lost_runs(p: Partition) -> Iterator[pl.DataFrame]:
-    """The fates of lost records, neighbours together."""
-    placed = fates(p).filter(pl.col("offset").is_not_null())
-    lost = placed.filter(pl.col("lost")).sort("offset", "value")
-    kept = placed.filter(~pl.col("lost")).select("offset", pl.col("invoked").alias("since"))
-    yield from neighbours(lost, beside(kept, lost.select("offset", pl.col("completed").alias("until"))), "acks")
-
-
-def vanished(p: Partition) -> Offsets:
-    """Offsets whose only record was lost where the log was written anew: who reads what it holds now skips nothing."""
-    gone = [np.empty(0, np.int64)]
-    for run in _lost_runs(p):
-        if run["replaced"].any() or run["shrunk"].any():
-            gone.append(np.arange(run["offset"][0], run["offset"][-1] + 1))
-    stands = p.entries.join(fates(p).filter(pl.col("lost")), on=["offset", "value"], how="anti")
-    stands = stands.filter(pl.col("in_final") | pl.col("sent_ok"))
-    return np.setdiff1d(np.concatenate(gone), stands["offset"].to_numpy())
+def vanished(p: Partition, offsets: Offsets) -> Offsets:
+    """Those of the offsets whose records are gone since the log was written anew: who reads on skips nothing there."""
+    lost = fates(p).filter(pl.col("lost"))
+    anew = lost.filter(pl.col("replaced") | pl.col("shrunk"))["offset"].min()
+    if anew is None:
+        return offsets[:0]
+    stands = p.entries.filter(pl.col("in_final") | pl.col("sent_ok")).join(lost, on=["offset", "value"], how="anti")
+    return np.setdiff1d(offsets[offsets >= anew], stands["offset"].to_numpy())
 
 
 def _lost(p: Partition, run: pl.DataFrame) -> Finding:

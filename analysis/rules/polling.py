@@ -38,12 +38,11 @@ def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
 
 def _skips(p: Partition, within: bool) -> Iterator[Finding]:
     ahead = jumps(p).filter((pl.col("offset") > pl.col("expected")) & (pl.col("inside") == within))
-    gone = vanished(p) if len(ahead) else None
     for row in ahead.iter_rows(named=True):
         uncommitted = p.settings.reads_uncommitted(row["process"])
         existing = p.existing_uncommitted if uncommitted else p.existing
         first, last = np.searchsorted(existing, [row["expected"], row["offset"]], "left")
-        skipped = np.setdiff1d(_there(p, existing[first:last], row["completed"], uncommitted), gone, assume_unique=True)
+        skipped = _there(p, existing[first:last], row["completed"], uncommitted)
         if not len(skipped):
             continue
         passed = where(p, int(skipped[0]), int(skipped[-1]))
@@ -62,11 +61,12 @@ def _skips(p: Partition, within: bool) -> Iterator[Finding]:
 
 
 def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
-    """The offsets of which a record was sent before a time: nobody can pass over what is not there yet."""
+    """The offsets with a record: nobody can pass over what is not there yet at that time, nor over what is gone."""
     visible = pl.lit(True) if uncommitted else pl.col("sent_ok") | ~pl.col("aborted")
     held = p.entries.filter(pl.col("offset").is_in(offsets) & visible).select("offset", "send")
     sent = held.with_columns(p.sends["invoked"].gather(held["send"]).alias("sent"))
-    return np.unique(sent.filter(pl.col("sent").fill_null(0) <= time)["offset"].to_numpy())
+    there = np.unique(sent.filter(pl.col("sent").fill_null(0) <= time)["offset"].to_numpy())
+    return np.setdiff1d(there, vanished(p, there), assume_unique=True)
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Finding]:

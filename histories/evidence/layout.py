@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -25,9 +25,11 @@ from .checkpoints import (
 )
 from .cluster_metadata import read_cluster_metadata
 from .dump_text import is_dump, read_dump
+from .parts import Part
 from .segments import read_segment, split_segment
 from .server_log import read_server_log, split_log
-from .tables import FINAL, Block, located
+from .strangers import nodes_of, without_strangers
+from .tables import DAMAGE, FINAL, Block, damage_row, located
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"\d{20}\.log")
@@ -35,22 +37,6 @@ BROKER_LOG = re.compile(r"(server|controller|state-change|log-cleaner|kafkaServe
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN_BROKER = "?"
 DEEPEST = 12  # folders below the one given
-
-
-@dataclass(frozen=True)
-class Part:
-    """One file of evidence (or a range of it; or a metadata folder), and where it belongs."""
-
-    snapshot: str  # "" is the end of the run
-    broker: str
-    kind: str  # segment metadata offsets epochs properties log dump
-    path: Path
-    name: str  # the path as findings cite it: relative to the folder that was given
-    topic: str | None = None
-    partition: int | None = None
-    start: int = 0  # bytes
-    end: int | None = None
-    first_line: int = 1
 
 
 def find_parts(root: Path) -> list[Part]:
@@ -150,16 +136,12 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
 
     The controller knows a broker by its node.id, whatever somebody called the folder of its files.
     """
-    by_folder: dict[Path, str] = {}
+    nodes = nodes_of(parts)
+    by_folder = {folder: node.id for folder, node in nodes.items() if node.id}
     by_name: dict[str, set[str]] = {}
-    for part in parts:
-        if part.path.name == "meta.properties":
-            frame, _ = read_properties(part.path)
-            values = dict(zip(frame["key"], frame["value"], strict=True))
-            found = values.get("node.id") or values.get("broker.id")
-            if found:
-                by_folder[part.path.parent] = found
-                by_name.setdefault(part.broker, set()).add(found)
+    for node in nodes.values():
+        if node.id:
+            by_name.setdefault(node.named, set()).add(node.id)
     # Two folders that claim one id, or one folder with two, keep the names that they have.
     claimed = [id_ for ids in by_name.values() for id_ in ids]
     renamed = {
@@ -177,7 +159,7 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
             out.append(replace(part, broker=known or _folder_name(root, part.path)))
         else:
             out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
-    return _without_dumps_of_segments(out)
+    return without_strangers(_without_dumps_of_segments(out), nodes)
 
 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
@@ -293,6 +275,10 @@ def _read_dump(part: Part) -> Iterator[Block]:
         yield from _block("damage", here, dump.damage)
 
 
+def _read_left_out(part: Part) -> Iterator[Block]:
+    yield from _block("damage", part, pl.DataFrame([damage_row("left-out", part.reason)], schema=DAMAGE))
+
+
 _READERS = {
     "segment": _read_segment,
     "metadata": _read_metadata,
@@ -301,4 +287,5 @@ _READERS = {
     "properties": _read_properties,
     "log": _read_log,
     "dump": _read_dump,
+    "left-out": _read_left_out,
 }

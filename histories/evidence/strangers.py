@@ -1,0 +1,123 @@
+"""Evidence that must not be compared with the rest: of another cluster, another topic of the name, or a second copy.
+
+A folder that somebody kept may hold the log.dirs of several clusters, backups of one broker, or a topic that was
+deleted and made again. They are no replicas of one log, whatever their names say. One of them is judged, and the
+others are told as left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .checkpoints import read_properties
+from .parts import Part
+
+OF_LOGS = ("segment", "epochs", "properties")  # parts that stand in a partition's folder
+
+
+@dataclass(frozen=True)
+class Node:
+    """Whose log.dir a folder is, by its meta.properties."""
+
+    named: str  # by the folders that lead to it
+    id: str | None
+    cluster: str | None
+
+
+def nodes_of(parts: Iterable[Part]) -> dict[Path, Node]:
+    """By log.dir."""
+    found = {}
+    for part in parts:
+        if part.path.name == "meta.properties":
+            told = _told(part.path)
+            id_ = told.get("node.id") or told.get("broker.id")
+            found[part.path.parent] = Node(part.broker, id_, told.get("cluster.id"))
+    return found
+
+
+def _told(path: Path) -> dict[str, str]:
+    frame, _ = read_properties(path)
+    return dict(zip(frame["key"], frame["value"], strict=True))
+
+
+def without_strangers(parts: list[Part], nodes: Mapping[Path, Node]) -> list[Part]:
+    """The parts, with those that are left out as one part a folder that says why."""
+    parts = _marked(parts, _other_clusters(parts, nodes))
+    parts = _marked(parts, _second_copies(parts, nodes))
+    return _marked(parts, _other_topics(parts))
+
+
+def _marked(parts: list[Part], reasons: Mapping[Path, str]) -> list[Part]:
+    out: dict[tuple[str, str, str], Part] = {}
+    for part in parts:
+        folder = next((above for above in (part.path, *part.path.parents) if above in reasons), None)
+        kept = part if folder is None else _left_out(part, folder, reasons[folder])
+        out.setdefault((kept.kind, kept.name, kept.snapshot), kept)
+    return list(out.values())
+
+
+def _left_out(part: Part, folder: Path, reason: str) -> Part:
+    depth = len(part.path.parts) - len(folder.parts)
+    name = Path(*Path(part.name).parts[: len(Path(part.name).parts) - depth]).as_posix() if depth else part.name
+    inside = folder == part.path.parent
+    topic, partition = (part.topic, part.partition) if inside else (None, None)
+    return replace(part, kind="left-out", path=folder, name=name, reason=reason, topic=topic, partition=partition)
+
+
+def _other_clusters(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
+    """log.dirs of all clusters but the one with the most files."""
+    files = Counter({node.cluster: 0 for node in nodes.values() if node.cluster})
+    if len(files) < 2:
+        return {}
+    for part in parts:
+        above = next((nodes[folder] for folder in part.path.parents if folder in nodes), None)
+        if above is not None and above.cluster:
+            files[above.cluster] += 1
+    judged = min(files, key=lambda cluster: (-files[cluster], cluster))
+    says = "is of cluster {}, and what is judged here is of cluster {}"
+    return {
+        folder: says.format(node.cluster, judged)
+        for folder, node in nodes.items()
+        if node.cluster and node.cluster != judged
+    }
+
+
+def _other_topics(parts: list[Part]) -> dict[Path, str]:
+    """Partition folders whose partition.metadata names another topic id than most do, at the end if that is known."""
+    ids: dict[str, list[tuple[Part, str]]] = {}
+    for part in parts:
+        if part.path.name == "partition.metadata" and part.topic is not None:
+            told = _told(part.path).get("topic_id")
+            if told:
+                ids.setdefault(part.topic, []).append((part, told))
+    out = {}
+    for topic, found in ids.items():
+        votes = Counter((not part.snapshot, id_) for part, id_ in found)
+        at_end = {id_: count for (end, id_), count in votes.items() if end} or Counter(id_ for _, id_ in found)
+        judged = min(at_end, key=lambda id_: (-at_end[id_], id_))
+        says = f"is of another topic named {topic} (id {{}}), and what is judged here has id {judged}"
+        out.update({part.path.parent: says.format(id_) for part, id_ in found if id_ != judged})
+    return out
+
+
+def _second_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
+    """Folders of a partition of which the same broker has another: copies of different times, not replicas. The whole
+    log.dir goes, with its checkpoints, where it is one.
+    """
+    first: dict[tuple[str, str | None, str | None, int | None], Part] = {}
+    out = {}
+    for part in sorted(parts, key=lambda part: (len(part.path.parts), part.path.parts)):
+        if part.kind not in OF_LOGS or part.topic is None:
+            continue
+        folder = part.path.parent
+        node = next((nodes[above] for above in folder.parents if above in nodes), None)
+        broker = node.id if node is not None and node.id else part.broker
+        judged = first.setdefault((part.snapshot, broker, part.topic, part.partition), part)
+        if judged.path.parent != folder:
+            same = Path(judged.name).parent.as_posix()
+            left = folder.parent if folder.parent in nodes and folder.parent != judged.path.parent.parent else folder
+            out[left] = f"is a second copy of what broker {broker} kept (judged is {same})"
+    return out
