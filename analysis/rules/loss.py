@@ -107,6 +107,8 @@ def unseen(p: Partition) -> Iterator[Finding]:
     missing = fates(p).filter(
         ~pl.col("lost") & ~pl.col("legal") & pl.col("first_read").is_null() & (pl.col("completed") < p.final.until)
     )
+    if not len(missing):
+        return
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
     others = np.setdiff1d(p.existing, placed["offset"].to_numpy())
     unplaced = missing.filter(pl.col("offset").is_null())
@@ -263,12 +265,12 @@ def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     offset = fate["offset"].fill_null(-1).to_numpy()
     bounded = np.append(least, 2**62)[index]
     shrunk = (bounded <= offset) & (offset >= 0)
-    which = np.array(
-        [int(np.flatnonzero(told == end)[-1]) if hit else 0 for end, hit in zip(bounded, shrunk, strict=True)]
-    )
+    latest = np.zeros(len(fate), np.int64)  # place of the last answer that gave this end
+    by_end = np.argsort(told, kind="stable")
+    latest[shrunk] = places[by_end[np.searchsorted(told[by_end], bounded[shrunk], "right") - 1]]
     return fate.with_columns(
         pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
-        pl.when(pl.Series(shrunk)).then(pl.Series(places[which] if len(which) else which)).alias("later_end_at"),
+        pl.when(pl.Series(shrunk)).then(pl.Series(latest)).alias("later_end_at"),
     )
 
 
