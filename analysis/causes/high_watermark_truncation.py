@@ -19,10 +19,11 @@ from .succession import (
     acknowledgement,
     chain,
     clean_by_configuration,
+    clean_succession,
     deaths,
     held_at_snapshot,
+    in_sync_before,
     returned,
-    succession,
 )
 from .terms import LogEnd, Term
 from .timeline import Timeline
@@ -37,14 +38,10 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return lacks("the version of Kafka, or the format of the log's batches")
     if not old_format:
         return NOT_THE_CASE
-    found = succession(timeline, lost)
-    new = found.new
-    if new is None or found.new_leader is None:
-        return lacks(*found.missing)
-    if found.old_leader is not None and found.old_leader == found.new_leader:
-        return NOT_THE_CASE
-    if new.elected_uncleanly:
-        return NOT_THE_CASE
+    succeeded = clean_succession(timeline, lost)
+    if isinstance(succeeded, Attempt):
+        return succeeded
+    found, new = succeeded
     clean = _clean(timeline, new)
     if not clean:
         return lacks(f"whether broker {new.leader} was in the ISR when it was elected (controller.log)")
@@ -86,8 +83,8 @@ def _without_epochs(timeline: Timeline) -> list[Fact] | None:
 
 
 def _clean(timeline: Timeline, new: Term) -> list[Fact]:
-    if new.before and new.leader in new.before:
-        return [Fact(f"broker {new.leader} was in sync before: [{', '.join(sorted(new.before))}]", new.time)]
+    if known := in_sync_before(new):
+        return known
     said = [
         fact for _, isr, fact in timeline.isr if new.leader in isr and new.time and fact.time and fact.time < new.time
     ]

@@ -35,11 +35,18 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         term.isr = isr if term.isr is None else term.isr
         builder.isr.append((fact.time, isr, fact))
     _epochs_of(term, fields)
+    _state(builder, fields, fact)
 
 
 def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
     if isinstance(fields.get("partition_epoch"), int):
         term.partition_epochs.append(fields["partition_epoch"])
+
+
+def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
+    """Keep what somebody says of the ISR of one partition epoch."""
+    if isinstance(fields.get("partition_epoch"), int) and "isr" in fields:
+        builder.stated.setdefault(fields["partition_epoch"], (ids(fields["isr"]), fact))
 
 
 def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -55,12 +62,15 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
 
 def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """A controller says who leads (ZooKeeper's, or the first record of a KRaft partition)."""
+    isr = ids(fields.get("isr"))
+    leader = f"broker {fields['leader']}" if fields["leader"] >= 0 else "nobody"
+    says = f"the controller named {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
+    fact = _fact(builder, row, f"{says}, ISR {fields.get('isr')}")
+    _state(builder, fields, fact)
     if fields["leader"] < 0 or "leader_epoch" not in fields:
         return
     term = builder.term(fields["leader_epoch"])
-    isr = ids(fields.get("isr"))
-    says = f"the controller named broker {fields['leader']} leader of {_name(row)} in epoch {term.epoch}"
-    fact = _fact(builder, row, f"{says}, ISR {fields.get('isr')}")
+    _epochs_of(term, fields)
     # Requests and caches repeat a decision for as long as it stands: one fact of it is enough.
     known = [f for f in term.facts if f.says == fact.says]
     term.name_leader(str(fields["leader"]))
@@ -102,6 +112,7 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
         says = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
     fact = _fact(builder, row, says)
     builder.isr.append((fact.time, ids(fields["isr"]), fact))
+    _state(builder, fields, fact)
 
 
 def _loaded(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

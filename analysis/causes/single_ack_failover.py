@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
+from .facts import NOT_THE_CASE, Attempt, Lost, lacks
 from .succession import (
     acknowledgement,
     chain,
     clean_by_configuration,
+    clean_succession,
     deaths,
     held_at_snapshot,
+    in_sync_before,
     returned,
-    succession,
 )
 from .terms import Term
 from .timeline import Timeline
@@ -31,15 +32,14 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if lost.acks != {"1"}:
         return lacks("the acks under which the records were acknowledged")
-    found = succession(timeline, lost)
-    new = found.new
-    if new is None or found.new_leader is None or found.old_leader is None:
+    succeeded = clean_succession(timeline, lost)
+    if isinstance(succeeded, Attempt):
+        return succeeded
+    found, new = succeeded
+    old = found.old_leader
+    if old is None:
         return lacks(*(found.missing or ["who led before and after"]))
-    if found.old_leader == found.new_leader:
-        return NOT_THE_CASE
-    if new.elected_uncleanly:
-        return NOT_THE_CASE
-    clean = _clean(timeline, new)
+    clean = in_sync_before(new) or clean_by_configuration(timeline)
     if not clean:
         return lacks(
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
@@ -52,7 +52,6 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return lacks("leader epochs in the log, without which a follower may also have cut committed records")
     if _restarted_between(timeline, new, lost):
         return lacks(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
-    old = found.old_leader
     facts = chain(
         found.old.facts[:1] if found.old else [],
         acknowledgement(lost),
@@ -64,18 +63,6 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         returned(timeline, old, lost, new.time),
     )
     return Attempt(True, facts, ["acks=all", "min.insync.replicas=2"])
-
-
-def _clean(timeline: Timeline, new: Term) -> list[Fact]:
-    """What shows that the new leader was in sync before its election."""
-    if new.before and new.leader in new.before:
-        known = ", ".join(sorted(new.before))
-        return [Fact(f"broker {new.leader} was in sync before: [{known}]", new.time, *_source(new))]
-    return clean_by_configuration(timeline)
-
-
-def _source(term: Term) -> tuple[str | None, int | None, int | None]:
-    return (term.facts[0].source, term.facts[0].line, term.facts[0].byte) if term.facts else (None, None, None)
 
 
 def _restarted_between(timeline: Timeline, new: Term, lost: Lost) -> bool:

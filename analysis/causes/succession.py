@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from .facts import Fact, Lost, ordered
+from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks, ordered
 from .terms import LogEnd, Term
 from .timeline import Timeline
 
@@ -171,3 +171,22 @@ def clean_by_configuration(timeline: Timeline) -> list[Fact]:
     return (
         [Fact("unclean.leader.election.enable is false for the topic", source="run.json")] if value == "false" else []
     )
+
+
+def in_sync_before(new: Term) -> list[Fact]:
+    """That the new leader was in the ISR, or eligible, just before its election."""
+    if not new.before or new.leader not in new.before:
+        return []
+    said = new.before_fact or (new.facts[0] if new.facts else None)
+    where = (said.source, said.line, said.byte) if said else (None, None, None)
+    return [Fact(f"broker {new.leader} was in sync before: [{', '.join(sorted(new.before))}]", new.time, *where)]
+
+
+def clean_succession(timeline: Timeline, lost: Lost) -> tuple[Succession, Term] | Attempt:
+    """The succession to another broker that was not elected uncleanly; why there is none otherwise."""
+    found = succession(timeline, lost)
+    if found.new is None or found.new_leader is None:
+        return lacks(*found.missing)
+    if found.old_leader == found.new_leader or found.new.elected_uncleanly:
+        return NOT_THE_CASE
+    return found, found.new

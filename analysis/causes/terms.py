@@ -21,6 +21,7 @@ class Term:
     time: int | None = None  # ns, when it was elected or began to lead
     isr: frozenset[str] | None = None  # at its beginning
     before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
+    before_fact: Fact | None = None  # where `before` is said, if not by the term's own facts
     outsider: bool = False  # the controller said that it chose from outside the ISR
     conflict: bool = False
     facts: list[Fact] = field(default_factory=list)
@@ -83,6 +84,7 @@ class Builder:
         self.version_fact: Fact | None = None
         self.log_starts: list[Fact] = []
         self.cleanings: list[Fact] = []
+        self.stated: dict[int, tuple[frozenset[str], Fact]] = {}  # partition epoch -> ISR, as logs say it
         self.outsiders: list[tuple[int | None, str, Fact]] = []
 
     def term(self, epoch: int) -> Term:

@@ -7,7 +7,6 @@ one epoch, the term is marked as in conflict and proves nothing.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -211,15 +210,14 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
 def _clean_successions(builder: Builder) -> None:
     """Who was in sync before each election, where the neighbouring terms show it.
 
-    Partition epochs count every change of leader or ISR: if the terms' are neighbours, nothing changed
-    between, and the ISR before the election is that of the term before.
+    Partition epochs (zkVersions) count every change of leader or ISR: the ISR before an election is the one that
+    somebody stated with the partition epoch just before it.
     """
     terms = [builder.terms[e] for e in sorted(builder.terms)]
-    for before, after in itertools.pairwise(terms):
-        first, second = before.partition_epochs, after.partition_epochs
-        same = after.epoch == before.epoch + 1 and first and second and min(second) == max(first) + 1
-        if same and after.before is None and before.isr:
-            after.before = before.isr
+    for term in terms:
+        said = builder.stated.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
+        if term.before is None and said is not None:
+            term.before, term.before_fact = said
     for time, leader, fact in builder.outsiders:
         named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
         if named:

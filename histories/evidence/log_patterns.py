@@ -162,6 +162,13 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "leadership",
+        "0.8-2.3",
+        "eceived LeaderAndIsr request PartitionState(",
+        r"eceived LeaderAndIsr request PartitionState\(controllerEpoch=\d+, leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), "
+        rf"isr=\[?(?P<isr>[\d, ]*)\]?, zkVersion=(?P<partition_epoch>\d+), .* for partition {TP}",
+    ),
+    _pattern(
+        "leadership",
         "0.8-1.0",
         "sending become-",
         r"sending become-\w+ LeaderAndIsr request \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+),"

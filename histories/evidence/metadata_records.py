@@ -9,6 +9,7 @@ that a later version appends cannot be skipped, so a record of an unknown versio
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,3 +214,52 @@ def decode(data: bytes) -> tuple[int, int, dict[str, Any] | None]:
     if version > schema.versions:
         raise MalformedRecordError(f"{schema.name} of version {version}, and {schema.versions} is known")
     return type_, version, _fields(cursor, schema.fields, version)
+
+
+def encode(name: str, data: Mapping[str, Any]) -> bytes:
+    """The bytes of a record of that name, in the oldest version that can hold its fields."""
+    number, schema = next((number, schema) for number, schema in SCHEMAS.items() if schema.name == name)
+    version = max((field.since for field in schema.fields if field.name in data), default=0)
+    return _varint(1) + _varint(number) + _varint(version) + _encoded(schema.fields, version, data)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def _bytes(type_: str, version: int, value: Any) -> bytes:
+    if type_ in _WIDTHS:
+        return int(value).to_bytes(_WIDTHS[type_], "big", signed=True)
+    if type_ == "uint16":
+        return int(value).to_bytes(2, "big")
+    if type_ == "bool":
+        return bytes((bool(value),))
+    if type_ == "uuid":
+        return base64.urlsafe_b64decode(value + "==")
+    if value is None:
+        return _varint(0)
+    if type_ == "string":
+        return _varint(len(value.encode()) + 1) + value.encode()
+    inner = type_[1:-1]
+    if inner in STRUCTS:
+        entries = [_encoded(STRUCTS[inner], version, entry) for entry in value]
+    else:
+        entries = [_bytes(inner, version, entry) for entry in value]
+    return _varint(len(entries) + 1) + b"".join(entries)
+
+
+def _encoded(fields: tuple[Field, ...], version: int, data: Mapping[str, Any]) -> bytes:
+    """The fields in order, then those that are tagged and given."""
+    plain = [
+        _bytes(f.type, version, data.get(f.name, f.default)) for f in fields if f.tag is None and version >= f.since
+    ]
+    tagged = [
+        (f.tag, _bytes(f.type, version, data[f.name]))
+        for f in sorted((f for f in fields if f.tag is not None and f.name in data), key=lambda f: f.tag or 0)
+    ]
+    tags = [_varint(tag or 0) + _varint(len(value)) + value for tag, value in tagged]
+    return b"".join((*plain, _varint(len(tags)), *tags))

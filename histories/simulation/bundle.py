@@ -11,13 +11,16 @@ from typing import Any
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import Config, kafka_names
 from ...models.replication.scenario import Scenario
+from ...models.replication.state import Fact
 from ...models.replication.truth import divergent
 from .disks import write_disk
+from .kraft_log import KraftWording
+from .metadata_log import MetadataLog
 from .names import STARTED_AT
-from .old_server_log import OldWording
 from .recorder import Recorder
 from .server_log import LogWriter, Wording
 from .truth_file import Divergence, divergence, truth
+from .zookeeper_log import EpochWording, ZookeeperWording
 
 SNAPSHOTS = 4  # at most, in one run
 
@@ -63,12 +66,17 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
     """Simulate and write. The folder must not exist, or be empty."""
     folder.mkdir(parents=True, exist_ok=True)
     brokers = folder / "brokers"
-    logs = LogWriter(brokers)
+    logs, metadata = LogWriter(brokers), MetadataLog(brokers)
     written: list[Written] = []
 
     def prepare(cluster: Cluster) -> None:
         written.append(Written(folder, cluster))
-        logs.attach(cluster, Wording(cluster) if cluster.rules.epochs_in_log else OldWording(cluster))
+        logs.attach(cluster, _wording(cluster))
+        metadata.attach(cluster)
+
+    def tell(fact: Fact) -> None:
+        logs.tell(fact)
+        metadata.tell(fact)
 
     def snapshot(cluster: Cluster, name: str) -> None:
         result = written[0]
@@ -82,9 +90,11 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
 
     with (folder / "history.jsonl").open("w", encoding="ascii", newline="\n") as out:
         recorder = Recorder(out, scenario.config().topic)
-        cluster = scenario.run(recorder, logs.tell, snapshot, prepare)
+        cluster = scenario.run(recorder, tell, snapshot, prepare)
         recorder.flush()
     logs.close()
+    if not cluster.rules.zookeeper:
+        metadata.close()
     result = written[0]
     result.lines = recorder.lines
     _write_disks(cluster, brokers)
@@ -93,6 +103,12 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
     _write_json(folder / "truth.json", result.truth)
     _write_json(folder / "run.json", _run_json(scenario, result))
     return result
+
+
+def _wording(cluster: Cluster) -> Wording:
+    if not cluster.rules.zookeeper:
+        return KraftWording(cluster)
+    return EpochWording(cluster) if cluster.rules.epochs_in_log else ZookeeperWording(cluster)
 
 
 def _write_disks(cluster: Cluster, brokers: Path) -> None:

@@ -17,7 +17,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from ...models.replication.log import Batch, ReplicaLog
 from .names import epoch_ms, value
 
-_HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
+HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
 
 
 def batch_bytes(batch: Batch, partition: int) -> bytes:
@@ -36,7 +36,7 @@ def batch_bytes(batch: Batch, partition: int) -> bytes:
         text = value(batch.producer, partition, batch.first + index).encode()
         builder.append(index, timestamp, None, text, [])
     raw = bytearray(builder.build())
-    _HEAD.pack_into(raw, 0, batch.base, len(raw) - 12, batch.epoch)
+    HEAD.pack_into(raw, 0, batch.base, len(raw) - 12, batch.epoch)
     return bytes(raw)
 
 

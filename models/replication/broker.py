@@ -224,6 +224,7 @@ class Broker(IsrKeeper):
             replica.hw,
             state.version,
             previous,
+            state.isr,
         )
         if state.leader != NO_LEADER:
             if state.leader not in self.fetchers:

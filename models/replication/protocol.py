@@ -31,7 +31,7 @@ class Protocol:
     name = "kip-320"
     summary = "leader epochs, KIP-279's truncation, KIP-320's fencing"
     source = "KIP-101, KIP-279, KIP-320; Partition.scala, AbstractFetcherThread.scala"
-    version = "2.1"
+    version = "3.3.2"  # the rules are those since 2.1; the quorum is KRaft's, which 3.3 brought
     breaks: tuple[str, ...] = ()  # invariants that some schedule breaks, by name; see invariants.py
     needs: tuple[str, ...] = ()  # faults without which it breaks nothing
     # configuration that shows what the variant changes

@@ -54,10 +54,10 @@ class Controller:
                     state = rules.fence(state, broker, config.min_insync_replicas, broker == unclean)
             if state.leader == NO_LEADER:
                 elected = rules.elect(state, self.live, config, quorum.standing(partition, state.epoch + 1))
-                if elected is not None:
+                if elected is not None and before.leader != NO_LEADER:
                     # Leaving the old leader and electing the new one is one change, with one new epoch.
-                    epoch = before.epoch + 1 if before.leader != NO_LEADER else elected.epoch
-                    state = replace(elected, epoch=epoch, version=before.version + 1)
+                    elected = replace(elected, epoch=before.epoch + 1, version=before.version + 1)
+                state = elected or state
             if state is not before:
                 self.change(partition, state)
 
@@ -141,9 +141,10 @@ class Quorum:
     def create(self, assignment: list[tuple[int, ...]]) -> None:
         """Create the topic with all replicas in the ISR and the first of each as leader."""
         self.states = [PartitionState(replicas, replicas[0], 0, replicas, 0) for replicas in assignment]
+        self._take_over(self.controllers[0])
         for partition, state in enumerate(self.states):
             self.cluster.ledger.states[partition] = state
-        self._take_over(self.controllers[0])
+            self.tell_fact(QUORUM, "stored", partition, None, state)
         self.loop.at(self.loop.now + TICK, self._tick)
 
     # --- sessions
@@ -269,9 +270,13 @@ class Quorum:
             if not obeyed:
                 controller.epoch = 0  # now it knows
             return obeyed
-        self.cluster.on_change(partition, self.states[partition], state)
-        self.states[partition] = state
+        self._store(partition, state)
         return True
+
+    def _store(self, partition: int, state: PartitionState) -> None:
+        before, self.states[partition] = self.states[partition], state
+        self.cluster.on_change(partition, before, state)
+        self.tell_fact(QUORUM, "stored", partition, before, state)
 
     # --- ISR
 
@@ -292,8 +297,7 @@ class Quorum:
         )
         if alter.accepted:
             new = self.rules.shrink(state, alter.isr, self.config.min_insync_replicas)
-            self.cluster.on_change(alter.partition, state, new)
-            self.states[alter.partition] = new
+            self._store(alter.partition, new)
             alter.version = new.version
             if controller is not None:
                 controller.view[alter.partition] = new

@@ -39,7 +39,7 @@ class Instruction:
 #   pause, resume
 #   loaded                  partition, log end, checkpointed high watermark, was the last stop clean
 #   leader                  partition, epoch, log end, high watermark, isr, version, previous, unclean
-#   follower                partition, epoch, leader, log end, high watermark, version, previous
+#   follower                partition, epoch, leader, log end, high watermark, version, previous, isr
 #                           (previous: leader and leader epoch before)
 #   truncate                partition, end before, end after, reason, detail, leader
 #                           (reason: high-watermark, epoch, out-of-range, unclean-disk)
@@ -49,6 +49,7 @@ class Instruction:
 #   isr-updated             partition, isr, version
 #   isr-refused             partition, isr, version
 #   elected                 partition, old state, new state
+#   stored                  partition, old state (None: a new partition), new state; every change, of whomever
 #   fenced, registered      broker
 #   controller              controller epoch
 #   refused-controller      controller epoch, known one

@@ -14,7 +14,7 @@ class FollowerReads(Protocol):
     name = "follower-reads"
     summary = "consumers read from followers"
     source = "KIP-392; ReplicaManager.findPreferredReadReplica"
-    version = "2.4.0"
+    version = "3.3.2"
     breaks: tuple[str, ...] = ("no-stale-read",)
     options: ClassVar[dict[str, object]] = {
         "simulation.poll.timeout.ms": 50,

@@ -1,4 +1,4 @@
-"""The same facts in the words of Kafka 0.10, where truncation went by the high watermark."""
+"""The facts of a run in the words of Kafka 0.10, where truncation went by the high watermark, and of 1.0."""
 
 # ruff: noqa: ARG002  a fact has all that any era's wording needs
 
@@ -7,15 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.replication.state import PartitionState
-from .server_log import PARTITION, STATE, Line, Wording, _ids
+from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
 
 OLD_LOG = "kafka.log.Log"
 SERVER = "kafka.server.KafkaServer"
-MANAGER = "kafka.server.ReplicaFetcherManager"
 
 
-class OldWording(Wording):
-    """Lines of 0.10.2; what is not said again here was not said then."""
+class ZookeeperWording(Wording):
+    """Lines of 0.10.2."""
 
     def old(self, partition: int) -> str:
         return f"[{self.topic},{partition}]"
@@ -58,22 +57,27 @@ class OldWording(Wording):
         previous: tuple[int, int],
         unclean: bool,
     ) -> list[Line]:
-        name = self.name(partition)
-        text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {name}"
+        text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(partition)}"
         return [self._received(node, partition, epoch, node, isr, version), ("server", "INFO", text, MANAGER)]
 
     def _received(self, node: int, partition: int, epoch: int, leader: int, isr: tuple[int, ...], version: int) -> Line:
         controller = self.cluster.quorum.controller
         sender = controller.id if controller is not None else -1
-        epoch_of_sender = self.cluster.quorum.epoch
+        known = self.cluster.brokers[node].controller_epoch
         replicas = self.cluster.quorum.states[partition].replicas
         text = (
-            f"Broker {node} received LeaderAndIsr request PartitionState(controllerEpoch={epoch_of_sender}, "
-            f"leader={leader}, leaderEpoch={epoch}, isr=[{', '.join(map(str, isr))}], zkVersion={version}, "
-            f"replicas=[{', '.join(map(str, replicas))}]) correlation id {version} from controller {sender} "
-            f"epoch {epoch_of_sender} for partition {self.old(partition)}"
+            f"{self.received(node)} LeaderAndIsr request PartitionState(controllerEpoch={known}, "
+            f"leader={leader}, leaderEpoch={epoch}, isr={self.listed(isr)}, zkVersion={version}, "
+            f"replicas={self.listed(replicas)}) correlation id {version} from controller {sender} "
+            f"epoch {known} for partition {self.old(partition)}"
         )
         return ("state-change", "TRACE", text, STATE)
+
+    def received(self, node: int) -> str:
+        return f"Broker {node} received"
+
+    def listed(self, nodes: tuple[int, ...]) -> str:
+        return f"[{', '.join(map(str, nodes))}]"
 
     def follower(
         self,
@@ -85,11 +89,10 @@ class OldWording(Wording):
         mark: int,
         version: int,
         previous: tuple[int, int],
+        isr: tuple[int, ...],
     ) -> list[Line]:
-        name = self.name(partition)
-        isr = self.cluster.quorum.states[partition].isr
         received = self._received(node, partition, epoch, leader, isr, version)
-        removed = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {name}"
+        removed = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(partition)}"
         return [received, ("server", "INFO", removed, MANAGER)]
 
     def fetching(self, node: int, partition: int, leader: int, offset: int, epoch: int) -> list[Line]:
@@ -138,7 +141,7 @@ class OldWording(Wording):
     ) -> list[Line]:
         text = (
             f"Partition {self.old(partition)} on broker {node}: Shrinking ISR for partition "
-            f"{self.old(partition)} from {_ids(old)} to {_ids(new)}"
+            f"{self.old(partition)} from {ids(old)} to {ids(new)}"
         )
         return [("server", "INFO", text, PARTITION)]
 
@@ -153,7 +156,7 @@ class OldWording(Wording):
     ) -> list[Line]:
         text = (
             f"Partition {self.old(partition)} on broker {node}: Expanding ISR for partition "
-            f"{self.name(partition)} from {_ids(old)} to {_ids(new)}"
+            f"{self.name(partition)} from {ids(old)} to {ids(new)}"
         )
         return [("server", "INFO", text, PARTITION)]
 
@@ -164,20 +167,20 @@ class OldWording(Wording):
         if new.leader < 0:
             text = (
                 f"[Controller {node}]: New leader and ISR for partition {self.old(partition)} is "
-                f'{{"leader":-1,"leader_epoch":{new.epoch},"isr":[{_ids(new.isr)}]}}'
+                f'{{"leader":-1,"leader_epoch":{new.epoch},"isr":[{ids(new.isr)}]}}'
             )
             return [("controller", "INFO", text, "kafka.controller.KafkaController")]
         lines: list[Line] = []
         if new.unclean:
             text = (
                 f"[OfflinePartitionLeaderSelector]: No broker in ISR is alive for {self.old(partition)}. "
-                f"Elect leader {new.leader} from live brokers {_ids(tuple(self.cluster.quorum.live))}. "
+                f"Elect leader {new.leader} from live brokers {ids(tuple(self.cluster.quorum.live))}. "
                 "There's potential data loss."
             )
             lines.append(("controller", "WARN", text, "kafka.controller.OfflinePartitionLeaderSelector"))
         text = (
             f'[OfflinePartitionLeaderSelector]: Selected new leader and ISR {{"leader":{new.leader},'
-            f'"leader_epoch":{new.epoch},"isr":[{_ids(new.isr)}]}} for offline partition '
+            f'"leader_epoch":{new.epoch},"isr":[{ids(new.isr)}]}} for offline partition '
             f"{self.old(partition)}"
         )
         lines.append(("controller", "INFO", text, "kafka.controller.OfflinePartitionLeaderSelector"))
@@ -194,3 +197,104 @@ class OldWording(Wording):
     def controller(self, node: int, epoch: int) -> list[Line]:
         text = f"[Controller {node}]: Controller {node} incremented epoch to {epoch}"
         return [("controller", "INFO", text, "kafka.controller.KafkaController")]
+
+
+class EpochWording(ZookeeperWording):
+    """Lines of 1.0, where leader epochs decide and much is said with brackets before it."""
+
+    def old(self, partition: int) -> str:
+        return self.name(partition)
+
+    def log(self, node: int, partition: int) -> str:
+        return f"[Log partition={self.name(partition)}, dir={self.folder(node)}]"
+
+    def ready(self, node: int) -> list[Line]:
+        return [("server", "INFO", f"[KafkaServer id={node}] started", SERVER)]
+
+    def stop(self, node: int, reason: str) -> list[Line]:
+        if reason == "shutdown":
+            return [("server", "INFO", f"[KafkaServer id={node}] shutting down", SERVER)]
+        if reason == "disk-full":
+            text = f"Shutdown broker because all log dirs in {self.folder(node)} have failed"
+            return [("server", "FATAL", text, "kafka.log.LogManager")]
+        return []
+
+    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> list[Line]:
+        log, start = self.log(node, partition), self.cluster.brokers[node].replicas[partition].log.start
+        lines: list[Line] = [] if clean else [("server", "INFO", f"{log} Recovering unflushed segment 0", OLD_LOG)]
+        text = (
+            f"{log} Completed load of log with 1 segments, log start offset {start} and log end offset {end} in 10 ms"
+        )
+        return [*lines, ("server", "INFO", text, OLD_LOG)]
+
+    def leader(
+        self,
+        node: int,
+        partition: int,
+        epoch: int,
+        end: int,
+        mark: int,
+        isr: tuple[int, ...],
+        version: int,
+        previous: tuple[int, int],
+        unclean: bool,
+    ) -> list[Line]:
+        name = self.name(partition)
+        text = (
+            f"[Partition {name} broker={node}] {name} starts at Leader Epoch {epoch} from offset {end}. "
+            f"Previous Leader Epoch was: {previous[1]}"
+        )
+        lines = super().leader(node, partition, epoch, end, mark, isr, version, previous, unclean)
+        return [*lines, ("server", "INFO", text, PARTITION)]
+
+    def received(self, node: int) -> str:
+        return f"[Broker id={node}] Received"
+
+    def listed(self, nodes: tuple[int, ...]) -> str:
+        return ids(nodes)
+
+    def truncate(
+        self,
+        node: int,
+        partition: int,
+        before: int,
+        after: int,
+        reason: str,
+        detail: Any,
+        leader: int,
+    ) -> list[Line]:
+        log, name = self.log(node, partition), self.name(partition)
+        if reason == "unclean-disk":
+            return super().truncate(node, partition, before, after, reason, detail, leader)
+        fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={leader}, fetcherId=0]"
+        if reason == "out-of-range":
+            text = f"{fetcher} Reset fetch offset for partition {name} from {before} to current leader's latest offset"
+            return [("server", "WARN", f"{text} {after}", FETCHER), self._cut(log, before, after)]
+        if reason == "high-watermark":
+            why = f"Truncating partition {name} to local high watermark {after}"
+        elif detail[1] >= before:
+            why = (
+                f"Based on follower's leader epoch, leader replied with an offset {detail[1]} >= the follower's log "
+                f"end offset {before} in {name}. No truncation needed."
+            )
+        else:
+            why = (
+                f"Based on follower's leader epoch, leader replied with an offset {detail[1]} < the follower's log "
+                f"end offset {before} in {name}. Truncating to {after}."
+            )
+        return [("server", "INFO", f"{fetcher} {why}", FETCHER), self._cut(log, before, after)]
+
+    def _cut(self, log: str, before: int, after: int) -> Line:
+        if after < before:
+            return ("server", "INFO", f"{log} Truncating to offset {after}", OLD_LOG)
+        text = f"{log} Truncating to {after} has no effect as the largest offset in the log is {before - 1}"
+        return ("server", "INFO", text, OLD_LOG)
+
+    def isr_shrink(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int, out: Any) -> list[Line]:
+        return self._isr(node, partition, f"Shrinking ISR from {ids(old)} to {ids(new)}")
+
+    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> list[Line]:
+        return self._isr(node, partition, f"Expanding ISR from {ids(old)} to {ids(new)}")
+
+    def _isr(self, node: int, partition: int, text: str) -> list[Line]:
+        return [("server", "INFO", f"[Partition {self.name(partition)} broker={node}] {text}", PARTITION)]

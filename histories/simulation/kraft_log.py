@@ -1,0 +1,238 @@
+"""The facts of a run in the words of Kafka 4.1. Those of 3.x differed in details that nobody should rest on."""
+
+# ruff: noqa: ARG002  a fact has all that any era's wording needs
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models.replication.state import PartitionState
+from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
+
+LOG = "org.apache.kafka.storage.internals.log.UnifiedLog"
+LOADER = "org.apache.kafka.storage.internals.log.LogLoader"
+CONTROL = "org.apache.kafka.controller.ReplicationControlManager"
+
+
+class KraftWording(Wording):
+    """Kafka 4.1's lines."""
+
+    def start(self, node: int) -> list[Line]:
+        text = f"[BrokerServer id={node}] Transition from SHUTDOWN to STARTING"
+        return [("server", "INFO", text, "kafka.server.BrokerServer")]
+
+    def ready(self, node: int) -> list[Line]:
+        return [
+            (
+                "server",
+                "INFO",
+                f"[KafkaRaftServer nodeId={node}] Kafka Server started",
+                "kafka.server.KafkaRaftServer",
+            )
+        ]
+
+    def stop(self, node: int, reason: str) -> list[Line]:
+        """A killed process says nothing any more."""
+        if reason == "shutdown":
+            text = f"[BrokerServer id={node}] Transition from STARTED to SHUTTING_DOWN"
+            return [("server", "INFO", text, "kafka.server.BrokerServer")]
+        if reason == "disk-full":
+            folder = self.folder(node)
+            return [
+                (
+                    "server",
+                    "ERROR",
+                    f"Shutdown broker because all log dirs in {folder} have failed",
+                    "kafka.log.LogManager",
+                )
+            ]
+        return []
+
+    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> list[Line]:
+        name, folder = self.name(partition), self.folder(node)
+        lines: list[Line] = []
+        if not clean:
+            text = f"[LogLoader partition={name}, dir={folder}] Recovering unflushed segment 0. 0 recovered for {name}."
+            lines.append(("server", "INFO", text, LOADER))
+        start = self.cluster.brokers[node].replicas[partition].log.start
+        text = (
+            f"Completed load of Log(dir={folder}/{name}, topicId={self.topic_id}, topic={self.topic}, "
+            f"partition={partition}, highWatermark=0, lastStableOffset=0, logStartOffset={start}, "
+            f"logEndOffset={end}) with 1 segments, local-log-start-offset {start} and log-end-offset {end} "
+            f"in 10ms (1/1 completed in {folder})"
+        )
+        lines.append(("server", "INFO", text, "kafka.log.LogManager"))
+        text = (
+            f"[Partition {name} broker={node}] Log loaded for partition {name} with initial high watermark "
+            f"{min(mark, end)}"
+        )
+        lines.append(("server", "INFO", text, PARTITION))
+        return lines
+
+    def leader(
+        self,
+        node: int,
+        partition: int,
+        epoch: int,
+        end: int,
+        mark: int,
+        isr: tuple[int, ...],
+        version: int,
+        previous: tuple[int, int],
+        unclean: bool,
+    ) -> list[Line]:
+        name = self.name(partition)
+        lines: list[Line] = []
+        if unclean:
+            text = (
+                f"[Broker id={node}] The topic partition {name} was marked as RECOVERING. "
+                "Marking the topic partition as RECOVERED."
+            )
+            lines.append(("state-change", "INFO", text, STATE))
+        text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions Set({name})"
+        lines.append(("server", "INFO", text, MANAGER))
+        text = (
+            f"[Broker id={node}] Leader {name} with topic id Some({self.topic_id}) starts at leader epoch "
+            f"{epoch} from offset {end} with partition epoch {version}, high watermark {mark}, ISR "
+            f"[{ids(isr)}], adding replicas [] and removing replicas [] . Previous leader "
+            f"{_some(previous[0])} and previous leader epoch was {previous[1]}."
+        )
+        lines.append(("state-change", "INFO", text, STATE))
+        return lines
+
+    def follower(
+        self,
+        node: int,
+        partition: int,
+        epoch: int,
+        leader: int,
+        end: int,
+        mark: int,
+        version: int,
+        previous: tuple[int, int],
+        isr: tuple[int, ...],
+    ) -> list[Line]:
+        name = self.name(partition)
+        text = (
+            f"[Broker id={node}] Follower {name} starts at leader epoch {epoch} from offset {end} with "
+            f"partition epoch {version} and high watermark {mark}. Current leader is {leader}. Previous "
+            f"leader {_some(previous[0])} and previous leader epoch was {previous[1]}."
+        )
+        lines: list[Line] = [("state-change", "INFO", text, STATE)]
+        if leader > 0:
+            text = (
+                f"[ReplicaFetcherManager on broker {node}] Added fetcher to broker {leader} for partitions "
+                f"HashMap({name} -> InitialFetchState(Some({self.topic_id}),BrokerEndPoint[id={leader}, "
+                f"host=127.0.0.1, port={19090 + leader}],{epoch},{end}))"
+            )
+            lines.append(("server", "INFO", text, MANAGER))
+        return lines
+
+    def truncate(
+        self, node: int, partition: int, before: int, after: int, reason: str, detail: Any, leader: int
+    ) -> list[Line]:
+        name = self.name(partition)
+        where = f"partition={name}, dir={self.folder(node)}"
+        if reason == "unclean-disk":
+            if after == before:
+                return []
+            text = f"[LogLoader {where}] Corruption found in segment 0, truncating to offset {after}"
+            return [("server", "WARN", text, LOADER)]
+        fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={leader}, fetcherId=0]"
+        if reason == "epoch":
+            why = (
+                f"leader epoch and offset EpochEndOffset(errorCode=0, partition={partition}, "
+                f"leaderEpoch={detail[0]}, endOffset={detail[1]})"
+            )
+        else:
+            why = f"local high watermark {after}"
+        text = (
+            f"{fetcher} Truncating partition {name} with TruncationState(offset={after}, completed=true) due to {why}"
+        )
+        if reason == "out-of-range":
+            text = (
+                f"{fetcher} Reset fetch offset for partition {name} from {before} to current leader's "
+                f"latest offset {detail[0]}"
+            )
+        if after < before:
+            cut = f"[UnifiedLog {where}] Truncating to offset {after}"
+        else:
+            cut = (
+                f"[UnifiedLog {where}] Truncating to {after} has no effect as the largest offset in the log "
+                f"is {before - 1}"
+            )
+        level = "WARN" if reason == "out-of-range" else "INFO"
+        return [("server", level, text, FETCHER), ("server", "INFO", cut, LOG)]
+
+    def isr_shrink(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int, out: Any) -> list[Line]:
+        behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in out)
+        text = (
+            f"[Partition {self.name(partition)} broker={node}] Shrinking ISR from {ids(old)} to "
+            f"{ids(new)}. Leader: (highWatermark: {mark}, endOffset: {end}). Out of sync replicas: {behind}"
+        )
+        return [("server", "INFO", text, PARTITION)]
+
+    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> list[Line]:
+        """Only at DEBUG since 2.8."""
+        return []
+
+    def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> list[Line]:
+        text = (
+            f"[Partition {self.name(partition)} broker={node}] ISR updated to {ids(isr)}  "
+            f"and version updated to {version}"
+        )
+        return [("server", "INFO", text, PARTITION)]
+
+    def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> list[Line]:
+        """Clean elections are logged at TRACE only."""
+        if not new.unclean or new.leader < 0:
+            return []
+        changes = [
+            f"isr: [{ids(old.isr)}] -> [{ids(new.isr)}]",
+            f"leader: {old.leader} -> {new.leader}",
+            "leaderRecoveryState: RECOVERED -> RECOVERING",
+            f"leaderEpoch: {old.epoch} -> {new.epoch}",
+        ]
+        if old.elr != new.elr:
+            changes.append(f"elr: [{ids(old.elr)}] -> [{ids(new.elr)}]")
+        if old.last_known != new.last_known:
+            changes.append(f"lastKnownElr: [{old.last_known}] -> []")
+        changes.append(f"partitionEpoch: {old.version} -> {new.version}")
+        text = (
+            f"[QuorumController id={node}] UNCLEAN partition change for {self.name(partition)} with topic ID "
+            f"{self.topic_id}: {', '.join(changes)}"
+        )
+        return [("server", "INFO", text, CONTROL)]
+
+    def fenced(self, node: int, broker: int) -> list[Line]:
+        text = (
+            f"[QuorumController id={node}] Fencing broker {broker} at epoch {broker} because its session has timed out."
+        )
+        return [("server", "INFO", text, CONTROL)]
+
+    def registered(self, node: int, broker: int) -> list[Line]:
+        text = (
+            f"[QuorumController id={node}] The request from broker {broker} to unfence has been granted "
+            f"because it has caught up with the offset of its register broker record {broker}."
+        )
+        return [("server", "INFO", text, "org.apache.kafka.controller.BrokerHeartbeatManager")]
+
+    def controller(self, node: int, epoch: int) -> list[Line]:
+        text = (
+            f"[QuorumController id={node}] Becoming the active controller at epoch {epoch}, next write offset {epoch}."
+        )
+        return [("server", "INFO", text, "org.apache.kafka.controller.QuorumController")]
+
+    def out_of_order(self, node: int, partition: int, pid: int, end: int, sequence: int, last: int) -> list[Line]:
+        name = self.name(partition)
+        text = f"[ReplicaManager broker={node}] Error processing append operation on partition {self.topic_id}:{name}"
+        cause = (
+            f"org.apache.kafka.common.errors.OutOfOrderSequenceException: Out of order sequence number for "
+            f"producer {pid} at offset {end} in partition {name}: {sequence} (incoming seq. number), "
+            f"{last} (current end sequence number)"
+        )
+        return [("server", "ERROR", text, "kafka.server.ReplicaManager"), ("server", "", cause, "")]
+
+
+def _some(leader: int) -> str:
+    return "None" if leader < 0 else f"Some({leader})"

@@ -1,0 +1,118 @@
+"""`__cluster_metadata` as a KRaft controller keeps it: topics, partitions, brokers, each change in one record.
+
+Simplifications: a record is a batch of its own; control records, configurations and features are left out; only the
+first controller's copy is written, which is as whole as any.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from ...models.replication.cluster import Cluster
+from ...models.replication.network import FIRST_CONTROLLER
+from ...models.replication.state import NO_LEADER, Fact, PartitionState
+from ..evidence.metadata_records import encode
+from .names import epoch_ms, uuid
+from .segments import HEAD
+
+FENCED, UNFENCED = 1, -1  # BrokerRegistrationFencingChange
+
+
+class MetadataLog:
+    """Receives facts, and writes at the end what the controllers recorded of them."""
+
+    def __init__(self, brokers: Path) -> None:
+        self._folder = brokers / str(FIRST_CONTROLLER) / "data"
+        self._records: list[tuple[int, int, bytes]] = []  # microseconds, controller epoch, record
+        self._cluster: Cluster | None = None
+        self._registered: dict[int, int] = {}  # broker -> incarnation
+
+    def attach(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def tell(self, fact: Fact) -> None:
+        time, _, kind, details = fact
+        if kind == "registered":
+            self._admit(time, *details)
+        elif kind == "fenced":
+            self._write(time, "BROKER_REGISTRATION_CHANGE_RECORD", brokerId=details[0], brokerEpoch=0, fenced=FENCED)
+        elif kind == "stored":
+            self._store(time, *details)
+
+    def _admit(self, time: int, broker: int) -> None:
+        """A new process registers; then, and after a fence alone, the broker is let in."""
+        assert self._cluster is not None
+        incarnation = self._cluster.quorum.incarnations[broker]
+        if self._registered.get(broker) != incarnation:
+            self._registered[broker] = incarnation
+            about = {
+                "incarnationId": uuid(self._cluster.seed, f"incarnation {broker} {incarnation}"),
+                "brokerEpoch": len(self._records),
+                "endPoints": [
+                    {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 19090 + broker, "securityProtocol": 0}
+                ],
+                "features": [],
+                "fenced": True,
+            }
+            self._write(time, "REGISTER_BROKER_RECORD", brokerId=broker, **about)
+        self._write(time, "BROKER_REGISTRATION_CHANGE_RECORD", brokerId=broker, brokerEpoch=0, fenced=UNFENCED)
+
+    def _store(self, time: int, partition: int, before: PartitionState | None, after: PartitionState) -> None:
+        assert self._cluster is not None
+        topic = self._cluster.config.topic
+        key = {"partitionId": partition, "topicId": uuid(self._cluster.seed, topic)}
+        if before is None:
+            if partition == 0:
+                self._write(time, "TOPIC_RECORD", name=topic, topicId=key["topicId"])
+            self._write(
+                time,
+                "PARTITION_RECORD",
+                **key,
+                replicas=after.replicas,
+                isr=after.isr,
+                removingReplicas=[],
+                addingReplicas=[],
+                leader=after.leader,
+                leaderEpoch=after.epoch,
+                partitionEpoch=after.version,
+            )
+            return
+        changed: dict[str, Any] = {}
+        if after.isr != before.isr:
+            changed["isr"] = after.isr
+        if after.epoch != before.epoch:
+            changed["leader"] = after.leader
+        # Several brokers that left at once are as many changes; the last one has all that is new.
+        for nth in range(1, after.version - before.version):
+            raised = {"leader": before.leader} if nth < after.epoch - before.epoch else {}
+            self._write(time, "PARTITION_CHANGE_RECORD", **key, **raised)
+        if after.unclean != before.unclean:
+            changed["leaderRecoveryState"] = int(after.unclean)
+        if after.elr != before.elr:
+            changed["eligibleLeaderReplicas"] = after.elr
+        if after.last_known != before.last_known:
+            changed["lastKnownElr"] = () if after.last_known == NO_LEADER else (after.last_known,)
+        self._write(time, "PARTITION_CHANGE_RECORD", **key, **changed)
+
+    def _write(self, time: int, kind: str, **fields: Any) -> None:
+        assert self._cluster is not None
+        self._records.append((time, self._cluster.quorum.epoch, encode(kind, fields)))
+
+    def close(self) -> None:
+        folder = self._folder / "__cluster_metadata-0"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{0:020d}.log").open("wb") as out:
+            for offset, (time, epoch, record) in enumerate(self._records):
+                builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 30)
+                builder.append(0, epoch_ms(time), None, record, [])
+                raw = bytearray(builder.build())
+                HEAD.pack_into(raw, 0, offset, len(raw) - 12, epoch)
+                out.write(raw)
+        assert self._cluster is not None
+        (self._folder / "meta.properties").write_bytes(
+            f"version=1\ncluster.id={uuid(self._cluster.seed, 'cluster')}\nnode.id={FIRST_CONTROLLER}\n"
+            f"directory.id={uuid(self._cluster.seed, f'directory {FIRST_CONTROLLER}')}\n".encode()
+        )
