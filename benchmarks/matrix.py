@@ -1,7 +1,8 @@
 """The whole matrix with many runs for each cell, for a night: prints what it found, exits 1 if a cell is
 wrong.
 
-Run: python benchmarks/matrix.py [runs for each cell] [processes]
+Run: python benchmarks/matrix.py [runs for each sound cell] [processes] [first seed] [setting or setting/variant ...]
+A cell that breaks something gets at most 2000 runs: it was found long before.
 """
 
 from __future__ import annotations
@@ -12,20 +13,29 @@ import time
 from logjudge.cli.search import search
 from logjudge.models.replication.matrix import CELLS, SETTINGS, space, wrong
 
+BROKEN = 2000
 
-def main(runs: int, jobs: int) -> int:
+
+def main(runs: int, jobs: int, first: int, chosen: list[str]) -> int:
     sentences: list[str] = []
     for setting, cells in CELLS.items():
-        for variant in cells:
+        for variant, cell in cells.items():
+            if chosen and setting not in chosen and f"{setting}/{variant}" not in chosen:
+                continue
             began = time.perf_counter()
-            found = search(space(variant, setting), range(runs), SETTINGS[setting].invariants, jobs, stop=False)
+            seeds = range(first, first + (min(runs, BROKEN) if cell.broken else runs))
+            found = search(space(variant, setting), seeds, SETTINGS[setting].invariants, jobs, stop=False)
             counts = ", ".join(f"{name} {count}" for name, count in found.broken.items()) or "nothing broken"
             took = time.perf_counter() - began
-            print(f"{setting:14}{variant:20}{runs} runs {took:7.1f} s  {counts}", flush=True)
+            print(
+                f"{setting:14}{variant:20}{found.runs} runs, {len(found.states)} states, {took:7.1f} s  {counts}",
+                flush=True,
+            )
             sentences += wrong(setting, variant, found)
     print("\n".join(sentences) or "every cell is as it should be")
     return 1 if sentences else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, int(sys.argv[2]) if len(sys.argv) > 2 else 2))
+    numbers = [int(word) for word in sys.argv[1:4]]
+    sys.exit(main(*numbers, *(1000, 2, 0)[len(numbers) :], sys.argv[4:]))

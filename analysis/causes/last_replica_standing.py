@@ -4,14 +4,15 @@ Kafka acknowledges from the page cache. Where the ISR has shrunk to one broker, 
 power failure is gone, though it is elected again without any rule being broken (with eligible leader
 replicas the controller calls it unclean, KIP-966).
 
-Needs: the broker that acknowledged leads again; between, its log ended at or below the lost offsets, as it
-was loaded or in a snapshot; and the ISR was that broker alone.
+Needs: the broker that leads afterwards had the records, as it acknowledged them or was in sync while they were
+acknowledged; its log then ended at or below them, as it was loaded or in a snapshot; and the ISR was that broker
+alone when it was elected, or when it acknowledged them and led on in its own epoch.
 """
 
 from __future__ import annotations
 
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
-from .succession import SECOND, Succession, acknowledgement, alone_in_sync, chain, deaths, succession
+from .succession import SECOND, Succession, acknowledgement, alone_in_sync, chain, deaths, had_them, succession
 from .timeline import Timeline
 
 NAME = "last-replica-standing"
@@ -27,9 +28,14 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         # Kafka promises nothing where all in-sync replicas fail at once, and nobody was the last to stand.
         names = ", ".join(sorted(together))
         return lacks(f"why brokers {names}, all in sync, started again without the records (a failure of power?)")
-    if found.old_leader != found.new_leader:
-        return NOT_THE_CASE
     broker = found.new_leader
+    if found.new is not found.old and found.new.elected_uncleanly:
+        return NOT_THE_CASE
+    had: list[Fact] = []
+    if found.old_leader != broker:
+        had = had_them(timeline, broker, lost)
+        if not had:
+            return NOT_THE_CASE
     short = _ended_short(timeline, broker, lost)
     if not short:
         return lacks(
@@ -38,7 +44,9 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         )
     alone = _alone(timeline, found, broker, lost)
     if not alone:
-        return lacks(f"that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs)")
+        others = sorted(found.new.before or ())
+        known = f"; its log lost the records, but [{', '.join(others)}] were in sync" if others else ""
+        return lacks(f"that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}")
     cut = [
         fact
         for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
@@ -46,6 +54,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     ]
     facts = chain(
         found.old.facts[:1] if found.old else [],
+        had,
         alone,
         acknowledgement(lost),
         deaths(timeline, broker, found.new.time if found.new is not found.old else None),
@@ -98,12 +107,12 @@ def _in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
 
 def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> list[Fact]:
     """That the broker was alone in sync when the records were acknowledged, or when it was elected again."""
+    new = found.new
+    if new is not None and new is not found.old and new.before is not None:
+        return new.facts[:1] if new.before == {broker} else []
     alone = alone_in_sync(timeline, broker, lost.last_acked)
     if alone or len(_in_sync(timeline, lost)) > 1:
         return alone
-    new = found.new
-    if new is not None and new is not found.old and new.before == frozenset((broker,)) and new.facts:
-        return new.facts[:1]
     again = [
         fact
         for time, isr, fact in timeline.isr

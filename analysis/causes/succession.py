@@ -53,7 +53,8 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
         after = [t for t in after if t.time is not None and t.time > last_acked - SECOND]
     after = [t for t in after if t.start is None or t.start <= lost.first]
     if after:
-        out.new = after[0]
+        # A term of which nobody knows where it began may be one that nobody ever led: its leader had died.
+        out.new = next((t for t in after if t.start is not None), after[0])
     else:
         out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
     return out
@@ -133,6 +134,20 @@ def returned(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> 
         if e.broker == broker and e.kind == "started" and e.time is not None and after is not None and e.time >= after
     ][:1]
     return started + cut
+
+
+def had_them(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+    """That a follower had the lost records: it was in the ISR all the while they were acknowledged, and they were
+    below the high watermark, as acks=all waits for it and consumers read no further."""
+    committed = lost.acks == {"all"} or (lost.read is not None and lost.read == lost.count)
+    if not committed or lost.first_acked is None or lost.last_acked is None:
+        return []
+    dated = [(time, isr, fact) for time, isr, fact in timeline.isr if time is not None and time <= lost.last_acked]
+    before = [entry for entry in dated if entry[0] <= lost.first_acked]
+    during = [entry for entry in dated if entry[0] > lost.first_acked]
+    if not before or any(broker not in isr for _, isr, _ in [before[-1], *during]):
+        return []
+    return [before[-1][2]]
 
 
 def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:

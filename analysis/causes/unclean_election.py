@@ -29,7 +29,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     new = found.new
     if new is None or new.leader is None:
         return lacks(*found.missing)
-    if found.old_leader is not None and found.old_leader == found.new_leader:
+    if found.new is found.old:
         return NOT_THE_CASE
     unclean = new.elected_uncleanly
     if unclean is False:

@@ -26,6 +26,15 @@ class Ack:
 
     __slots__ = ("acks", "base", "end", "epoch", "first", "loss", "producer", "time")
 
+    def same(self, batch: Batch) -> bool:
+        """Does a log's batch hold some of these values at the offsets that were acknowledged?"""
+        return (
+            batch.producer == self.producer
+            and batch.first - batch.base == self.first - self.base
+            and batch.base < self.end
+            and batch.end > self.base
+        )
+
     def __init__(self, base: int, end: int, producer: int, first: int, acks: int, time: int, epoch: int) -> None:
         self.base = base
         self.end = end
@@ -33,7 +42,7 @@ class Ack:
         self.first = first
         self.acks = acks
         self.time = time
-        self.epoch = epoch  # the leader epoch in force at the quorum then
+        self.epoch = epoch  # the leader epoch that appended it
         self.loss: Loss | None = None
 
     def held_by(self, log: ReplicaLog) -> bool:
@@ -67,8 +76,7 @@ class Removal:
 
     time: int
     broker: int
-    base: int
-    end: int
+    batches: list[Batch]
     reason: str
 
 
@@ -91,6 +99,9 @@ class Ledger:
         self.removals: list[list[Removal]] = [[] for _ in range(partitions)]
         self.leaders: list[dict[int, int]] = [{} for _ in range(partitions)]  # leader epoch -> broker
         self.states: list[PartitionState | None] = [None] * partitions  # as the quorum has them
+        # leader epoch -> the quorum's state before it; and who began to lead last
+        self.elected: list[dict[int, PartitionState]] = [{} for _ in range(partitions)]
+        self.newest: list[tuple[Replica, PartitionState] | None] = [None] * partitions
         self.breaches: list[Breach] = []
         # partition -> producer -> sorted ranges of value numbers that some consumer polled
         self.seen: dict[int, dict[int, list[tuple[int, int]]]] = {}
@@ -108,10 +119,13 @@ class Ledger:
 
     def acknowledged(self, batch: ProducerBatch, base: int, acks: int, time: int) -> None:
         partition = batch.partition
-        state = self.states[partition]
-        ack = Ack(base, base + batch.count, batch.producer, batch.first, acks, time, state.epoch if state else 0)
+        ack = Ack(base, base + batch.count, batch.producer, batch.first, acks, time, batch.epoch)
         self.acks[partition].append(ack)
         self.latencies.append(time - batch.created)
+        newest = self.newest[partition]
+        if newest is not None and newest[1].epoch > ack.epoch and not ack.held_by(newest[0].log):
+            # Acknowledged by a leader that was already replaced: nobody begins to lead without it later.
+            ack.loss = self._explain(ack, *newest, time)
         if ack.end > self.acknowledged_end.get(partition, 0):
             self.acknowledged_end[partition] = ack.end
 
@@ -124,7 +138,7 @@ class Ledger:
             self._committed_end[partition] = mark
 
     def removed(self, broker: int, partition: int, batches: list[Batch], reason: str, time: int) -> None:
-        self.removals[partition].append(Removal(time, broker, batches[0].base, batches[-1].end, reason))
+        self.removals[partition].append(Removal(time, broker, batches, reason))
 
     # --- elections
 
@@ -133,6 +147,8 @@ class Ledger:
         self.states[partition] = after
         if len(after.isr) < len(before.isr):
             self.shrinks += 1
+        if after.leader >= 0 and after.epoch > before.epoch:
+            self.elected[partition][after.epoch] = before
         if after.leader >= 0 and after.epoch > before.epoch and after.leader != before.leader:
             self.elections += 1
             self.unclean_elections += after.unclean
@@ -148,11 +164,16 @@ class Ledger:
         if known is not None and known.epoch > state.epoch:
             return  # it learns late of a leadership that is already over
         self._check_committed(replica, now)
+        newest = self.newest[partition]
+        if newest is not None and newest[1].epoch == state.epoch and known is not None:
+            # A leader that comes back in its own epoch was not elected again: the ISR is as it stands.
+            self.elected[partition][state.epoch] = known
+        self.newest[partition] = (replica, state)
         for ack in self.acks[partition]:
             if ack.held_by(replica.log):
                 ack.loss = None
             elif ack.loss is None:
-                ack.loss = self._explain(ack, broker.id, partition, state, now)
+                ack.loss = self._explain(ack, replica, state, now)
 
     def _check_committed(self, replica: Replica, now: int) -> None:
         partition, log = replica.partition, replica.log
@@ -175,22 +196,37 @@ class Ledger:
             self._committed_end[partition] = min(base, log.end)
             return
 
-    def _explain(self, ack: Ack, broker: int, partition: int, state: PartitionState, now: int) -> Loss:
-        """The design's cause of a loss, from what this broker did with the record and how it was elected."""
-        cut = None
+    def _explain(self, ack: Ack, replica: Replica, state: PartitionState, now: int) -> Loss:
+        """The design's cause of a loss, from what this leader did with the record and how it was elected."""
+        partition, broker = replica.partition, replica.broker
+        before = self.elected[partition].get(state.epoch, state)
+        cut = above = None
         for removal in self.removals[partition]:
-            if removal.broker == broker and removal.base < ack.end and removal.end > ack.base:
+            if removal.broker == broker and any(ack.same(batch) for batch in removal.batches):
                 cut = removal
-        if cut is not None and cut.reason == "unclean-disk":
-            cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"
-        elif state.unclean:
+            elif removal.broker == broker and removal.reason == "high-watermark" and removal.time > ack.time:
+                above = removal
+        if state.unclean and broker != before.last_known:
             cause, detail = "unclean-election", "it was not in the ISR"
+        elif cut is not None and cut.reason == "unclean-disk" and {*before.isr, *before.elr} <= {broker}:
+            cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"
+        elif cut is not None and cut.reason == "unclean-disk":
+            # The design has no name for it: several were in sync, and the disk of the one that led had lost its tail.
+            cause, detail = (
+                "unknown",
+                "it was one of several in the ISR, and its unflushed tail was lost with the power",
+            )
         elif cut is not None and cut.reason == "high-watermark":
             cause, detail = "high-watermark-truncation", "it had truncated to its high watermark"
-        elif cut is not None and cut.reason == "epoch":
+        elif cut is not None:
             cause, detail = "leader-epoch-divergence", "it had truncated to the answer for its leader epoch"
         elif ack.acks == 1:
             cause, detail = "single-ack-failover", "it had not fetched what the leader alone acknowledged"
+        elif above is not None:
+            cause, detail = (
+                "high-watermark-truncation",
+                "it had truncated to its high watermark, and kept other records",
+            )
         else:
             # Without fencing a replica can join the ISR below what was committed (KAFKA-7128), and without
             # waiting for replicas there is nothing to join; the design has no name for either.
@@ -199,9 +235,9 @@ class Ledger:
 
     def explain_late(self, ack: Ack, partition: int) -> Loss:
         """For a loss that no election showed: acknowledged by a leader already replaced, or lost after it."""
-        state = self.states[partition]
-        assert state is not None
-        return self._explain(ack, state.leader, partition, state, ack.time)
+        newest = self.newest[partition]
+        assert newest is not None
+        return self._explain(ack, *newest, ack.time)
 
     def shrunk(self, broker: Process, replica: Replica, out: tuple[int, ...], now: int) -> None:
         """An ISR is about to shrink: was any of those taken out well?"""

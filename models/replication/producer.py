@@ -42,6 +42,7 @@ class ProducerBatch:
         "count",
         "created",
         "done",
+        "epoch",
         "first",
         "open",
         "ops",
@@ -68,6 +69,7 @@ class ProducerBatch:
         self.ambiguous = False  # some attempt may have been written
         self.retry_at = 0
         self.done = False
+        self.epoch = -1  # the leader epoch that last appended it; the producer does not know, but the ledger asks
 
 
 class Producer(Client):
