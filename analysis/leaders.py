@@ -13,11 +13,15 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
     """The last leader of one topic-partition, of its METADATA and LOG_EVENTS; None if nobody tells.
 
     The metadata log is proof and goes first; a cluster that shut down in order ends without a leader, and
-    then the last one that it had is meant. Among log lines the greatest leader epoch decides, not the time.
+    then the last one that it had is meant, unless it may not lead any more (KIP-966). Among log lines the greatest
+    leader epoch decides, not the time.
     """
     led = metadata.filter(pl.col("leader") >= 0)
     if led.height:
-        return str(led.sort("leader_epoch", "offset")["leader"][-1])
+        last = str(led.sort("leader_epoch", "offset")["leader"][-1])
+        now = metadata.filter(pl.col("leader").is_not_null()).sort("leader_epoch", "offset").row(-1, named=True)
+        may_lead = {str(broker) for name in ("isr", "elr", "last_known_elr") for broker in now[name] or ()}
+        return last if now["leader"] >= 0 or last in may_lead else None
     best: tuple[int, int] | None = None
     leader: str | None = None
     for row in log_events.filter(pl.col("kind").is_in(SAYS_LEADER)).iter_rows(named=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import polars as pl
 
 from ..histories.tables import Evidence, Finding
+from .generations import events, generations
 from .neighbours import beside, neighbours
 from .replicas import Judgement, Kept, extents, span, where
 
@@ -19,7 +20,7 @@ def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
     """One finding a run of neighbouring acknowledged records that are absent in the same way."""
     out = Judgement()
     name = f"{kept.topic}-{kept.partition}"
-    acked = sends.filter(pl.col("acknowledged"))
+    acked = generations(sends.filter(pl.col("acknowledged")), "place")
     records = kept.records.filter(pl.col("snapshot") == kept.last)
     if not acked.height:
         return out
@@ -53,12 +54,11 @@ def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
     for group in nameless.partition_by("everywhere", maintain_order=True):
         out.findings.append(_finding(kept, group, records, leads))
     present = acked.join(absent, on="place", how="anti").drop_nulls("offset")
-    between = beside(
-        present.select("offset", pl.col("invoked").alias("since")),
-        absent.select("offset", pl.col("completed").alias("until")),
-    )
-    for run in neighbours(absent, between, "everywhere"):
-        out.findings.append(_finding(kept, run, records, leads))
+    present = present.select("offset", pl.col("invoked").alias("since"))
+    for event in events(absent, "place"):
+        between = beside(present, event.select("offset", pl.col("completed").alias("until")))
+        for run in neighbours(event, between, "everywhere"):
+            out.findings.append(_finding(kept, run, records, leads))
     return out
 
 

@@ -1,18 +1,18 @@
-"""The judge is judged: simulated runs of every variant, setting and fault, where `check` must find exactly what
-truth.json says was lost, divergent, duplicated or out of order, and why.
+"""The judge is judged: simulated runs of every variant, setting and fault, of which `check` must find exactly what
+the simulator knows to be lost, divergent, duplicated or out of order, and why.
 
 Run: python benchmarks/judge.py [runs] [processes] [first seed]
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
-import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,13 @@ from logjudge.analysis.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
-from logjudge.models.replication.matrix import CELLS, SETTINGS, space
+from logjudge.models.replication.matrix import CELLS, space
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.schedule import PATTERNS, Draw
 from logjudge.models.replication.search import Space
 from logjudge.models.replication.variants import VARIANTS
 
 CELLS_IN_ORDER = [(setting, variant) for setting, cells in CELLS.items() for variant in cells]
-# What a client may be configured to; each draw takes some of them.
 CLIENTS: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -37,16 +36,15 @@ CLIENTS: tuple[dict[str, Any], ...] = (
     {"enable.idempotence": False},
     {"enable.idempotence": False, "max.in.flight.requests.per.connection": 1},
 )
-KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark"))
+KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark"))  # they need a configuration
 
 
 def scenario(seed: int) -> Scenario:
-    """Half of the seeds go through the cells of the matrix, half mix all faults, clients and flushes."""
+    """Half of the seeds go through the cells of the matrix, half mix all faults and clients."""
     if seed % 2 == 0:
         setting, variant = CELLS_IN_ORDER[seed // 2 % len(CELLS_IN_ORDER)]
         return space(variant, setting).scenario(seed)
     rng = Draw(seed)
-    variant = list(VARIANTS)[seed // 2 % len(VARIANTS)]
     options = {
         **CLIENTS[rng.below(len(CLIENTS))],
         "num.partitions": rng.between(1, 2),
@@ -55,37 +53,130 @@ def scenario(seed: int) -> Scenario:
         "simulation.commit": ("none", "after", "before")[rng.below(3)],
     }
     kinds = tuple(KINDS[rng.below(len(KINDS))] for _ in range(rng.between(1, 3)))
-    return Space(variant, kinds, options, 4).scenario(seed)
+    return Space(list(VARIANTS)[seed // 2 % len(VARIANTS)], kinds, options, 4).scenario(seed)
 
 
-def disagreements(seed: int, folder: Path) -> list[str]:
-    """How what `check` finds differs from the truth, as sentences."""
-    written = write_bundle(scenario(seed), folder)
-    results = judge_run(open_run(folder))
-    return compare(written.truth, results.findings(), verdict_of(results))
+@dataclass
+class Compared:
+    """What differs, as sentences, and counts of what was compared."""
+
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def same(self, what: str, told: set[Any], judged: set[Any]) -> None:
+        self.counts[what] += len(told)
+        for name, some in (("missed", told - judged), ("invented", judged - told)):
+            if some:
+                self.wrong.append(f"{what} {name}: {sorted(map(str, some))[:5]}, {len(some)} in all")
 
 
-def compare(truth: dict[str, Any], findings: pl.DataFrame, verdict: dict[str, Any]) -> list[str]:
-    found = [*_losses(truth, findings)]
-    return found
+def compare(seed: int) -> Compared:
+    """Simulate and judge a seed, and hold the one against the other."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "run"
+        write_bundle(scenario(seed), folder)
+        # Read again, so that what stands in the file is what is compared.
+        truth = json.loads((folder / "truth.json").read_text())
+        results = judge_run(open_run(folder))
+    found = results.findings()
+    compared = Compared()
+    compared.counts["runs"] += 1
+    compared.counts["runs with final reads"] += truth["final"]
+    _losses(truth, found, compared)
+    _causes(truth, found, compared)
+    _divergence(truth, found, compared)
+    _order(truth, found, compared)
+    verdict = verdict_of(results)["verdict"]
+    if truth["final"] and not _harmed(truth) and verdict != "valid":
+        compared.wrong.append(f"nothing is wrong, but the verdict is {verdict}: {sorted(set(found['rule']))}")
+    return compared
 
 
-def _losses(truth: dict[str, Any], findings: pl.DataFrame) -> list[str]:
-    told = {value: one for one in truth["losses"] for value in one["values"]}
-    judged: dict[str, set[str]] = {}
-    for row in findings.filter(pl.col("rule").is_in(["lost-write", "unseen", "acknowledged-absent"])).iter_rows(
-        named=True
-    ):
-        for value in row["values"]:
-            judged.setdefault(value, set()).add(f"{row['rule']}:{row['severity']}:{row['cause']}")
-    out = []
-    for value in sorted(set(told) | set(judged)):
-        if value not in judged:
-            out.append(f"loss-missed {told[value]['cause']} {value}")
-        elif value not in told:
-            out.append(f"loss-invented {sorted(judged[value])} {value}")
-        else:
-            causes = {j.split(":")[2] for j in judged[value]}
-            if causes != {told[value]["cause"]}:
-                out.append(f"cause {told[value]['cause']} judged {sorted(judged[value])} {value}")
-    return out
+def _values(found: pl.DataFrame, *rules: str) -> set[str]:
+    breaches = found.filter(pl.col("rule").is_in(rules) & (pl.col("severity") != "note"))
+    return set(breaches["values"].explode().drop_nulls())
+
+
+def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
+    told = {value for values in truth["lost_acked"].values() for _, value in values}
+    nowhere = {value for values in truth["absent_without_leader"].values() for _, value in values}
+    compared.same("lost records, by brokers", told | nowhere, _values(found, "acknowledged-absent"))
+    if truth["final"]:
+        compared.same("lost records, by clients", told, _values(found, "lost-write", "unseen"))
+
+
+def _causes(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
+    causes = {value: loss["cause"] for loss in truth["losses"] for value in loss["values"]}
+    for row in found.filter(pl.col("rule").is_in(["lost-write", "acknowledged-absent"])).iter_rows(named=True):
+        told = {causes[value] for value in row["values"] if value in causes}
+        judged = row["cause"] or "unknown"
+        for cause in told:
+            compared.counts[f"cause {cause}, judged {judged}"] += 1
+        if judged != "unknown" and told - {judged}:
+            compared.wrong.append(f"{row['id']} is told by {judged}, but it is {', '.join(sorted(told))}")
+
+
+def _divergence(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
+    told: dict[tuple[str, str, int], set[str]] = {}
+    for snapshot, partitions in truth["divergent"].items():
+        for name, pairs in partitions.items():
+            for pair, about in pairs.items():
+                for first, last in about["conflicting_offsets"]:
+                    for offset in range(first, last + 1):
+                        told.setdefault((snapshot, name, offset), set()).update(pair.split("/"))
+    judged: dict[tuple[str, str, int], set[str]] = {}
+    for row in found.filter(pl.col("rule") == "replica-divergence").iter_rows(named=True):
+        for offset in range(row["first_offset"], row["last_offset"] + 1):
+            key = (row["snapshot"] or "final", f"{row['topic']}-{row['partition']}", offset)
+            judged.setdefault(key, set()).update(row["replicas"])
+    compared.same(
+        "divergent offsets",
+        {(*key, *sorted(brokers)) for key, brokers in told.items()},
+        {(*key, *sorted(brokers)) for key, brokers in judged.items()},
+    )
+
+
+def _order(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
+    back = found.filter(pl.col("rule") == "nonmonotonic-send")
+    compared.same(
+        "sends out of order", {tuple(pair) for pair in truth["went_back"]}, {tuple(v) for v in back["values"].to_list()}
+    )
+    judged = _values(found, "duplicate")
+    again = set(truth["written_again"])
+    if judged - again:
+        compared.wrong.append(f"called duplicate, but written once: {sorted(judged - again)[:5]}")
+    stands = {value for one in truth["duplicates"] for value in _numbered(one)}
+    compared.counts["duplicated records"] += len(stands)
+    if truth["final"] and stands - judged:
+        compared.wrong.append(f"duplicates missed: {sorted(stands - judged)[:5]}")
+
+
+def _numbered(one: dict[str, Any]) -> list[str]:
+    stem, _, first = one["first_value"].rpartition("-")
+    return [f"{stem}-{int(first) + index}" for index in range(one["count"])]
+
+
+def _harmed(truth: dict[str, Any]) -> bool:
+    told = ("lost_acked_count", "duplicates", "written_again", "reordered", "went_back", "consumer_resets", "truncated")
+    return any(truth.get(name) for name in told) or any(map(bool, truth["divergent"].values()))
+
+
+def main(runs: int, jobs: int, first: int) -> int:
+    began = time.perf_counter()
+    counts: Counter[str] = Counter()
+    wrong = 0
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for seed, compared in enumerate(pool.imap(compare, range(first, first + runs), chunksize=4), first):
+            counts += compared.counts
+            wrong += bool(compared.wrong)
+            for sentence in compared.wrong:
+                print(f"seed {seed}, {scenario(seed).variant}: {sentence}", flush=True)
+    for name in sorted(counts):
+        print(f"{counts[name]:9,} {name}")
+    print(f"{wrong} runs of {runs} disagree; {time.perf_counter() - began:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    numbers = [int(word) for word in sys.argv[1:4]]
+    sys.exit(main(*numbers, *(1000, 2, 0)[len(numbers) :]))

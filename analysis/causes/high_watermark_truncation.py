@@ -112,13 +112,11 @@ def _cut(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
 
 def _had_more(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
     """The log end that the cut shortened: as loaded just before, or in a snapshot taken before."""
-    loaded = [
-        e
-        for e in timeline.ends_of(broker, "loaded")
-        if e.end > lost.last and e.time is not None and cut.time is not None and e.time <= cut.time
-    ]
-    if loaded:
+    loaded = [e for e in timeline.ends_of(broker, "loaded") if e.time is not None and cut.time and e.time <= cut.time]
+    if loaded and loaded[-1].end > lost.last:
         return [loaded[-1].fact]
+    if loaded and loaded[-1].time is not None and lost.last_acked is not None and loaded[-1].time > lost.last_acked:
+        return []  # an earlier cut took them
     return held_at_snapshot(timeline, broker, lost)
 
 

@@ -42,6 +42,7 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
         out.missing.append(f"who led {lost.name} when the records were acknowledged")
     if out.old is not None and now is not None and out.old.epoch == now:
         out.new = out.old
+        out.old = _stale_leader(timeline, lost, out.new) or out.old
         return out
     after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
     if now is not None:
@@ -92,6 +93,21 @@ def _led_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
     return known[-1]
 
 
+def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
+    """The term before one that began at or below records acknowledged later: its leader, not knowing that it was
+    replaced, acknowledged them, and cut them off once it knew. Not if the new leader lost what it had itself.
+    """
+    earlier = [t for t in timeline.terms.values() if t.epoch < new.epoch and t.leader is not None]
+    if not earlier or new.start is None or new.start > lost.first or lost.last_acked is None:
+        return None
+    since = lost.last_acked - SECOND
+    again = [e for e in timeline.events if e.broker == new.leader and e.kind == "started" and (e.time or 0) > since]
+    stale = earlier[-1]
+    if again or stale.conflict or stale.leader is None or stale.leader == new.leader:
+        return None
+    return stale if truncations(timeline, stale.leader, lost, lost.last_acked, lost.first) else None
+
+
 def acknowledgement(lost: Lost) -> list[Fact]:
     """The facts that the lost records were acknowledged, the first and the last."""
     acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
@@ -116,12 +132,16 @@ def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     return [e.fact for e in dated if (e.time or 0) > latest - 20 * SECOND][-3:]
 
 
-def truncations(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> list[LogEnd]:
-    """Truncations of a broker that cut the lost offsets, later than a time."""
+def truncations(
+    timeline: Timeline, broker: str, lost: Lost, after: int | None, most: int | None = None
+) -> list[LogEnd]:
+    """Truncations of a broker that cut the lost offsets (or all from `most` on), later than a time."""
     return [
         end
         for end in timeline.ends_of(broker, "truncated")
-        if not end.noop and end.end <= lost.last and (after is None or end.time is None or end.time >= after - SECOND)
+        if not end.noop
+        and end.end <= (lost.last if most is None else most)
+        and (after is None or end.time is None or end.time >= after - SECOND)
     ]
 
 

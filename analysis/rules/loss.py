@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..generations import events, generations
 from ..neighbours import beside, neighbours
 from ..partition import FinalReads, Offsets, Partition
 from ..settled import COMPACTED
@@ -18,13 +19,12 @@ from .wording import distinct, proof, seconds, some, where
 def lost_writes(p: Partition) -> Iterator[Finding]:
     """Acknowledged, proven gone, and not for a legal reason."""
     placed = fates(p).filter(pl.col("offset").is_not_null())
-    lost = placed.filter(pl.col("lost")).sort("offset", "value")
-    if not len(lost):
-        return
+    lost = placed.filter(pl.col("lost"))
     kept = placed.filter(~pl.col("lost")).select("offset", pl.col("invoked").alias("since"))
-    between = beside(kept, lost.select("offset", pl.col("completed").alias("until")))
-    for run in neighbours(lost, between, "acks"):
-        yield _lost(p, run)
+    for event in events(lost, "value"):
+        between = beside(kept, event.select("offset", pl.col("completed").alias("until")))
+        for run in neighbours(event, between, "acks"):
+            yield _lost(p, run)
 
 
 def vanished(p: Partition, offsets: Offsets) -> Offsets:
@@ -143,7 +143,7 @@ def fates(p: Partition) -> pl.DataFrame:
 
 
 def _fates(p: Partition) -> pl.DataFrame:
-    fate = _read_by(p)
+    fate = generations(_read_by(p), "at")
     fate = _with_later_end(p, _with_other(p, fate))
     final = p.final
     covered = _covered(final) if final else pl.lit(False)

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.replication.cluster import Cluster
+from ...models.replication.ledger import Ack
 from ...models.replication.scenario import Scenario
-from ...models.replication.truth import Lost, Repeat, lost, repeats
+from ...models.replication.truth import Lost, Repeat, absent, lost, repeats, went_back
 from .names import value
 
 Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> where they differ
@@ -31,14 +32,13 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     gone = lost(cluster)
     topic = cluster.config.topic
     values: dict[str, list[list[Any]]] = {}
+    nowhere = {f"{topic}-{p}": _listed(acks, p) for p, acks in enumerate(absent(cluster)) if acks}
     read = 0
     for one in gone:
         ack = one.ack
         count = ack.end - ack.base
         read += count if one.read else 0
-        values.setdefault(f"{topic}-{one.partition}", []).extend(
-            [ack.base + i, value(ack.producer, one.partition, ack.first + i)] for i in range(count)
-        )
+        values.setdefault(f"{topic}-{one.partition}", []).extend(_listed([ack], one.partition))
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.cause for one in gone))
     duplicates: list[Repeat] = []
@@ -61,10 +61,18 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "lost_acked_count": total,
         "lost_but_read_before": read,
         "lost_never_read": total - read,
+        "absent_without_leader": nowhere,
         "losses": _losses(topic, gone),
         "divergent": divergent,
         "duplicates": [_repeat(topic, one) for one in duplicates],
         "reordered": [_repeat(topic, one) for one in reordered],
+        # Values that leaders wrote more than once, whatever became of the copies; and acknowledgements out of order.
+        "written_again": _written_again(cluster),
+        "went_back": [
+            [value(producer, p, before), value(producer, p, number)]
+            for p in range(cluster.config.partitions)
+            for producer, number, before in went_back(ledger.acks[p])
+        ],
         "log_start": {
             f"{topic}-{p}": log.start
             for p in range(cluster.config.partitions)
@@ -87,6 +95,23 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     }
 
 
+def _listed(acks: list[Ack], partition: int) -> list[list[Any]]:
+    """(offset, value) of each record."""
+    return [
+        [ack.base + i, value(ack.producer, partition, ack.first + i)] for ack in acks for i in range(ack.end - ack.base)
+    ]
+
+
+def _written_again(cluster: Cluster) -> list[str]:
+    return [
+        value(producer, p, number)
+        for p, by_producer in enumerate(cluster.ledger.rewritten)
+        for producer, ranges in sorted(by_producer.items())
+        for low, high in ranges
+        for number in range(low, high)
+    ]
+
+
 def _latency(latencies: list[int]) -> dict[str, float]:
     """Median, 99th percentile and largest, of batches."""
     ordered = sorted(latencies)
@@ -105,6 +130,7 @@ def _losses(topic: str, gone: list[Lost]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for one in gone:
         last = found[-1] if found else None
+        values = [name for _, name in _listed([one.ack], one.partition)]
         if (
             last is not None
             and last["partition"] == one.partition
@@ -116,6 +142,7 @@ def _losses(topic: str, gone: list[Lost]) -> list[dict[str, Any]]:
             last["last_offset"] = one.ack.end - 1
             last["count"] += one.ack.end - one.ack.base
             last["read_before"] = last["read_before"] or one.read
+            last["values"] += values
             continue
         found.append(
             {
@@ -131,6 +158,7 @@ def _losses(topic: str, gone: list[Lost]) -> list[dict[str, Any]]:
                 "leader_epoch": one.epoch,
                 "time": one.time * 1000,
                 "read_before": one.read,
+                "values": values,
             }
         )
     return found

@@ -95,6 +95,9 @@ class Ledger:
 
     def __init__(self, partitions: int) -> None:
         self.acks: list[list[Ack]] = [[] for _ in range(partitions)]
+        # producer -> sorted ranges of value numbers that leaders wrote, and that they wrote more than once
+        self.written: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(partitions)]
+        self.rewritten: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(partitions)]
         self.acknowledged_end: dict[int, int] = {}  # partition -> end of what is acknowledged
         self.removals: list[list[Removal]] = [[] for _ in range(partitions)]
         self.leaders: list[dict[int, int]] = [{} for _ in range(partitions)]  # leader epoch -> broker
@@ -116,6 +119,17 @@ class Ledger:
         self._committed_end = [0] * partitions
 
     # --- acknowledgements and commits
+
+    def appended(self, batch: ProducerBatch, epoch: int) -> None:
+        """A leader wrote these values, perhaps not for the first time."""
+        batch.epoch = epoch
+        first, end = batch.first, batch.first + batch.count
+        known = self.written[batch.partition].setdefault(batch.producer, [])
+        for low, high in known[max(0, bisect_left(known, (first, 0)) - 1) :]:
+            if low < end and high > first:
+                again = self.rewritten[batch.partition].setdefault(batch.producer, [])
+                _merge(again, max(first, low), min(end, high))
+        _merge(known, first, end)
 
     def acknowledged(self, batch: ProducerBatch, base: int, acks: int, time: int) -> None:
         partition = batch.partition

@@ -85,7 +85,7 @@ class Server(Process):
                 self._note(request, index, error, base)
                 continue
             if not error:
-                batch.epoch = replica.epoch
+                self.cluster.ledger.appended(batch, replica.epoch)
                 self.after_append(replica)
             if request.acks != -1 or replica.hw >= base + batch.count:
                 self._note(request, index, NONE, base)

@@ -63,6 +63,22 @@ def lost(cluster: Cluster) -> list[Lost]:
     return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
 
 
+def absent(cluster: Cluster) -> list[list[Ack]]:
+    """By partition: what was acknowledged and stands in no replica, where nobody leads at the end. Nobody serves a
+    log without it, so it is not lost as an election loses it; but it will not come back."""
+    found: list[list[Ack]] = []
+    for partition, acks in enumerate(cluster.ledger.acks):
+        logs = [b.replicas[partition].log for b in cluster.brokers.values() if partition in b.replicas]
+        kept = cluster.leader_log(partition) is not None
+        gone = [] if kept else [a for a in acks if a.acks != 0 and not any(a.held_by(log) for log in logs)]
+        producers = {ack.producer for ack in gone}
+        held = [_held(log, producers) for log in logs]
+        for ranges in held:
+            gone = [part for ack in gone for part in _missing(ack, ranges.get(ack.producer, []))]
+        found.append(gone)
+    return found
+
+
 def _held(log: ReplicaLog, producers: set[int]) -> dict[int, list[tuple[int, int]]]:
     """The ranges of values that a log holds, of these producers, sorted."""
     held: dict[int, list[tuple[int, int]]] = {}
@@ -102,6 +118,19 @@ class _Reads:
         if place >= 0 and ranges[place][1] > ack.first:
             return True
         return place + 1 < len(ranges) and ranges[place + 1][0] <= last
+
+
+def went_back(acks: list[Ack]) -> list[tuple[int, int, int]]:
+    """(producer, value number, value number before it) where a producer's acknowledged offsets go back, in the
+    order in which it sent."""
+    found: list[tuple[int, int, int]] = []
+    last: dict[int, Ack] = {}
+    for ack in sorted((ack for ack in acks if ack.acks != 0), key=lambda ack: (ack.producer, ack.first)):
+        before = last.get(ack.producer)
+        if before is not None and ack.base < before.end - 1:
+            found.append((ack.producer, ack.first, before.first + before.end - before.base - 1))
+        last[ack.producer] = ack
+    return found
 
 
 def repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Repeat]]:
