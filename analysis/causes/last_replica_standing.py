@@ -12,7 +12,17 @@ alone when it was elected, or when it acknowledged them and led on in its own ep
 from __future__ import annotations
 
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
-from .succession import SECOND, Succession, acknowledgement, alone_in_sync, chain, deaths, had_them, succession
+from .succession import (
+    SECOND,
+    Succession,
+    acknowledgement,
+    alone_in_sync,
+    chain,
+    deaths,
+    had_them,
+    succession,
+    truncations,
+)
 from .timeline import Timeline
 
 NAME = "last-replica-standing"
@@ -75,12 +85,20 @@ def _of(details: object, lost: Lost) -> bool:
 
 
 def _ended_short(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """Facts that the log ended at or below the first lost offset after it had been acknowledged."""
+    """Facts that the log ended at or below the first lost offset after it had been acknowledged, though nobody had
+    truncated it.
+    """
     out = []
+    # Brokers' clocks may be a little off the history's, in which both the acknowledgement and the death are told.
+    died = [e.time for e in timeline.died(broker) if e.fact.place is not None and e.time is not None]
+    since = min((time for time in died if lost.last_acked and time >= lost.last_acked), default=lost.last_acked)
+    cuts = [
+        cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, lost.first) if cut.time is not None
+    ]
     for kind in ("corruption", "loaded", "snapshot"):
         for end in timeline.ends_of(broker, kind):
-            late = end.time is not None and lost.last_acked is not None and end.time > lost.last_acked - SECOND
-            if end.end <= lost.first and late:
+            late = end.time is not None and since is not None and end.time > since - SECOND
+            if end.end <= lost.first and late and not any(cut <= (end.time or 0) for cut in cuts):
                 out.append(end)
                 break
     if not out:

@@ -20,6 +20,8 @@ from .facts import Fact
 from .log_facts import HANDLERS
 from .terms import BrokerEvent, Builder, LogEnd, Term, ids
 
+DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
+
 
 @dataclass
 class Timeline:
@@ -199,8 +201,8 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
         fact = Fact(says, fault.completed, place=fault.place)
         builder.fault_facts.append(fact)
         for node in fault.nodes:
-            if fault.type == "fault" and fault.kind == "kill":
-                killed = Fact(f"broker {node} was killed", fault.completed, place=fault.place)
+            if fault.type == "fault" and fault.kind in DEATHS:
+                killed = Fact(f"broker {node} {DEATHS[fault.kind]}", fault.completed, place=fault.place)
                 builder.events.append(BrokerEvent(node, "died", fault.completed, killed))
             elif fault.type == "heal" and fault.kind == "restart":
                 restarted = Fact(f"broker {node} was started again", fault.invoked, place=fault.place)

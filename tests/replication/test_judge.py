@@ -1,0 +1,46 @@
+"""`check` finds exactly what the simulator knows to be lost, divergent, duplicated and out of order, and why.
+
+A few seeds over all variants, settings and faults; `python benchmarks/judge.py 2000 2` takes as many as wanted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from judge import compare
+
+# Each variant with mixed faults; then runs that were judged wrongly once: double losses, stale leaders, brokers that
+# come back in their own epoch, partitions that nobody may lead.
+MIXED = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23)
+ONCE_WRONG = (40, 62, 66, 67, 70, 72, 83, 85, 104, 106, 118, 145, 214, 247, 254)
+
+
+@pytest.mark.parametrize("seed", [*MIXED, *ONCE_WRONG])
+def test_the_judge_agrees_with_the_simulator(seed: int) -> None:
+    assert compare(seed).wrong == []
+
+
+def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge that forgets a loss, or names another cause, is found out."""
+    import judge
+    import polars as pl
+    from logjudge.analysis.results import Results
+
+    findings = Results.findings
+    lost = pl.col("rule").is_in(["lost-write", "acknowledged-absent"])
+    monkeypatch.setattr(Results, "findings", lambda self: findings(self).filter(~lost))
+    assert Counter(sentence.split(":")[0] for sentence in judge.compare(66).wrong) == {
+        "lost records, by brokers missed": 1,
+        "lost records, by clients missed": 1,
+    }
+    renamed = pl.when(lost).then(pl.lit("unclean-election")).otherwise("cause").alias("cause")
+    monkeypatch.setattr(Results, "findings", lambda self: findings(self).with_columns(renamed))
+    told = judge.compare(66).wrong
+    assert told
+    assert all("is told by unclean-election" in sentence for sentence in told)
