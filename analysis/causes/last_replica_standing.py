@@ -34,7 +34,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if found.new is None or found.new_leader is None or found.old_leader is None:
         return lacks(*found.missing)
     together = _in_sync(timeline, lost)
-    if len(together) > 1 and all(_ended_short(timeline, member, lost) for member in together):
+    if len(together) > 1 and all(_ended_short(timeline, member, lost, lost.last) for member in together):
         # Kafka promises nothing where all in-sync replicas fail at once, and nobody was the last to stand.
         names = ", ".join(sorted(together))
         return lacks(f"why brokers {names}, all in sync, started again without the records (a failure of power?)")
@@ -46,7 +46,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         had = had_them(timeline, broker, lost)
         if not had:
             return NOT_THE_CASE
-    short = _ended_short(timeline, broker, lost)
+    short = _ended_short(timeline, broker, lost, lost.first)
     if not short:
         return lacks(
             f"that broker {broker}'s log ended at or below offset {lost.first} when it started again "
@@ -84,21 +84,19 @@ def _of(details: object, lost: Lost) -> bool:
     return details.get("topic") == lost.topic and details.get("partition") == lost.partition
 
 
-def _ended_short(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """Facts that the log ended at or below the first lost offset after it had been acknowledged, though nobody had
-    truncated it.
+def _ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[Fact]:
+    """Facts that the log ended at or below an offset (`most`) after the records had been acknowledged, though nobody
+    had truncated it.
     """
     out = []
     # Brokers' clocks may be a little off the history's, in which both the acknowledgement and the death are told.
     died = [e.time for e in timeline.died(broker) if e.fact.place is not None and e.time is not None]
     since = min((time for time in died if lost.last_acked and time >= lost.last_acked), default=lost.last_acked)
-    cuts = [
-        cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, lost.first) if cut.time is not None
-    ]
+    cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
     for kind in ("corruption", "loaded", "snapshot"):
         for end in timeline.ends_of(broker, kind):
             late = end.time is not None and since is not None and end.time > since - SECOND
-            if end.end <= lost.first and late and not any(cut <= (end.time or 0) for cut in cuts):
+            if end.end <= most and late and not any(cut <= (end.time or 0) for cut in cuts):
                 out.append(end)
                 break
     if not out:
@@ -106,7 +104,7 @@ def _ended_short(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     marks = [
         m.fact
         for m in timeline.ends_of(broker, "high-watermark")
-        if m.snapshot in {e.snapshot for e in out if e.snapshot is not None} and m.end > lost.first
+        if m.snapshot in {e.snapshot for e in out if e.snapshot is not None} and m.end > most
     ]
     return [*(e.fact for e in out), *marks]
 

@@ -6,6 +6,7 @@ from ...models.replication.cluster import Cluster
 from ...models.replication.invariants import INVARIANTS
 from ...models.replication.scenario import Scenario
 from ...models.replication.search import story
+from ...models.replication.truth import lost
 from .outcome import Outcome, outcome
 from .scenario_file import dump
 from .truth_file import truth
@@ -53,7 +54,7 @@ def _outcome(cluster: Cluster, scenario: Scenario, came: Outcome) -> str:
     rows = [
         ("records acknowledged", str(known["acknowledged"])),
         ("lost though acknowledged", _lost(known)),
-        ("cause", ", ".join(came.causes) or "nothing lost"),
+        ("cause", _causes(cluster) or "nothing lost"),
         ("elections, of these unclean", f"{known['elections']}, {known['unclean_elections']}"),
         ("ISR shrinks", str(known["isr_shrinks"])),
         ("duplicates, reordered records", f"{_count(known['duplicates'])}, {_count(known['reordered'])}"),
@@ -72,6 +73,12 @@ def _outcome(cluster: Cluster, scenario: Scenario, came: Outcome) -> str:
     if not came.breaks:
         lines.append("Every invariant holds.")
     return "\n\n".join(lines)
+
+
+def _causes(cluster: Cluster) -> str:
+    """The causes of the losses; what happened, where they have no name."""
+    named = (one.cause if one.cause != "unknown" else f"without a name: {one.detail}" for one in lost(cluster))
+    return ", ".join(dict.fromkeys(named))
 
 
 def _lost(known: dict[str, object]) -> str:

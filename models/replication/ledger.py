@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Ack:
     """An acknowledged batch: values `first` … of a producer at offsets `base` up to `end`."""
 
-    __slots__ = ("acks", "base", "end", "epoch", "first", "loss", "producer", "time")
+    __slots__ = ("acks", "base", "end", "epoch", "first", "isr", "loss", "producer", "time")
 
     def same(self, batch: Batch) -> bool:
         """Does a log's batch hold some of these values at the offsets that were acknowledged?"""
@@ -43,6 +43,7 @@ class Ack:
         self.acks = acks
         self.time = time
         self.epoch = epoch  # the leader epoch that appended it
+        self.isr: tuple[int, ...] = ()  # as the quorum had it then
         self.loss: Loss | None = None
 
     def held_by(self, log: ReplicaLog) -> bool:
@@ -136,6 +137,8 @@ class Ledger:
         ack = Ack(base, base + batch.count, batch.producer, batch.first, acks, time, batch.epoch)
         self.acks[partition].append(ack)
         self.latencies.append(time - batch.created)
+        known = self.states[partition]
+        ack.isr = known.isr if known is not None else ()
         newest = self.newest[partition]
         if newest is not None and newest[1].epoch > ack.epoch and not ack.held_by(newest[0].log):
             # Acknowledged by a leader that was already replaced: nobody begins to lead without it later.
@@ -215,17 +218,23 @@ class Ledger:
         partition, broker = replica.partition, replica.broker
         before = self.elected[partition].get(state.epoch, state)
         cut = above = None
+        dark: set[int] = set()  # brokers whose disks lost the record with the power
         for removal in self.removals[partition]:
-            if removal.broker == broker and any(ack.same(batch) for batch in removal.batches):
+            these = any(ack.same(batch) for batch in removal.batches)
+            if these and removal.reason == "unclean-disk":
+                dark.add(removal.broker)
+            if removal.broker == broker and these:
                 cut = removal
             elif removal.broker == broker and removal.reason == "high-watermark" and removal.time > ack.time:
                 above = removal
         if state.unclean and broker != before.last_known:
             cause, detail = "unclean-election", "it was not in the ISR"
+        elif len(ack.isr) > 1 and dark.issuperset(ack.isr):
+            # The design has no name for it, as nobody was the last to stand.
+            cause, detail = "unknown", "all that were in sync lost their unflushed tails with the power"
         elif cut is not None and cut.reason == "unclean-disk" and {*before.isr, *before.elr} <= {broker}:
             cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"
         elif cut is not None and cut.reason == "unclean-disk":
-            # The design has no name for it: several were in sync, and the disk of the one that led had lost its tail.
             cause, detail = (
                 "unknown",
                 "it was one of several in the ISR, and its unflushed tail was lost with the power",
