@@ -7,18 +7,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
 from ..histories.bundle import Run
 from ..histories.operations import PLACED_EVENTS
-from ..histories.tables import CONTEXT, SENDS
+from ..histories.tables import CONTEXT, SENDS, Finding
 from .kernel import Common, Tables, judge_unit, to_frame
 from .results import Results
 from .stages import Parts, Unit, close_waiting, read_evidence, read_split
 
-Item, Done = TypeVar("Item"), TypeVar("Done")
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
@@ -36,7 +37,11 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     gathered = gather(run, progress)
     results, units = gathered.results, gathered.units
     order = sorted(units)
-    judged = _on_all_cores(lambda unit: judge_unit(*unit, units.pop(unit), gathered.common, run.settings), order)
+
+    def judge(unit: Unit) -> tuple[list[Finding], list[dict[str, Any]]]:
+        return judge_unit(unit.topic, unit.partition, units.pop(unit), gathered.common, run.settings)
+
+    judged = _on_all_cores(judge, order)
     for done, (findings, summaries) in enumerate(judged):
         progress("judging", done, len(order), "partitions")
         results.add_judged(to_frame(findings), summaries)

@@ -27,6 +27,7 @@ from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
 from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpack
 from .kernel import Common, Tables, judge_unit, to_frame
+from .remote import lines_of
 from .results import Results
 from .stages import Parts, close_waiting, read_evidence, read_split
 
@@ -79,7 +80,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # rows are blocks of megabytes
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
     }
     if master is None or master.startswith("local"):
         settings |= {
@@ -199,13 +200,7 @@ def _plan(session: SparkSession, run: Run) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     settings = run.settings.to_json()
-    tasks = _tasks(run)
-    splits = session.createDataFrame(tasks, "number long, kind string, task string")
-    read = (
-        splits.repartition(len(tasks), "number")
-        .mapInArrow(_reading(settings), BLOCK)
-        .persist(StorageLevel.MEMORY_AND_DISK)
-    )
+    read = _read(session, run).persist(StorageLevel.MEMORY_AND_DISK)
     waiting = read.filter(F.col("kind") == "waiting")
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
@@ -217,6 +212,14 @@ def _plan(session: SparkSession, run: Run) -> DataFrame:
     judged = units_blocks.groupBy("topic", "partition").applyInArrow(_judging(settings), BLOCK)
     told = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
     return judged.unionByName(told)
+
+
+def _read(session: SparkSession, run: Run) -> DataFrame:
+    if run.uri:
+        return lines_of(session, run, BLOCK)
+    tasks = _tasks(run)
+    splits = session.createDataFrame(tasks, "number long, kind string, task string")
+    return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json()), BLOCK)
 
 
 def _tasks(run: Run) -> list[tuple[int, str, str]]:

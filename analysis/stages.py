@@ -7,7 +7,7 @@ judge      -> findings and a bounded summary of one partition
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ..histories.evidence.layout import Part, read_part
 from ..histories.files import Split
 from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
-from ..histories.parsing import parse_split
+from ..histories.parsing import Parsed, parse_split
 from ..histories.tables import OPERATIONS, complete
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
@@ -55,18 +55,23 @@ class Parts:
 
 def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     """Reads, pairs and takes apart one split, block by block. The last Parts hold what waits."""
-    base = split.number << 32
+    return take_apart(split.number, parse_split(split), settings)
+
+
+def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Iterator[Parts]:
+    """The same for a split that is parsed, of the given number."""
+    base = number << 32
     # Sends are paired apart from all else: their table is narrow, and most events are sends.
     carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = 0
-    for parsed in parse_split(split):
+    for parsed in blocks:
         parts = Parts()
         lines += parsed.lines
-        for number, events in enumerate((parsed.sends, parsed.others)):
+        for table, events in enumerate((parsed.sends, parsed.others)):
             parts.add("events", len(events))
             placed = events.with_columns((pl.col("line") + base).alias("place")).drop("line")
-            paired = pair(pl.concat([carried[number], placed], how="diagonal") if len(carried[number]) else placed)
-            carried[number] = paired.waiting
+            paired = pair(pl.concat([carried[table], placed], how="diagonal") if len(carried[table]) else placed)
+            carried[table] = paired.waiting
             _take_apart(complete(paired.operations, OPERATIONS), settings, parts)
             if len(paired.malformed):
                 parts.quarantine.append(paired.malformed)

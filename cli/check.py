@@ -6,16 +6,16 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..histories.bundle import Run, open_run
 from ..histories.errors import LogjudgeError, UsageError
+from ..histories.files import is_uri, local_path
 from ..histories.readers import READERS
-from .folder import check_target, name_of, write_whole
+from .engines import Engine, LocalEngine, SparkEngine
+from .folder import check_target, name_of
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
 from .progress import Progress
 
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 EXITS = {"valid": EXIT_VALID, "invalid": EXIT_BREACH, "unknown": EXIT_UNKNOWN}
 # What a script must notice first: our own crash, then unreadable input, then a breach, then unknown.
 GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
-Engine = Callable[[Run, Progress], "Results"]
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [default: logjudge-out/RUN].")
+@click.option("--out", metavar="FOLDER", help="Folder or URI for the report [default: logjudge-out/RUN].")
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
@@ -43,11 +42,12 @@ Engine = Callable[[Run, Progress], "Results"]
 @click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
 @click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
-def command(runs: tuple[str, ...], out: Path | None, **options: Any) -> int:
+def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
     """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
 
     RUN is a run bundle (a folder) or a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
-    VerifiableProducer and VerifiableConsumer. Exit code: 0 valid, 1 a breach, 2 unreadable, 3 unknown.
+    VerifiableProducer and VerifiableConsumer; or the URI of one that Spark reads (s3a://, hdfs://, ...). Exit code:
+    0 valid, 1 a breach, 2 unreadable, 3 unknown.
     """
     rules = _chosen_rules(options["only"], options["skip"], options["allow"])
     targets = _targets(runs, out)
@@ -67,24 +67,25 @@ def command(runs: tuple[str, ...], out: Path | None, **options: Any) -> int:
     return min(codes, key=GRAVITY.index)
 
 
-def _judge(path: str, folder: Path, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
     from ..analysis.verdict import report_of
 
     started = time.monotonic()
-    run = open_run(Path(path), options["reader"])
-    settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules)
-    run = dataclasses.replace(run, settings=settings)
-    check_target(folder)
+    if not is_uri(folder):
+        check_target(local_path(folder))
     quiet = options["as_json"] or options["form"] is not None
-    with Progress(settings.name, quiet) as progress:
-        results = engine(run, progress)
+    with Progress(name_of(path), quiet) as progress:
+        run = engine.open_run(path, options["reader"], progress)
+        settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules)
+        run = dataclasses.replace(run, settings=settings)
+        results = engine.judge(run, progress)
         report = report_of(results, options["engine"], options["strict"])
         progress("writing", 0, 1, "reports")
-        write_whole(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))
+        engine.write(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))
     if not quiet:
         from .output import render
 
-        click.echo(render(report, str(folder), time.monotonic() - started))
+        click.echo(render(report, folder, time.monotonic() - started))
     return report
 
 
@@ -115,18 +116,18 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
     return tuple(name for name in (only or RULES) if name not in skip)
 
 
-def _targets(runs: tuple[str, ...], out: Path | None) -> list[Path]:
+def _targets(runs: tuple[str, ...], out: str | None) -> list[str]:
     """A single run goes into --out itself, several into a folder each below it."""
     if out and len(runs) == 1:
         return [out]
-    base = out or Path("logjudge-out")
-    targets: list[Path] = []
+    base = (out or "logjudge-out").rstrip("/")
+    targets: list[str] = []
     for run in runs:
-        name = name_of(Path(run))
+        name = name_of(run)
         number = 2
-        while base / name in targets:
-            name, number = f"{name_of(Path(run))}-{number}", number + 1
-        targets.append(base / name)
+        while f"{base}/{name}" in targets:
+            name, number = f"{name_of(run)}-{number}", number + 1
+        targets.append(f"{base}/{name}")
     return targets
 
 
@@ -136,23 +137,10 @@ def _engine(options: dict[str, Any]) -> Engine:
             raise UsageError(
                 "found --master, --remote or --conf with --engine local, expected them with --engine spark"
             )
-        from ..analysis import local
-
-        return local.judge_run
+        return LocalEngine()
     if options["master"] and options["remote"]:
         raise UsageError("found --master and --remote, expected one of them")
-    conf = [_setting(item) for item in options["conf"]]
-    opened: dict[str, Any] = {}
-
-    def judge(run: Run, progress: Progress) -> Results:
-        from ..analysis import spark
-
-        if "session" not in opened:
-            progress("starting Spark", 0, 1, "sessions")
-            opened["session"] = spark.open_session(options["master"], options["remote"], conf)
-        return spark.judge_run(run, opened["session"], progress)
-
-    return judge
+    return SparkEngine(options["master"], options["remote"], [_setting(item) for item in options["conf"]])
 
 
 def _setting(item: str) -> tuple[str, str]:

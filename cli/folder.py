@@ -11,14 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..histories.errors import UsageError
+from ..histories.files import is_uri, local_path
 
 MARK = "verdict.json"
 _ENDINGS = re.compile(r"(\.(jsonl|json|edn|parquet|log|txt|gz|zst))+$")
 
 
-def name_of(path: Path) -> str:
+def name_of(path: str) -> str:
     """A run's name in an output folder: its file or folder name without extension."""
-    return _ENDINGS.sub("", path.resolve().name) or "run"
+    name = path.rstrip("/").rsplit("/", 1)[-1] if is_uri(path) else local_path(path).resolve().name
+    return _ENDINGS.sub("", name) or "run"
 
 
 def check_target(folder: Path) -> None:

@@ -14,9 +14,9 @@ from .evidence.layout import Part, find_parts, split_part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, compression_of, head_of, magic_of
 from .readers import READERS, recognise
 
-_EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
+EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
 
-
+_LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
 UNDATED = "1970-01-01T00:00:00+00:00"
 
 
@@ -104,12 +104,15 @@ class Run:
     files: tuple[str, ...]  # as shown to the user, in the order of their splits
     bytes: int
     evidence: tuple[Part, ...] = ()  # what brokers kept, in parts that a task reads
+    uri: str = ""  # where Spark reads it, if it is no local path
 
     def source_of(self, split: int) -> str:
         return self._shown[split]
 
     @cached_property
     def _shown(self) -> list[str]:
+        if self.uri:
+            return [path_below(self.uri, split.path) or split.path.rsplit("/", 1)[-1] for split in self.splits]
         root = self.path if self.path.is_dir() else self.path.parent
         return [_shown_path(Path(split.path), root) for split in self.splits]
 
@@ -118,14 +121,19 @@ def _shown_path(path: Path, root: Path) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
+def path_below(root: str, uri: str) -> str:
+    """The part of a URI below the root; nothing for the root itself."""
+    return uri.removeprefix(root).lstrip("/")
+
+
 def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
     if not path.exists():
-        raise InputError(str(path), "nothing", _EXPECTED, "check the path")
+        raise InputError(str(path), "nothing", EXPECTED, "check the path")
     evidence = _evidence(path, reader)
     files = _history_files(path) if path.is_dir() else [path] if not evidence else []
     if not files and not evidence:
-        raise InputError(str(path), "no history and no broker's files in it", _EXPECTED)
+        raise InputError(str(path), "no history and no broker's files in it", EXPECTED)
     config, config_name = _read_config(path)
     splits: list[Split] = []
     readers = set()
@@ -153,19 +161,25 @@ def _evidence(path: Path, reader: str | None) -> tuple[Part, ...]:
 
 
 def _history_files(folder: Path) -> list[Path]:
-    names = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
-    found = [folder / name for name in names if (folder / name).is_file()]
-    if (folder / "history").is_dir():
-        found += [file for file in sorted((folder / "history").iterdir()) if _looks_like_history(file)]
-    if not found and not any((folder / part).exists() for part in ("run.json", "brokers", "snapshots")):
+    inside = [folder, *([folder / "history"] if (folder / "history").is_dir() else [])]
+    names = [str(path.relative_to(folder)) + "/" * path.is_dir() for each in inside for path in sorted(each.iterdir())]
+    return [folder / name for name in history_names(names)]
+
+
+def history_names(names: Sequence[str]) -> list[str]:
+    """The histories of a bundle among the paths in it; those of folders end with a slash."""
+    found = [name for name in _LONE if name in names]
+    found += sorted(name for name in names if name.startswith("history/") and _looks_like_history(name[8:]))
+    parts = {name.split("/", 1)[0] for name in names}
+    if not found and not parts & {"run.json", "brokers", "snapshots"}:
         # A folder of histories, as VerifiableProducer and VerifiableConsumer leave them.
-        found = [file for file in sorted(folder.iterdir()) if _looks_like_history(file)]
+        found = sorted(name for name in names if _looks_like_history(name))
     return found
 
 
-def _looks_like_history(file: Path) -> bool:
+def _looks_like_history(name: str) -> bool:
     endings = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet", ".edn", ".edn.gz", ".json", ".log", ".txt")
-    return file.is_file() and not file.name.startswith(".") and file.name.endswith(endings)
+    return "/" not in name and not name.startswith(".") and name.endswith(endings)
 
 
 def _read_config(path: Path) -> tuple[dict[str, Any], str]:
@@ -175,27 +189,35 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
     if not file.is_file() or (not path.is_dir() and not path.name.startswith("history.")):
         return {}, name
     try:
-        config = json.loads(file.read_bytes())
-    except (ValueError, RecursionError, OSError) as error:
+        return config_of(file.read_bytes(), str(file)), name
+    except OSError as error:
         raise InputError(str(file), f"{error}", "the run's JSON object") from error
+
+
+def config_of(content: bytes, source: str) -> dict[str, Any]:
+    """What run.json says. Raises InputError."""
+    try:
+        config = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(source, f"{error}", "the run's JSON object") from error
     if not isinstance(config, dict):
-        raise InputError(str(file), "no object", "the run's JSON object")
+        raise InputError(source, "no object", "the run's JSON object")
     version = config.get("format", 1)
     if version != 1:
-        raise InputError(str(file), f"format {version}", "format 1", "use a newer logjudge")
-    return config, name
+        raise InputError(source, f"format {version}", "format 1", "use a newer logjudge")
+    return config
 
 
 def _reader_of(file: Path, reader: str | None) -> str:
-    if magic_of(file) == PARQUET_MAGIC:
-        return "parquet"
-    head = head_of(file)
-    if reader:
-        return reader
+    return "parquet" if magic_of(file) == PARQUET_MAGIC else reader or reader_of(head_of(file), str(file))
+
+
+def reader_of(head: bytes, source: str) -> str:
+    """The reader that recognises a file's first bytes. Raises InputError."""
     name = recognise(head)
     if name is None:
         seen = "an empty file" if not head else f"bytes like {head[:40]!r}"
-        raise InputError(str(file), seen, _EXPECTED, "name the format with --from")
+        raise InputError(source, seen, EXPECTED, "name the format with --from")
     return name
 
 
@@ -208,8 +230,13 @@ def _splits_of(file: Path, reader: str, first: int, split_bytes: int) -> Sequenc
     size = file.stat().st_size
     if compression:
         return [Split(first, str(file), reader, compression, 0, size)]
+    return plain_splits(str(file), size, reader, first, split_bytes)
+
+
+def plain_splits(path: str, size: int, reader: str, first: int, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    """Byte ranges of a file that is not compressed, numbered from `first`."""
     starts = range(0, max(size, 1), split_bytes)
     return [
-        Split(first + number, str(file), reader, "", start, min(start + split_bytes, size))
+        Split(first + number, path, reader, "", start, min(start + split_bytes, size))
         for number, start in enumerate(starts)
     ]

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 BLOCK_BYTES = 32 << 20
 SPLIT_BYTES = 32 << 20
 HEAD_BYTES = 64 << 10
 _CHUNK = 1 << 20
 GZIP_MAGIC, ZSTD_MAGIC, PARQUET_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_uri(path: str) -> bool:
+    """Whether Spark must read it; file:// is a local path in other words (see `local_path`)."""
+    return bool(_URI.match(path)) and not path.startswith("file:")
+
+
+def local_path(path: str) -> Path:
+    """The path that a user gave, file:// or not."""
+    return Path(unquote(urlparse(path).path)) if path.startswith("file:") else Path(path)
 
 
 @dataclass(frozen=True)

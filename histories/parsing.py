@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import polars as pl
 
-from .files import Split, blocks
+from .files import Block, Split, blocks
 from .readers import READERS
 from .tables import EVENTS, complete
 
@@ -41,9 +41,13 @@ def parse_split(split: Split) -> Iterator[Parsed]:
         events, bad, rows, damage = parquet.read_group(split.path, split.start)
         yield Parsed(*_split_sends(events), bad, rows, damage)
         return
-    reader = READERS[split.reader]
-    for block in blocks(split):
-        events, bad = reader.parse(block.data, split.path)
+    yield from parse_blocks(split.reader, split.path, blocks(split))
+
+
+def parse_blocks(reader: str, path: str, found: Iterable[Block]) -> Iterator[Parsed]:
+    """Blocks of whole lines of a file, in order, wherever they come from."""
+    for block in found:
+        events, bad = READERS[reader].parse(block.data, path)
         sends, others = _split_sends(events)
         lines = block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
         shift = pl.col("line") + block.first_line

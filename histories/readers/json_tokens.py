@@ -5,6 +5,8 @@ Each takes the bytes, a position and an end, and never raises: -1 says that what
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -64,15 +66,15 @@ def close_quote(buf: Bytes, i: int, end: int) -> int:
 @compiled
 def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
     """The number of the word whose letters begin at i (-1: none of these), and its closing quote (-1: none)."""
-    packed = np.int64(0)
+    packed: Any = np.int64(0)
     start = i
     while i < end:
-        c = np.int64(buf[i])
+        c: Any = np.int64(buf[i])
         if c == 34:
             slot = hash_of(packed, i - start)
             if words[slot, 0] != packed or words[slot, 1] != i - start:
                 return -1, i
-            before = np.int64(0)
+            before: Any = np.int64(0)
             for k in range(start, i - 8):
                 before = before << 8 | np.int64(buf[k])
             return (words[slot, 2] if before == words[slot, 3] else -1), i
@@ -89,7 +91,8 @@ def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
     negative = buf[i] == 45
     if negative:
         i += 1
-    first, value = i, np.int64(0)
+    first = i
+    value: Any = np.int64(0)
     while i < end and 48 <= buf[i] <= 57:
         value = value * 10 + np.int64(buf[i]) - 48
         i += 1
@@ -102,7 +105,8 @@ def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
 @compiled
 def short_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int) -> None:
     """Arrow's view of a text of at most INLINE bytes: its length and the text itself."""
-    low, high = end - i, 0
+    low: Any = end - i
+    high: Any = 0
     for k in range(i, min(end, i + 4)):
         low |= np.int64(buf[k]) << (32 + 8 * (k - i))
     for k in range(i + 4, end):
@@ -129,7 +133,7 @@ def long_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, l
             long[start + k] = buf[i + k]
         copied[COPIED, 0] = start + length
         copied[place, 0], copied[place, 1], copied[place, 2] = i, length, start
-    low = length
+    low: Any = length
     for k in range(4):
         low |= np.int64(buf[i + k]) << (32 + 8 * k)
     table[row, slot] = low

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -59,7 +61,7 @@ def _is_utf8(blob: bytes) -> bool:
         return False
 
 
-def _parse_lines(lines: list[tuple[int, bytes]]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _parse_lines(lines: Sequence[tuple[int, bytes]]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Numbered lines by polars. Bad ones are told apart first: of a key given twice it would take the first."""
     good: list[tuple[int, bytes]] = []
     bad: list[tuple[int, str]] = []
@@ -140,8 +142,8 @@ def _key_given_twice(text: bytes) -> str:
     found: list[str] = []
 
     def look(pairs: list[tuple[str, Any]]) -> None:
-        seen: set[str] = set()
-        found.extend(name for name, _ in pairs if name in seen or seen.add(name))
+        counts = Counter(name for name, _ in pairs)
+        found.extend(name for name, count in counts.items() if count > 1)
 
     json.loads(text, object_pairs_hook=look)
     return found[0] if found else ""

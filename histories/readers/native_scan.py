@@ -9,6 +9,8 @@ can be strict and need no reasons: each line is either an event that passes all 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...models.linearize_compiled import compiled
@@ -73,7 +75,7 @@ def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, lon
     c = buf[i]
     kind = _KINDS[field] if field >= 0 else -1
     slot = _SLOT_OF[field] if field >= 0 else 0
-    value = np.int64(0)
+    value: Any = np.int64(0)
     if c == 34:
         i += 1
         if kind == _TYPE:
@@ -119,7 +121,7 @@ def is_odd(table: Longs, row: int) -> bool:
     present = table[row, PRESENT]
     if present >> PARTITION & 1 and not 0 <= table[row, PARTITION_SLOT] < 1 << 31:
         return True
-    return present >> OFFSET & 1 == 1 and table[row, OFFSET_SLOT] < 0
+    return bool(present >> OFFSET & 1 == 1 and table[row, OFFSET_SLOT] < 0)
 
 
 @compiled
@@ -283,7 +285,7 @@ def event(
     present = table[row, PRESENT]
     if skip_blanks(buf, i, end) < end or present & NEEDED != NEEDED or is_odd(table, row):
         return False
-    return table[row, F_SLOT] != SEND or present >> TOPIC & 1 == 1
+    return bool(table[row, F_SLOT] != SEND or present >> TOPIC & 1 == 1)
 
 
 @compiled

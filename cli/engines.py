@@ -1,0 +1,87 @@
+"""The engines as commands use them: what opens a run, judges it, and moves its result."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..histories.bundle import Run, open_run
+from ..histories.errors import UsageError
+from ..histories.files import is_uri, local_path
+from .folder import write_whole
+from .progress import Progress
+
+if TYPE_CHECKING:
+    from ..analysis.results import Results
+
+Fill = Callable[[Path], None]
+
+
+class Engine(Protocol):
+    """Where a run is judged; `open_run` may raise InputError, `write` UsageError."""
+
+    def open_run(self, path: str, reader: str | None, progress: Progress) -> Run: ...
+
+    def judge(self, run: Run, progress: Progress) -> Results: ...
+
+    def write(self, folder: str, fill: Fill) -> None: ...
+
+
+class LocalEngine:
+    """polars alone."""
+
+    def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:  # noqa: ARG002
+        if is_uri(path):
+            raise UsageError(f"found {path} with --engine local, expected a local path; Spark reads URIs")
+        return open_run(local_path(path), reader)
+
+    def judge(self, run: Run, progress: Progress) -> Results:
+        from ..analysis import local
+
+        return local.judge_run(run, progress)
+
+    def write(self, folder: str, fill: Fill) -> None:
+        if is_uri(folder):
+            raise UsageError(f"found --out {folder} with --engine local, expected a local folder; Spark writes to URIs")
+        write_whole(local_path(folder), fill)
+
+
+class SparkEngine:
+    """Spark, in one session that is started when it is first needed."""
+
+    def __init__(self, master: str | None, remote: str | None, conf: Sequence[tuple[str, str]]) -> None:
+        self._how = (master, remote, conf)
+        self._opened: Any = None
+
+    def _session(self, progress: Progress) -> Any:
+        if self._opened is None:
+            from ..analysis import spark
+
+            progress("starting Spark", 0, 1, "sessions")
+            self._opened = spark.open_session(*self._how)
+        return self._opened
+
+    def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
+        if not is_uri(path):
+            return open_run(local_path(path), reader)
+        from ..analysis import remote
+
+        return remote.open_run(self._session(progress), path, reader)
+
+    def judge(self, run: Run, progress: Progress) -> Results:
+        from ..analysis import spark
+
+        return spark.judge_run(run, self._session(progress), progress)
+
+    def write(self, folder: str, fill: Fill) -> None:
+        if not is_uri(folder):
+            write_whole(local_path(folder), fill)
+            return
+        from ..analysis import remote
+
+        with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
+            result = Path(scratch) / "result"
+            write_whole(result, fill)
+            remote.publish(self._opened, result, folder)
