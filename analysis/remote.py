@@ -25,7 +25,7 @@ from ..histories.parsing import parse_blocks
 from .blocks import rows_of, to_batches
 from .stages import take_apart
 
-Session = Any  # a Session, and a DataFrame of it: pyspark is imported in spark.py alone
+Session = Any  # a SparkSession, and a DataFrame of it: pyspark is imported in spark.py alone
 Frame = Any
 MARK = "verdict.json"
 _COMPRESSED = (".gz", ".zst", ".bz2", ".lz4", ".snappy")
