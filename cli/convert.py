@@ -21,7 +21,8 @@ from .progress import Progress
 def command(source: str, target: Path, reader: str | None, overwrite: bool) -> int:
     """Write the history IN as OUT: .jsonl, .jsonl.gz, .jsonl.zst or .parquet, as its ending says.
 
-    Parquet is read several times faster. run.json is not part of a history: keep it beside OUT, and name OUT
+    Parquet is read several times faster, and a history of Jepsen stays one in it; as JSON lines it is judged by the
+    native rules. run.json is not part of a history: keep it beside OUT, and name OUT
     history.*, or put both into a folder. Exit code 3 where lines were malformed and left out.
     """
     from ..histories.convert import convert

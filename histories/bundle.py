@@ -13,6 +13,7 @@ from .errors import InputError
 from .evidence.layout import Part, find_parts, split_part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, compression_of, head_of, magic_of
 from .readers import READERS, recognise
+from .readers.parquet import dialect_of
 
 EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
 
@@ -140,7 +141,7 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     size = 0
     for file in files:
         name = _reader_of(file, reader)
-        readers.add(name)
+        readers.add(dialect_of(file) if name == "parquet" else name)
         size += file.stat().st_size
         splits.extend(_splits_of(file, name, len(splits), split_bytes))
     dialect = "jepsen" if "jepsen" in readers else "native"

@@ -11,13 +11,11 @@ from typing import IO, Any
 import orjson
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .bundle import Run
 from .errors import UsageError
 from .parsing import parse_split
-from .readers.parquet import write
-from .tables import EVENTS
+from .readers.parquet import write, writer
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
@@ -26,14 +24,13 @@ def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: N
     """Writes all events of the run to one file; returns how many, and how many lines were malformed."""
     if not target.name.endswith(ENDINGS):
         raise UsageError(f"{target}: found an unknown ending, expected one of {', '.join(ENDINGS)}")
-    numbers = _Numbers()
     written = bad = 0
-    with _writer(target) as put:
+    with _writer(target, run.settings.dialect) as put:
         for done, split in enumerate(run.splits):
             progress("converting", done, len(run.splits))
             for parsed in parse_split(split):
                 events = parsed.events
-                put(numbers.number(events))
+                put(events)
                 written += len(events)
                 bad += len(parsed.quarantine) + bool(parsed.damage)
     return written, bad
@@ -60,17 +57,17 @@ class _Numbers:
 
 
 @contextmanager
-def _writer(target: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
+def _writer(target: Path, dialect: str) -> Iterator[Callable[[pl.DataFrame], None]]:
     """Writes beside the target and puts the file in place when all is written."""
     scratch = target.with_name(f".{target.name}.part")
     try:
         if target.name.endswith(".parquet"):
-            schema = pl.DataFrame(schema=EVENTS).to_arrow().schema
-            with pq.ParquetWriter(scratch, schema, compression="zstd") as parquet:
-                yield lambda events: write(events.select(list(EVENTS)), parquet)
+            with writer(scratch, dialect) as parquet:
+                yield lambda events: write(events, parquet)
         else:
+            numbers = _Numbers()
             with _opened(scratch, target.name) as file:
-                yield lambda events: _write_lines(events, file)
+                yield lambda events: _write_lines(numbers.number(events), file)
         scratch.replace(target)
     except (OSError, pa.ArrowException) as error:
         raise UsageError(f"{target}: cannot be written ({error})") from error

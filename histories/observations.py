@@ -143,7 +143,7 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     def positions(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
         return (
             rows.with_columns(kind.alias("kind"))
-            .select(*_WHO, "kind", pl.col("group").fill_null(False), "offsets")
+            .select(*_WHO, "kind", pl.col("group", "auto").fill_null(False), "offsets")
             .filter(pl.col("offsets").list.len() > 0)
             .explode("offsets")
             .unnest("offsets")
@@ -153,7 +153,7 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
     named = operations.filter(pl.col("f").is_in(["commit", "assign", "seek", "end_offsets"]))
     kind = pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False)).then(pl.lit("revoke"))
-    in_txn = steps.filter(pl.col("f") == "commit").with_columns(pl.lit(None, dtype=pl.Boolean).alias("group"))
+    in_txn = steps.filter(pl.col("f") == "commit").with_columns(group=pl.lit(False), auto=pl.lit(False))
     handles = operations.filter((pl.col("f") == "handle") & (pl.col("records").list.len() > 0))
     return pl.concat(
         [
@@ -196,6 +196,7 @@ def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         pl.lit(kind).alias("kind"),
         pl.lit(None, dtype=pl.Int64).alias("start"),
         pl.lit(False).alias("group"),
+        pl.lit(False).alias("auto"),
         pl.lit(False).alias("txn"),
     ).select(list(MARKS))
 

@@ -12,7 +12,10 @@ PLACED_EVENTS = {"place": pl.Int64, **{name: kind for name, kind in EVENTS.items
 MALFORMED = {"place": pl.Int64, "reason": pl.String}
 
 # What a completion need not repeat of its invocation.
-_REPEATED = ("topic", "partition", "key", "value", "acks", "ops", "offsets", "topics", "fault", "synthetic")
+_REPEATED = (
+    *("topic", "partition", "key", "value", "acks", "ops", "offsets", "topics"),
+    *("group", "revoked", "auto", "fault", "synthetic"),
+)
 # More than operations of a process number, and few enough that a process's number fits above it in 64 bits.
 _MOST_OPS = 1 << 44
 

@@ -123,6 +123,7 @@ MARKS: Schema = {
     "offset": pl.Int64,
     "start": pl.Int64,  # log start offset, of end_offsets
     "group": pl.Boolean,  # assigned by the group
+    "auto": pl.Boolean,  # an automatic commit, seen at its callback, later than it happened
     "txn": pl.Boolean,
 }
 # What concerns a process or the run rather than one partition: every partition's rules get all of it.

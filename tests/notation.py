@@ -11,6 +11,7 @@ and has a millisecond of its own: line 7 happens at 7 ms.
     c:<a@0,b@1     c polls; c:< polls nothing
     c:handle<a@0   c finishes with a record
     c:seek=3  c:assign=3  c:assign=null  c:commit=3    the position where it is set or committed
+    c:auto=3       the same, committed automatically and seen at its callback
     c:group=3  c:group=null     assigned by its group;  c:assign=else, c:group=else name another partition alone
     c:revoked  c:revoked=0  c:revoked=else             everything, this partition, another one is taken away
     c:subscribe  c:crash
@@ -153,10 +154,10 @@ class _Writer:
         if what.startswith(("<", "handle<")):
             f, _, records = what.partition("<")
             return {"f": f or "poll", "records": list(self._records(records.split(",")))}
-        if verb in ("seek", "assign", "group", "commit", "end"):
-            f = {"group": "assign", "end": "end_offsets"}.get(verb, verb)
+        if verb in ("seek", "assign", "group", "commit", "auto", "end"):
+            f = {"group": "assign", "auto": "commit", "end": "end_offsets"}.get(verb, verb)
             event: Event = {"f": f, "offsets": [self._position(told)]}
-            return {**event, "group": True} if verb == "group" else event
+            return {**event, verb: True} if verb in ("group", "auto") else event
         if verb == "revoked":
             offsets = [self._position(told)] if told else []
             return {"f": "assign", "revoked": True, "group": True, "offsets": offsets}

@@ -222,3 +222,14 @@ def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch)
     assert found.state == "missing"
     assert "--engine local" in found.remedy
     assert run("doctor").return_value == 2
+
+
+def test_a_history_of_jepsen_stays_one_in_parquet(tmp_path: Path) -> None:
+    history = Path(__file__).with_name("data") / "jepsen.edn"
+    assert run("convert", history, tmp_path / "history.parquet").return_value == 0
+    reports = [
+        json.loads(run("check", path, "--engine", "local", "--json", "--out", tmp_path / path.suffix).stdout)
+        for path in (history, tmp_path / "history.parquet")
+    ]
+    assert [report["input"]["dialect"] for report in reports] == ["jepsen", "jepsen"]
+    assert reports[0]["rules"] == reports[1]["rules"]

@@ -185,7 +185,10 @@ def _groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
 
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit beside the latest one that was over before it began: of two that overlap, either may be first."""
-    done, begun = commits["completed"].to_numpy(), commits["invoked"].to_numpy()
+    # An automatic commit happened some time before its callback, but after its process's automatic one before it.
+    seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
+    begun = commits.select(pl.when("auto").then(seen.fill_null(-1) + 1).otherwise("invoked")).to_series().to_numpy()
+    done = commits["completed"].to_numpy()
     before = np.searchsorted(done, begun, "left") - 1
     index = pl.Series(before, dtype=pl.Int64).set(pl.Series(before < 0), None)
     names = ("offset", "invoked", "completed", "at", "process")

@@ -13,6 +13,7 @@ from ..tables import EVENTS, QUARANTINE
 
 NEEDED = ("time", "process", "type", "f")
 ROW_GROUP = 250_000
+_DIALECT = b"logjudge.dialect"
 
 
 def check(path: Path) -> int:
@@ -30,6 +31,12 @@ def check(path: Path) -> int:
             "convert it",
         )
     return int(file.num_row_groups)
+
+
+def dialect_of(path: Path) -> str:
+    """The reader of the history that was converted, where its own rules judge it: jepsen, or nothing."""
+    metadata = pq.read_schema(path).metadata or {}
+    return str(metadata.get(_DIALECT, b""), "utf-8", "replace")
 
 
 def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
@@ -51,5 +58,13 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
     return events.select(list(EVENTS)), bad, len(frame), ""
 
 
+def writer(path: Path, dialect: str) -> pq.ParquetWriter:
+    """For `write`; a history of Jepsen stays one."""
+    schema = pl.DataFrame(schema=EVENTS).to_arrow().schema.with_metadata({_DIALECT: dialect.encode()})
+    return pq.ParquetWriter(path, schema, compression="zstd")
+
+
 def write(events: pl.DataFrame, writer: pq.ParquetWriter) -> None:
-    writer.write_table(events.to_arrow(), row_group_size=ROW_GROUP)
+    """Appends EVENTS."""
+    table = events.select(list(EVENTS)).to_arrow()
+    writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=ROW_GROUP)
