@@ -159,15 +159,19 @@ def _kind(value: Any) -> str:
     return "a list" if isinstance(value, list) else str(orjson.dumps(value), "utf-8", "replace")[:40]
 
 
-def checked(events: pl.DataFrame, numbered_operations: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Splits rows into events and quarantine by what every event must have."""
+def checked(events: pl.DataFrame, native: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Splits rows into events and quarantine by what every event must have.
+
+    Histories that are not native in origin have no operation numbers, and records may have no offset.
+    """
+    of_records = ("topic", "partition", "offset") if native else ("topic", "partition")
     no_topic = (pl.col("f") == "send") & pl.col("topic").is_null()
     reason = (
         pl.when(pl.col("time").is_null())
         .then(pl.lit("found no time, expected nanoseconds since the start"))
         .when(pl.col("process").is_null())
         .then(pl.lit("found no process, expected the name of a client"))
-        .when(pl.col("op").is_null() & pl.lit(numbered_operations))
+        .when(pl.col("op").is_null() & pl.lit(native))
         .then(pl.lit("found no op, expected the number of the operation"))
         .when(pl.col("type").is_in(TYPES).not_() | pl.col("type").is_null())
         .then(pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null")))
@@ -177,7 +181,7 @@ def checked(events: pl.DataFrame, numbered_operations: bool = True) -> tuple[pl.
         .then(pl.lit("found a send without topic"))
         .when((pl.col("partition") < 0) | (pl.col("offset") < 0))
         .then(pl.lit("found a negative partition or offset"))
-        .when(_bad_items(events, "records", ("topic", "partition", "offset")))
+        .when(_bad_items(events, "records", of_records))
         .then(pl.lit("found a record without topic, partition or offset"))
         .when(_bad_items(events, "offsets", ("topic", "partition")))
         .then(pl.lit("found an offset without topic or partition"))

@@ -53,8 +53,7 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
         return *nothing, 0, f"row group {group} cannot be read: {str(error).splitlines()[0]}"
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in [*names, "line"]]
     numbered = typed.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64), *missing)
-    # A history of Jepsen has no operation numbers; all else is as in the native format.
-    events, bad = checked(numbered, numbered_operations=False)
+    events, bad = checked(numbered, native=(file.schema_arrow.metadata or {}).get(_DIALECT) != b"jepsen")
     return events.select(list(EVENTS)), bad, len(frame), ""
 
 
