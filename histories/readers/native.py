@@ -159,19 +159,19 @@ def _kind(value: Any) -> str:
     return "a list" if isinstance(value, list) else str(orjson.dumps(value), "utf-8", "replace")[:40]
 
 
-def checked(events: pl.DataFrame, native: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
+def checked(events: pl.DataFrame, numbered: bool = True, placed: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Splits rows into events and quarantine by what every event must have.
 
-    Histories that are not native in origin have no operation numbers, and records may have no offset.
+    Histories of other origin may have operations without number, and Jepsen's have records that are not `placed`.
     """
-    of_records = ("topic", "partition", "offset") if native else ("topic", "partition")
+    of_records = ("topic", "partition", "offset") if placed else ("topic", "partition")
     no_topic = (pl.col("f") == "send") & pl.col("topic").is_null()
     reason = (
         pl.when(pl.col("time").is_null())
         .then(pl.lit("found no time, expected nanoseconds since the start"))
         .when(pl.col("process").is_null())
         .then(pl.lit("found no process, expected the name of a client"))
-        .when(pl.col("op").is_null() & pl.lit(native))
+        .when(pl.col("op").is_null() & pl.lit(numbered))
         .then(pl.lit("found no op, expected the number of the operation"))
         .when(pl.col("type").is_in(TYPES).not_() | pl.col("type").is_null())
         .then(pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null")))

@@ -53,7 +53,8 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
         return *nothing, 0, f"row group {group} cannot be read: {str(error).splitlines()[0]}"
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in [*names, "line"]]
     numbered = typed.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64), *missing)
-    events, bad = checked(numbered, native=(file.schema_arrow.metadata or {}).get(_DIALECT) != b"jepsen")
+    jepsen = (file.schema_arrow.metadata or {}).get(_DIALECT) == b"jepsen"
+    events, bad = checked(numbered, numbered=False, placed=not jepsen)
     return events.select(list(EVENTS)), bad, len(frame), ""
 
 
