@@ -46,7 +46,7 @@ def document() -> str:
         " is `invalid` when it has a violation, `unknown` when its evidence is damaged, incomplete or ambiguous,"
         f" `not-judged` when the run carries nothing that it is about, else `valid`.\n\n{NOTATION}\n\n"
     )
-    return head + "\n".join(_section(rule) for rule in RULES.values()) + _DIFFERENCES
+    return head + "\n".join(_section(rule) for rule in RULES.values()) + _LINEARIZABILITY + _DIFFERENCES
 
 
 def _section(rule: Rule) -> str:
@@ -57,6 +57,32 @@ def _section(rule: Rule) -> str:
         + f"- Judges {judged if rule.example else 'what brokers kept'}\n"
     )
 
+
+_LINEARIZABILITY = """
+## Rules and linearizability
+
+`logjudge linearize --model append-log` is the general judge of a topic-partition: is there an order of all appends,
+reads and end offsets, each at a moment of its interval, in which every answer is right? The rules look for certain
+breaches instead, and so scale to any length. On random small histories of one topic-partition the two agree as
+follows (tests/agreement.py): a poll reads from its consumer's position and says that offsets which it passes over
+hold nothing; final reads end at the log's end; offsets that nobody accounts for may be held by markers and records of
+others.
+
+- Implied by linearizability: `lost-write`, `unseen`, `inconsistent-offsets`, `duplicate`, `aborted-read`,
+  `phantom-read`, `poll-skip`, `int-poll-skip`, `realtime-order`, `stale-end-offset`. A violation of any of them proves
+  that the partition is not linearizable, and where it is not, one of them says so, but for what follows.
+- Stronger than linearizability, since a log promises each client its own order: `nonmonotonic-poll` and
+  `int-nonmonotonic-poll` (a consumer that goes back reads nothing wrong), `nonmonotonic-send` (sends that overlap may
+  take effect in either order). `lost-write` is stronger where it rests on one consumer that read before and behind a
+  value, though it went back or sought over it.
+- Weaker than linearizability: an acknowledgement without offset has no place in the log, so it is held against no
+  other offset or end (`unseen` alone counts it); a value that was never acknowledged, though read, may be gone from the
+  end of the log; final reads that stop before an end offset are incomplete evidence (the run is `unknown`), not a
+  loss; a poll without records says nothing, so that the final reads last until their last record.
+- Weaker than a log with dense offsets, which `--model append-log` is: offsets that nobody accounts for are legal.
+- About other things: `aborted-read` and `precommitted-read` of transactions, `int-nonmonotonic-send`, `int-send-skip`,
+  `consumer-loss`, `commit-regression`, and all that is judged from what brokers kept.
+"""
 
 _DIFFERENCES = """
 ## Where verdicts differ from Jepsen's

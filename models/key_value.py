@@ -5,15 +5,23 @@ Keys are independent, so each is checked alone and the state is the value of one
 
 from __future__ import annotations
 
+from typing import Any
+
 from .operations import UNKNOWN, Action, Model
 
 
-def step(state: str, action: Action) -> str | None:
-    """The value of the key after the action; a get's result is the value, a put's and an append's any."""
+def step(state: Any, action: Action) -> Any:
+    """The value of the key after the action; a get's result is the value, a put's and an append's any.
+
+    A key that was never put has the empty string, and null says the same. Only to strings may be appended.
+    """
     if action.f == "get":
-        return state if action.result is UNKNOWN or action.result == state else None
-    value: str = action.value
-    return value if action.f == "put" else state + value
+        result = action.result
+        return state if result is UNKNOWN or result == state or (result is None and state == "") else None
+    value = "" if action.value is None else action.value
+    if action.f == "put":
+        return value
+    return state + value if isinstance(state, str) else None
 
 
 def observes(action: Action) -> bool:
@@ -23,20 +31,17 @@ def observes(action: Action) -> bool:
 
 def problem(action: Action) -> str | None:
     """Why the action is none of this map's."""
-    if action.f == "get":
-        if action.result is not UNKNOWN and not isinstance(action.result, str):
-            return f"a get of {action.result!r}, expected a string"
-    elif action.f in ("put", "append") and not isinstance(action.value, str):
-        return f"{action.f} of {action.value!r}, expected a string"
+    if action.f == "append" and not isinstance(action.value, str):
+        return f"append of {action.value!r}, expected a string"
     return None
 
 
-KEY_VALUE: Model[str] = Model(
+KEY_VALUE: Model[Any] = Model(
     name="key-value",
     initial="",
     step=step,
     functions=("get", "put", "append"),
-    about="get, put and append of strings by key, empty at first; each key is checked alone",
+    about="get, put, and append of strings, by key, empty at first; each key is checked alone",
     observes=observes,
     problem=problem,
 )

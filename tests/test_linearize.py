@@ -271,6 +271,36 @@ def test_keys_of_independent_registers(tmp_path: Path) -> None:
     assert run(path).return_value == 0
 
 
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        (["\ufeffINFO  jepsen.util - 0\t:invoke\t:read\tnil\r", "INFO  jepsen.util - 0\t:ok\t:read\tnil\r"], "ok"),
+        (["jepsen begins", "  10:00:01,5 INFO jepsen.util -  0  :invoke :write  -3 ",
+          "INFO\tjepsen.util\t-\t0\t:ok\t:write\t-3", "", "INFO jepsen.util - 0 :invoke :read nil",
+          "INFO jepsen.util - 0 :ok :read -3", "INFO jepsen.util - 0 :invoke :cas [-3, nil]"], "ok"),
+        (['{:process 0 :type :invoke :f :get :key "k" :value nil}',
+          '{:process 0 :type :ok :f :get :key "k" :value nil}'], "ok"),
+        (["{:process 0, :type :invoke, :f :put, :key -1, :value :a}", "{:process 0, :type :ok, :f :put, :key -1}",
+          "{:process 0, :type :invoke, :f :get, :key -1}", "{:process 0, :type :ok, :f :get, :key -1, :value :a}"],
+         "ok"),
+        (["{:process 0, :type :invoke, :f :put, :key 1, :value 5}", "{:process 0, :type :ok, :f :put, :key 1}",
+          "{:process 0, :type :invoke, :f :get, :key 1}", "{:process 0, :type :ok, :f :get, :key 1, :value nil}"],
+         "illegal"),
+        (['{:process 0, :type :invoke, :f :put, :key 1, :value 5}', "{:process 0, :type :ok, :f :put, :key 1}",
+          '{:process 0, :type :invoke, :f :append, :key 1, :value "x"}', "{:process 0, :type :ok, :f :append, :key 1}"],
+         "illegal"),
+        (['\ufeff{"process": 0, "type": "invoke", "f": "write", "value": 1}\r',
+          ' {"process": 0, "type": "info", "f": "write"}'], "ok"),
+    ],
+)  # fmt: skip
+def test_odd_but_clear_histories(tmp_path: Path, lines: list[str], verdict: str) -> None:
+    path = write(tmp_path / "odd", *lines)
+    told = json.loads(
+        run(path, "--json", *([] if "get" in str(lines) or "put" in str(lines) else ["--model", "register"])).stdout
+    )
+    assert told["files"][str(path)]["verdict"] == verdict
+
+
 def test_values_that_python_confuses_stay_apart(tmp_path: Path) -> None:
     """1, 1.0 and true are three values in EDN, 1 and true two in JSON."""
     for written, read in (("1", "true"), ("1", "1.0"), ('"a"', ":a"), ("[1]", "#{1}"), ("{1 2}", "#{[1 2]}")):

@@ -26,7 +26,7 @@ BREACHES: dict[str, Callable[[dict[str, Any]], Iterator[Any]]] = {
         ("lost-write", "unseen", "aborted-read", "phantom-read", "precommitted-read"),
         lambda f: ((value,) for value in f["values"]),
     ),
-    "realtime-order": lambda f: ((value,) for value in f["values"][1:]),
+    "realtime-order": lambda f: ((value,) for value in f["values"][-f["count"] :]),
     "duplicate": lambda f: iter([(*f["values"], f["first_offset"], f["last_offset"])]),
     **dict.fromkeys(
         ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll"),

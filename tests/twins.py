@@ -289,13 +289,31 @@ class Twin:
                 own = {send.offset for send in self.sends if send.op == one.op}
                 if inside and [o for o in self.existing("") - own if one.offset < o < two.offset]:  # type: ignore[operator]
                     yield ("int-send-skip", "note", one.value, two.value)
-        for later in placed:
-            if any(one.done < later.begun and one.offset > later.offset for one in placed):  # type: ignore[operator]
+        for later, offset in [*((send, send.offset) for send in placed), *self._found()]:
+            known = [*self._known(), *((op.done, end) for op, end in self.log_ends)]
+            if any(time < later.begun and other > offset for time, other in known):  # type: ignore[operator]
                 yield ("realtime-order", "violation", later.value)
+
+    def _known(self) -> list[tuple[int, int]]:
+        """When an offset was known to be held: acknowledged, or read, though not before it was sent."""
+        sent = {(send.value, send.offset): send.begun for send in reversed(self.sends)}
+        reads = [(read.done, read.offset) for read in self.reads if read.done >= sent.get((read.value, read.offset), 0)]
+        return reads + [(send.done, send.offset) for send in self.acked if send.offset is not None]
+
+    def _found(self) -> Iterator[tuple[Send, int]]:
+        """Sends whose offset only reads tell, of values that were sent once."""
+        everywhere = {(send.value, send.offset) for send in self.sends}
+        for send in self.sends:
+            once = [other.value for other in self.sends].count(send.value) == 1
+            if once and send.offset is None and send.outcome != "fail":
+                for offset in {read.offset for read in self.reads if read.value == send.value}:
+                    first = min(read.done for read in self.reads if (read.value, read.offset) == (send.value, offset))
+                    if first >= send.begun and (send.value, offset) not in everywhere:
+                        yield send, offset
 
     def _ends(self) -> Iterator[Breach]:
         for op, end in self.log_ends:
-            before = [send.offset for send in self.acked if send.offset is not None and send.done < op.begun]
+            before = [offset for time, offset in self._known() if time < op.begun]
             told = [(other.done, more) for other, more in self.log_ends if other.done < op.begun and more > end]
             if max(before, default=-1) >= end:
                 yield ("stale-end-offset", "violation", end, max(before))

@@ -170,9 +170,10 @@ RULES: dict[str, Rule] = {
         Rule(
             "realtime-order",
             "the log is not in the order of time",
-            "An append that was acknowledged before another was invoked has the greater offset, so the partition is"
-            " not linearizable as a log. Neighbouring later appends are one finding with one witness; where the"
-            " witness itself was lost, the finding belongs to that loss.",
+            "What was acknowledged, read, or counted by an end offset before an append was invoked stands before it;"
+            " otherwise the partition is not linearizable as a log. Where an append stands is known from its"
+            " acknowledgement, or from reads of a value that was sent once. Neighbouring later appends are one finding"
+            " with one witness; where the witness itself was lost, the finding belongs to that loss.",
             "p:a@5 q:b@3",
             ("acknowledged",),
             realtime.realtime_order,
@@ -181,7 +182,7 @@ RULES: dict[str, Rule] = {
         Rule(
             "stale-end-offset",
             "an end offset was too small",
-            "end_offsets answered less than an append that was acknowledged before the question, or less than an"
+            "end_offsets answered less than what was acknowledged or read before the question, or less than an"
             " earlier answer.",
             "p:a@0 p:b@1 end=1",
             ("end_offsets",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,16 +16,15 @@ from .wording import distinct, plural, proof, seconds, some, where
 
 
 def realtime_order(p: Partition) -> Iterator[Finding]:
-    """An append that completed before another was invoked has the greater offset (strictly: intervals are closed).
+    """What the log was known to hold before an append was invoked stands before it (strictly: intervals are closed).
 
     One finding for neighbouring later appends, with one witness pair, as every later append below the highest
     earlier offset is a breach.
     """
-    sent = p.acknowledged.filter(pl.col("offset").is_not_null() & pl.col("completed").is_not_null())
-    later = sent.filter(~pl.col("synthetic"))
+    later = _placed(p)
     if not len(later):
         return
-    done = sent.sort("completed", "at", "index")
+    done = pl.concat([_known(p), _ends(p)]).sort("completed", "at", maintain_order=True)
     offsets = done["offset"].to_numpy()
     highest = np.maximum.accumulate(offsets)
     # The row that set the running maximum.
@@ -43,69 +43,128 @@ def realtime_order(p: Partition) -> Iterator[Finding]:
         one = len(run) == 1
         yield Finding(
             rule="realtime-order",
-            sentence=f"{witness['value']} was acknowledged at {where(p, witness['offset'])} at"
-            f" {seconds(witness['completed'])}, yet {plural(len(run), 'append')} sent after that"
-            f" ({some(run['value'].to_list())}) {'stands' if one else 'stand'} before it, at"
+            sentence=f"{_told(p, witness)} at {seconds(witness['completed'])}, yet {plural(len(run), 'append')} sent"
+            f" after that ({some(run['value'].to_list())}) {'stands' if one else 'stand'} before it, at"
             f" {where(p, first['offset'], run['offset'][-1])}",
             topic=p.topic,
             partition=p.partition,
             first_offset=first["offset"],
             last_offset=run["offset"][-1],
             count=len(run),
-            values=[witness["value"], *run["value"].to_list()],
+            values=distinct([witness["value"], *run["value"].to_list()]),
             processes=distinct([witness["process"], *run["process"]]),
             evidence=proof(
-                (f"{witness['value']} acknowledged at offset {witness['offset']}", witness["at"]),
+                _proven(witness),
                 (f"{first['process']} sends {first['value']} afterwards", first["invoked_at"]),
-                (f"{first['value']} acknowledged at offset {first['offset']}", first["at"]),
+                (f"{first['value']}{first['how']} at offset {first['offset']}", first["at"]),
             ),
         )
 
 
+def _known(p: Partition) -> pl.DataFrame:
+    """Since when the log is known to hold a record: by its acknowledgement, or by its first read where that is earlier.
+
+    Columns: offset, value, process, completed (ns), at, how.
+    """
+    acked = p.acknowledged.filter(pl.col("offset").is_not_null() & pl.col("completed").is_not_null())
+    sent = p.sends.select(pl.col("invoked", "completed", "synthetic").gather(p.entries["send"]))
+    early = ~p.entries["sent_ok"] | (p.entries["first_read"] < sent["completed"]).fill_null(True)
+    # What was read before it was sent is phantom-read's, and proves nothing here.
+    early &= (sent["synthetic"] | (p.entries["first_read"] >= sent["invoked"])).fill_null(True)
+    return pl.concat(
+        [
+            acked.select("offset", "value", "process", "completed", "at", pl.lit("acknowledged").alias("how")),
+            p.entries.filter(early & (pl.col("times") > 0)).select(
+                "offset",
+                "value",
+                pl.col("first_reader").alias("process"),
+                pl.col("first_read").alias("completed"),
+                pl.col("first_read_at").alias("at"),
+                pl.lit("read").alias("how"),
+            ),
+        ]
+    )
+
+
+def _ends(p: Partition) -> pl.DataFrame:
+    """The same of answered end offsets: an append after the answer stands there or behind."""
+    return p.log_ends.select(
+        "offset",
+        pl.lit(None, dtype=pl.String).alias("value"),
+        "process",
+        "completed",
+        "at",
+        pl.lit("answered").alias("how"),
+    )
+
+
+def _placed(p: Partition) -> pl.DataFrame:
+    """Sends whose invocation and offset are known: acknowledged with it, or sent once and read there."""
+    columns = ("value", "process", "invoked", "invoked_at", "offset", "at", "how")
+    acked = p.acknowledged.filter(
+        pl.col("offset").is_not_null() & pl.col("completed").is_not_null() & ~pl.col("synthetic")
+    ).with_columns(pl.lit(" acknowledged").alias("how"))
+    if not len(p.elsewhere):
+        return acked.select(columns)
+    sent = pl.concat([p.sends, p.unplaced]).filter(~pl.col("value").is_duplicated())
+    lost = sent.filter(pl.col("offset").is_null() & (pl.col("outcome") != "fail") & ~pl.col("synthetic"))
+    read = (
+        lost.drop("offset", "at")
+        .join(
+            p.elsewhere.select(
+                "offset", "value", "first_read", pl.col("first_read_at").alias("at"), pl.lit("").alias("how")
+            ),
+            on="value",
+            maintain_order="left",
+        )
+        .filter(pl.col("first_read") >= pl.col("invoked"))
+    )
+    return pl.concat([acked.select(columns), read.select(columns)])
+
+
+def _told(p: Partition, row: dict[str, Any]) -> str:
+    if row["how"] == "answered":
+        return f"an end offset of {row['offset']} was answered"
+    return f"{row['value']} was {row['how']} at {where(p, row['offset'])}"
+
+
+def _proven(row: dict[str, Any]) -> tuple[str, int]:
+    if row["how"] == "answered":
+        return f"end offset {row['offset']}", row["at"]
+    if row["how"] == "read":
+        return f"{row['value']} read by {row['process']}", row["at"]
+    return f"{row['value']} acknowledged at offset {row['offset']}", row["at"]
+
+
 def stale_end_offsets(p: Partition) -> Iterator[Finding]:
-    """end_offsets answers less than an append acknowledged before the question, or less than an earlier answer."""
+    """end_offsets answers less than what was acknowledged or read before the question, or than an earlier answer."""
     asked = p.log_ends
     if not len(asked):
         return
-    sent = p.acknowledged.filter(pl.col("offset").is_not_null()).sort("completed", "at")
-    highest = np.maximum.accumulate(sent["offset"].to_numpy()) if len(sent) else np.empty(0, np.int64)
-    done = sent["completed"].to_numpy()
-    answers = asked.sort("completed", "at")
+    known = _known(p).sort("completed", "at", maintain_order=True)
+    highest = np.maximum.accumulate(known["offset"].to_numpy()) if len(known) else np.empty(0, np.int64)
+    done = known["completed"].to_numpy()
+    answers = _ends(p).sort("completed", "at")
     for row in asked.iter_rows(named=True):
         index = int(np.searchsorted(done, row["invoked"], "left")) - 1
         if index >= 0 and highest[index] >= row["offset"]:
-            witness = sent.filter((pl.col("offset") == int(highest[index])) & (pl.col("completed") < row["invoked"]))
-            first = witness.row(0, named=True)
-            yield _stale(
-                p,
-                row,
-                f"{first['value']} was acknowledged at {where(p, first['offset'])} at {seconds(first['completed'])}",
-                (f"{first['value']} acknowledged at offset {first['offset']}", first["at"]),
-                int(highest[index]),
-            )
-            continue
-        earlier = answers.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
-        if len(earlier):
-            first = earlier.row(0, named=True)
-            yield _stale(
-                p,
-                row,
-                f"an end offset of {first['offset']} was answered at {seconds(first['completed'])}",
-                (f"end offset {first['offset']}", first["at"]),
-                first["offset"] - 1,
-            )
+            witness = known.filter((pl.col("offset") == int(highest[index])) & (pl.col("completed") < row["invoked"]))
+        else:
+            witness = answers.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
+        if len(witness):
+            yield _stale(p, row, witness.row(0, named=True))
 
 
-def _stale(p: Partition, row: dict[str, int], because: str, proven: tuple[str, int], last: int) -> Finding:
+def _stale(p: Partition, row: dict[str, Any], witness: dict[str, Any]) -> Finding:
     return Finding(
         rule="stale-end-offset",
         sentence=f"{row['process']} was told at {seconds(row['completed'])} that {p.name} ends at {row['offset']},"
-        f" but {because}",
+        f" but {_told(p, witness)} at {seconds(witness['completed'])}",
         topic=p.topic,
         partition=p.partition,
         first_offset=row["offset"],
-        last_offset=last,
+        last_offset=witness["offset"] - (witness["how"] == "answered"),
         count=1,
         processes=[str(row["process"])],
-        evidence=proof(proven, (f"end offset {row['offset']}", row["at"])),
+        evidence=proof(_proven(witness), (f"end offset {row['offset']}", row["at"])),
     )

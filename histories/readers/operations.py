@@ -147,7 +147,7 @@ def recognise(text: str, source: str) -> str:
     """The name of the format that the first line with anything on it is in."""
     start = text[:10_000].lstrip()
     first = start.split("\n", 1)[0]
-    if "jepsen.util" in first:
+    if "jepsen.util" in first or (first[:1] not in "{[#;(" and "jepsen.util" in start):
         return "register-log"
     inside = first[1:].lstrip()
     if first.startswith("{") and inside[:1] in ('"', "}"):
@@ -175,7 +175,7 @@ def read_operations(path: str, format_name: str | None = None) -> History:
     except OSError as error:
         raise InputError(path, error.strerror or "a failure to read", "a file of operations") from error
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(path, f"the byte 0x{data[error.start]:02x}", "UTF-8", line=line) from error

@@ -1,8 +1,9 @@
 """The log of a register under Jepsen, as in Porcupine's test data of etcd.
 
 A line is `INFO  jepsen.util - PROCESS  :invoke|:ok|:fail|:info  :read|:write|:cas  VALUE`; lines of other
-loggers are passed over. A cas that fails did not match, which is an answer; a write that fails did not
-happen; a read that fails says nothing. A process that timed out (`:info`) is not used again.
+loggers are passed over, and so is what stands before `jepsen.util`, as a time. A cas that fails did not match, which
+is an answer; a write that fails did not happen; a read that fails says nothing. A process that timed out (`:info`) is
+not used again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from ..errors import InputError
 from .operations import Line
 
-_LINE = re.compile(r"\w+\s+jepsen\.util\s+-\s+(\S+)\s+:(\w+)\s+:(\S+)\s*(.*?)\s*")
+_LINE = re.compile(r".*?\bjepsen\.util\s+-\s+(\S+)\s+:(\w+)\s+:(\S+)\s*(.*?)\s*")
 _PAIR = re.compile(r"\[\s*(-?\d+|nil)[\s,]+(-?\d+|nil)\s*\]")
 _NUMBER = re.compile(r"-?\d{1,4000}|nil")
 
