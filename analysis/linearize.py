@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..histories.errors import InputError
-from ..histories.readers.edn_forms import FrozenMap, Word
+from ..histories.readers.edn import FrozenMap, Word
 from ..histories.readers.operations import History
 from ..models.operations import UNKNOWN, Action, Model, ModelError, Operation
 from ..models.porcupine import Part, Result, Verdict, check_operations

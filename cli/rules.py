@@ -78,7 +78,8 @@ others.
 - Weaker than linearizability: an acknowledgement without offset has no place in the log, so it is held against no
   other offset or end (`unseen` alone counts it); a value that was never acknowledged, though read, may be gone from the
   end of the log; final reads that stop before an end offset are incomplete evidence (the run is `unknown`), not a
-  loss; a poll without records says nothing, so that the final reads last until their last record.
+  loss; a poll without records says nothing, so that the final reads last until their last record, and what others
+  read later is taken to be there.
 - Weaker than a log with dense offsets, which `--model append-log` is: offsets that nobody accounts for are legal.
 - About other things: `aborted-read` and `precommitted-read` of transactions, `int-nonmonotonic-send`, `int-send-skip`,
   `consumer-loss`, `commit-regression`, and all that is judged from what brokers kept.

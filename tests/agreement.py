@@ -200,21 +200,21 @@ def operations(ops: list[Op], holes: bool = True, blind: bool = True) -> list[Op
             done = op.outcome == "ok" and (known or blind)
             made.append(Operation(action, op.start, op.end if done else None, op.process))
     final = [op for op in ops if op.process == "final"]
-    acknowledged = {op.value for op in ops if op.outcome == "ok"}
-    told = [op.offset or 0 for op in ops if op.f == "end"]
-    told += [offset + 1 for op in ops for value, offset in op.records if value not in acknowledged]
-    end = max(told, default=0)
-    # The rules take final reads that stop before an end offset for incomplete, and miss no value at the log's end
-    # that nobody acknowledged, though somebody read it.
-    if final and (blind or (positions["final"] or 0) >= end):
+    if final and blind:
         last = max(final, key=lambda op: op.end)
-        if not blind:
-            # Nor do they see polls without records: the last time known of the final reads is that of a record.
-            began = min(final, key=lambda op: op.start)
-            last = max(
-                (op for op in final if op.records), key=lambda op: op.end, default=replace(began, end=began.start)
-            )
         made.append(Operation(Action("rest", positions["final"]), last.start, last.end, "final"))
+    elif final:
+        # The rules see no polls without records, so that the final reads last until their last record. They take
+        # them for incomplete where they stop before an end offset, and miss nothing at the log's end that others
+        # read later, or that nobody acknowledged.
+        found = [op for op in final if op.records]
+        last = max(found, key=lambda op: op.end) if found else replace(final[0], end=final[0].start)
+        acknowledged = {op.value for op in ops if op.outcome == "ok"}
+        ends = [op.offset or 0 for op in ops if op.f == "end"]
+        for op in ops:
+            ends += [at + 1 for value, at in op.records if value not in acknowledged or op.end > last.end]
+        if (positions["final"] or 0) >= max(ends, default=0):
+            made.append(Operation(Action("rest", positions["final"]), last.start, last.end, "final"))
     if holes:
         offsets = [offset for op in ops for offset in (op.offset or 0, *(offset for _, offset in op.records))]
         made += [Operation(Action("append", HOLE), float("-inf")) for _ in range(max(offsets, default=0) + 1)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...models.operations import UNKNOWN
 from ..errors import InputError
-from .edn_forms import Word, forms
+from .edn import EdnError, Word, forms
 from .operations import TYPES, Line
 
 _PROCESS, _TYPE, _F, _VALUE = Word(":process"), Word(":type"), Word(":f"), Word(":value")
@@ -78,9 +78,22 @@ def _split_key(line: Line, source: str) -> Line:
     return line._replace(key=line.value[0], value=line.value[1])
 
 
+def _forms(text: str, source: str) -> Iterator[tuple[int, Any]]:
+    """The forms with their lines; a vector around all of them is passed over."""
+    line, counted = 1, 0
+    try:
+        for position, form in forms(text, exact=True, unwrap=True):
+            line += text.count("\n", counted, position)
+            counted = position
+            yield line, form
+    except EdnError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(source, error.found, error.expected, line=line) from error
+
+
 def read(text: str, source: str) -> Iterable[Line]:
     """The events of a history."""
-    lines = [_event(line, event, source) for line, event in forms(text, source)]
+    lines = [_event(line, event, source) for line, event in _forms(text, source)]
     if _is_independent(lines):
         return (_split_key(line, source) for line in lines)
     return _without_echo(lines)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from ...models.operations import UNKNOWN
 from ..errors import InputError
-from .edn_forms import FrozenMap, Word
+from .edn import FrozenMap, Word
 from .operations import TYPES, Line
 
 _BOOLEANS = {True: Word("true"), False: Word("false")}
