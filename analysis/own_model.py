@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..histories.errors import UsageError
-from ..models.operations import Model
+from ..models.operations import Model, ModelError
 from ..models.specifications import MODELS
 
 
@@ -27,6 +27,20 @@ def _from_file(path: str, name: str) -> Any:
     if not hasattr(module, name):
         raise UsageError(f"--model {path}:{name}: {path} has no {name}")
     return getattr(module, name)
+
+
+def _guarded(name: str, field: str, hook: Any) -> Callable[[Any], Any]:
+    """A function of a user's model that raises nothing but what says where it comes from."""
+    if not callable(hook):
+        raise UsageError(f"--model {name}: {field} is {hook!r}, expected a function of an operation")
+
+    def call(asked: Any) -> Any:
+        try:
+            return hook(asked)
+        except Exception as error:
+            raise ModelError(f"{field}({asked!r}) raised {type(error).__name__}: {error}") from error
+
+    return call
 
 
 def load_model(name: str) -> Model[Any]:
@@ -61,5 +75,8 @@ def load_model(name: str) -> Model[Any]:
         for field in ("functions", "about", "partition", "observes", "problem", "describe", "describe_state")
         if hasattr(found, field)
     }
+    for field in ("partition", "observes", "problem"):
+        if optional.get(field) is not None:
+            optional[field] = _guarded(name, field, optional[field])
     optional.setdefault("partition", None)
     return Model(name=attribute, initial=found.initial, step=step, **optional)

@@ -120,6 +120,24 @@ def test_a_model_of_ones_own(tmp_path: Path) -> None:
         assert isinstance(run(good, "--model", name).exception, LogjudgeError), name
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("def step(self, state, operation): raise KeyError(5)", "raised KeyError: 5"),
+        ("def step(self, state, operation): return [1]", "unhashable type: 'list'"),
+        ("step = print; partition = lambda self, operation: 1 / 0", "raised ZeroDivisionError"),
+        ("step = print; partition = lambda self, operation: []", "a key that cannot be hashed"),
+        ("step = print; observes = 5", "expected a function"),
+    ],
+)
+def test_what_is_wrong_with_a_model_is_one_sentence(tmp_path: Path, body: str, words: str) -> None:
+    model = write(tmp_path / "wrong.py", "class Wrong:", "    initial = 0", f"    {body}")
+    result = run(write(tmp_path / "a.jsonl", *OK_LINES), "--model", f"{model}:Wrong")
+    told = str(result.exception) if isinstance(result.exception, LogjudgeError) else result.stderr
+    assert words in told
+    assert told.count("\n") <= 1
+
+
 def test_several_models_that_fit_have_to_be_told_apart(tmp_path: Path) -> None:
     path = write(tmp_path / "read.jsonl", '{"process": 0, "f": "read", "result": null, "call": 2, "end": 3}')
     result = run(path)
