@@ -13,8 +13,12 @@ import polars as pl
 
 def generations(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
     """`acknowledged` (columns offset, completed and `place`) with `generation`, and `followed`: the generation of the
-    next record at that offset, null where none followed.
+    next record at that offset, null where none followed. They come in the order of time, as sends of a partition do.
     """
+    offsets = acknowledged["offset"].drop_nulls()
+    if offsets.n_unique() == len(offsets):  # as in nearly every log
+        nothing = pl.lit(None, dtype=pl.Int64).alias("followed")
+        return acknowledged.with_columns(pl.lit(0, dtype=pl.Int64).alias("generation"), nothing)
     ordered = acknowledged.sort("completed", place, nulls_last=True).with_row_index("nth")
     previous = ordered.select(
         pl.when(pl.col("offset").is_not_null()).then(pl.col("nth").shift(1).over("offset")).cast(pl.Int64)

@@ -20,6 +20,8 @@ def lost_writes(p: Partition) -> Iterator[Finding]:
     """Acknowledged, proven gone, and not for a legal reason."""
     placed = fates(p).filter(pl.col("offset").is_not_null())
     lost = placed.filter(pl.col("lost"))
+    if not len(lost):
+        return
     kept = placed.filter(~pl.col("lost")).select("offset", pl.col("invoked").alias("since"))
     for event in events(lost, "value"):
         between = beside(kept, event.select("offset", pl.col("completed").alias("until")))

@@ -132,24 +132,43 @@ def jumps(p: Partition) -> pl.DataFrame:
 def _jumps(p: Partition) -> pl.DataFrame:
     reads = p.reads.with_row_index("row").filter(pl.col("offset").is_not_null())
     moves = moves_of(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))
+    rows, before = _worth_a_look(reads, moves)
     sequence = pl.concat(
         [
-            reads.select(
+            reads[np.union1d(rows, before)].select(
                 "process", "completed", "at", "index", "row", "offset", (pl.col("offset") + 1).alias("position")
             ),
             moves.select("process", "completed", "at", "index", "row", "offset", "position", "group"),
         ],
         how="diagonal",
-    )
-    if len(moves) or not sequence["completed"].is_sorted():
-        sequence = sequence.sort("completed", "at", "index", maintain_order=True)
+    ).sort("completed", "at", "index", nulls_last=True, maintain_order=True)
     found = [_mismatches(mine) for mine in sequence.partition_by("process", maintain_order=True)]
     jumped = pl.concat(found) if found else _mismatches(sequence)
+    jumped = jumped.filter(pl.col("row").is_in(reads["row"].gather(rows).implode()))
     value = p.reads["value"]
     return jumped.with_columns(
         value.gather(jumped["row"]).alias("value"),
         value.gather(jumped["previous_row"]).alias("previous_value"),
     )
+
+
+def _worth_a_look(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Offsets]:
+    """Rows that do not follow their consumer's row before them, or stand beside a move, few of millions; and the rows
+    before these."""
+    names = reads["process"].unique().sort()
+    codes = reads["process"].cast(pl.Enum(names)).to_physical().to_numpy()
+    order = np.argsort(codes, kind="stable")
+    process, offset = codes[order], reads["offset"].to_numpy()[order]
+    time = reads["completed"].fill_null(2**62).to_numpy()[order]
+    found = [np.flatnonzero((np.diff(offset) != 1) & (process[1:] == process[:-1])) + 1]
+    for code, name in enumerate(names):
+        start, end = np.searchsorted(process, [code, code + 1], "left")
+        moved = moves.filter(pl.col("process") == name)["completed"].fill_null(2**62).to_numpy()
+        first = start + np.searchsorted(time[start:end], moved, "left")
+        last = start + np.searchsorted(time[start:end], moved, "right")
+        found += [np.arange(low, min(high + 1, end)) for low, high in zip(first, last, strict=True)]
+    rows = np.unique(np.concatenate(found))
+    return order[rows], order[np.maximum(rows - 1, 0)]
 
 
 def _mismatches(mine: pl.DataFrame) -> pl.DataFrame:
