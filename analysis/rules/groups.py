@@ -160,12 +160,14 @@ def commit_regressions(p: Partition) -> Iterator[Finding]:
 
 
 def _groups(p: Partition) -> dict[str, list[str]]:
-    """Groups that committed here or were assigned this partition, each with its members.
+    """Groups that committed here, or that this partition was assigned to or taken from, each with its members.
 
     Consumers of which nothing is known (name "") may share a group, so they are one: what any of them handled is
     handled.
     """
-    active = p.marks.filter((pl.col("kind") == "commit") | ((pl.col("kind") == "assign") & pl.col("group")))
+    active = p.marks.filter(
+        (pl.col("kind") == "commit") | (pl.col("kind").is_in(["assign", "revoke"]) & pl.col("group"))
+    )
     groups: dict[str, list[str]] = {}
     for process in sorted(active["process"].unique()):
         groups.setdefault(p.settings.group_of(process), []).append(process)
