@@ -27,7 +27,8 @@ def differences(kept: Kept) -> list[Record]:
     told = []
     for name in kept.snapshots:
         records = kept.records.filter(pl.col("snapshot") == name)
-        ends = bounds.filter(pl.col("snapshot") == name).sort("broker")
+        there = bounds.filter(pl.col("snapshot") == name).sort("broker")
+        ends = there.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
         if not ends.height:
             continue
         found = list(runs(diverging(records), "position", "key")) if records["broker"].n_unique() > 1 else []
@@ -40,7 +41,7 @@ def differences(kept: Kept) -> list[Record]:
                 "divergences": [_divergence(records, run, brokers) for run in found[:MOST_RUNS]],
                 "left_out": max(len(found) - MOST_RUNS, 0),
                 "behind": behind(brokers),
-                "silent": sorted(set(kept.replicas) - {broker["broker"] for broker in brokers}),
+                "silent": sorted({*kept.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
             }
         )
     return told

@@ -21,7 +21,7 @@ from .settled import settle
 Frames = Mapping[str, pl.DataFrame]
 
 # A partition of which only these are known was named by a log line, but nothing of it was kept.
-HELD = ("batches", "records", "epochs", "damage")
+HELD = ("batches", "records", "segments", "epochs", "damage")
 
 
 def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> Kept | None:

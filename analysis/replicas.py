@@ -22,6 +22,7 @@ from ..histories.evidence.tables import (
     EPOCHS,
     FINAL,
     RECORDS,
+    SEGMENTS,
     Schema,
     empty,
 )
@@ -46,6 +47,7 @@ _TABLES: dict[str, Schema] = {
     "epochs": EPOCHS,
     "checkpoints": CHECKPOINTS,
     "damage": DAMAGE,
+    "segments": SEGMENTS,
 }
 
 
@@ -60,6 +62,7 @@ class Kept:
     epochs: pl.DataFrame
     checkpoints: pl.DataFrame
     damage: pl.DataFrame
+    segments: pl.DataFrame  # empty ones: a log that holds nothing is evidence too
     snapshots: tuple[str, ...] = (FINAL,)  # in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
     leader: str | None = None  # at the end, as the metadata or the brokers' logs tell
@@ -69,8 +72,8 @@ class Kept:
 
     @property
     def last(self) -> str:
-        """The latest snapshot that holds records."""
-        held = set(self.records["snapshot"].unique())
+        """The latest snapshot that holds logs."""
+        held = {*self.records["snapshot"], *self.segments["snapshot"]}
         return next((name for name in reversed(self.snapshots) if name in held), FINAL)
 
 
@@ -147,9 +150,22 @@ def extents(kept: Kept) -> pl.DataFrame:
     # A log starts where its first segment's name says; compaction may have taken its first batches.
     named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64)
     sound = kept.batches.filter(pl.col("crc_ok").fill_null(True))
-    bounds = sound.group_by("snapshot", "broker", maintain_order=True).agg(
-        named.fill_null(pl.col("base_offset")).min().alias("start"),
-        (pl.col("last_offset").max() + 1).alias("end"),
+    bounds = (
+        pl.concat(
+            [
+                sound.select(
+                    "snapshot",
+                    "broker",
+                    named.fill_null(pl.col("base_offset")).alias("start"),
+                    (pl.col("last_offset") + 1).alias("end"),
+                ),
+                kept.segments.select(
+                    "snapshot", "broker", pl.col("base_offset").alias("start"), pl.col("base_offset").alias("end")
+                ),
+            ]
+        )
+        .group_by("snapshot", "broker", maintain_order=True)
+        .agg(pl.col("start").min(), pl.col("end").max())
     )
     points = kept.checkpoints.group_by("snapshot", "broker", "name").agg(pl.col("offset").last())
     for name in ("high-watermark", "recovery-point", "log-start", "cleaned"):

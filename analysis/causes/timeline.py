@@ -167,7 +167,7 @@ def _from_files(builder: Builder) -> None:
     for row in extents(kept).iter_rows(named=True):
         time = kept.times.get(row["snapshot"])
         own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
-        file = kept.batches.filter(own)["file"][-1]
+        file = pl.concat([kept.segments.filter(own)["file"], kept.batches.filter(own)["file"]])[-1]
         says = f"{where(row['snapshot'])} broker {row['broker']}'s log ended at {row['end']}"
         fact = Fact(says, time, file)
         builder.ends.append(LogEnd(row["broker"], row["end"], "snapshot", fact, time, row["snapshot"]))

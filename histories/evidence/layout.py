@@ -29,7 +29,7 @@ from .parts import Part
 from .segments import read_segment, split_segment
 from .server_log import read_server_log, split_log
 from .strangers import nodes_of, without_strangers
-from .tables import DAMAGE, FINAL, Block, damage_row, located
+from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"\d{20}\.log")
@@ -179,7 +179,7 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
     try:
         if part.kind == "segment":
             ranges = split_segment(part.path, target_bytes)
-            return [replace(part, start=start, end=end) for start, end in ranges]
+            return [replace(part, start=start, end=end) for start, end in ranges] or [part]  # an empty one says so
         if part.kind == "log":
             return [
                 replace(part, start=start, end=end, first_line=line)
@@ -227,6 +227,8 @@ def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
 
 def _read_segment(part: Part) -> Iterator[Block]:
     segment = read_segment(part.path, part.start, part.end)
+    if not segment.batches.height and not segment.damage.height and part.start == 0:
+        yield from _block("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
     yield from _block("batches", part, segment.batches)
     yield from _block("records", part, segment.records)
     yield from _block("damage", part, segment.damage)

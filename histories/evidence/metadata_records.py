@@ -239,7 +239,7 @@ def _bytes(type_: str, version: int, value: Any) -> bytes:
     if type_ == "bool":
         return bytes((bool(value),))
     if type_ == "uuid":
-        return base64.urlsafe_b64decode(value + "==")
+        return bytes(base64.urlsafe_b64decode(value + "=="))
     if value is None:
         return _varint(0)
     if type_ == "string":

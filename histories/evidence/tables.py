@@ -51,6 +51,9 @@ RECORDS: Schema = {
     "byte": pl.Int64,
 }
 
+# One row a segment without a byte, which says where its log ends if no other segment does.
+SEGMENTS: Schema = {"base_offset": pl.Int64}
+
 # What a reader could not read or must not believe. Offsets first..last are unknown because of it.
 DAMAGE: Schema = {
     "kind": pl.String,  # torn-tail zeros crc magic length order decode unreadable syntax
