@@ -20,7 +20,7 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
     if led.height:
         last = str(led.sort("leader_epoch", "offset")["leader"][-1])
         now = metadata.filter(pl.col("leader").is_not_null()).sort("leader_epoch", "offset").row(-1, named=True)
-        may_lead = {str(broker) for name in ("isr", "elr", "last_known_elr") for broker in now[name] or ()}
+        may_lead = {str(broker) for name in ("isr", "elr") for broker in now[name] or ()}
         return last if now["leader"] >= 0 or last in may_lead else None
     best: tuple[int, int] | None = None
     leader: str | None = None

@@ -47,7 +47,7 @@ def run(ctx: click.Context, name: str, out: Path | None) -> None:
     for broken, text in came.breaks.items():
         click.echo(f"{broken} is broken: {text}")
     click.echo()
-    ctx.invoke(check, runs=(str(folder),), out=folder.with_name(folder.name + "-judged"), **AS_LOCAL)
+    ctx.invoke(check, runs=(str(folder),), out=str(folder.with_name(folder.name + "-judged")), **AS_LOCAL)
     wrong = came.differs(scenario)
     if wrong:
         raise UsageError(f"{name} did not go as its page says: {wrong}")

@@ -159,6 +159,9 @@ class Process:
         removed = log.truncate(max(offset, log.start))
         self.tell_fact("truncate", replica.partition, before, log.end, reason, detail, replica.leader)
         replica.hw = min(replica.hw, log.end)
+        if replica.partition in self.recovery_points:
+            # LogManager.truncateTo checkpoints the recovery points, so none stays beyond its log.
+            self.recovery_points[replica.partition] = min(self.recovery_points[replica.partition], log.end)
         if reason == "unclean-disk":
             replica.checkpointed_hw = min(replica.checkpointed_hw, log.end)
         if removed:
@@ -179,7 +182,6 @@ class Process:
                 kept = last.base  # a torn batch fails its CRC at recovery
             self.truncate(replica, kept, "unclean-disk", ())
             log.flushed = log.end
-            self.recovery_points[partition] = min(self.recovery_points.get(partition, 0), log.end)
 
     def _flush_all(self) -> None:
         for partition, replica in self.replicas.items():
