@@ -39,6 +39,8 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
     found = [
         ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
+    found += [("headers", unit.topic, unit.partition, "", pack(frame)) for unit, frame in parts.headers]
+    found += [("jobs", unit.topic, unit.partition, "", pack(frame)) for unit, frame in parts.jobs]
     for kind in ("context", "unplaced", "quarantine", "damage"):
         found += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
     found += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from .replica_divergence import diverging
+from .replica_divergence import diverging, sealed_at
 from .replicas import Kept, extents, runs
 
 AROUND = 2  # offsets shown before and after a divergence
@@ -31,7 +31,8 @@ def differences(kept: Kept) -> list[Record]:
         ends = there.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
         if not ends.height:
             continue
-        found = list(runs(diverging(records), "position", "key")) if records["broker"].n_unique() > 1 else []
+        several = records["broker"].n_unique() > 1
+        found = list(runs(diverging(records, sealed_at(kept, name)), "position", "key")) if several else []
         brokers = ends.select("broker", "start", "end", "high_watermark").to_dicts()
         told.append(
             {

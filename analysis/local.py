@@ -16,7 +16,7 @@ from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS, Finding
 from .kernel import Common, Tables, judge_unit, to_frame
 from .results import Results
-from .stages import Parts, Unit, close_waiting, read_evidence, read_split
+from .stages import Parts, Unit, choose_batches, close_waiting, decode_batches, read_evidence, read_split
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -54,6 +54,7 @@ def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
     units: dict[Unit, Tables] = {}
     context, unplaced, waiting = [], [], []
     shared: Tables = {}
+    headers: dict[Unit, list[pl.DataFrame]] = {}
 
     def take(parts: Parts) -> None:
         for unit, table, rows in parts.observations:
@@ -66,6 +67,8 @@ def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
         results.add_counts(parts.counts)
         for rows in parts.quarantine:
             results.add_quarantine(rows)
+        for unit, rows in parts.headers:
+            headers.setdefault(unit, []).append(rows)
         for rows in parts.damage:
             results.add_damage(rows)
 
@@ -78,6 +81,11 @@ def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
     for done, parts in enumerate(_on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
         take(parts)
+    for unit, frames in headers.items():
+        chosen = choose_batches(unit, frames, bool(run.splits))
+        take(chosen)
+        for parts in _on_all_cores(lambda job: decode_batches(*job), chosen.jobs):
+            take(parts)
     take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
     everywhere, nowhere = _all(context, CONTEXT).sort("completed", "at"), _all(unplaced, SENDS)
     common = Common(everywhere, nowhere, {table: pl.concat(frames) for table, frames in shared.items()})

@@ -9,6 +9,7 @@ acknowledged or read by a consumer; above that nobody knows.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from ..histories.tables import Evidence, Finding
@@ -25,16 +26,21 @@ def replica_divergence(kept: Kept, sends: pl.DataFrame) -> Judgement:
         records = kept.records.filter(pl.col("snapshot") == snapshot)
         if records["broker"].n_unique() < 2:
             continue
-        for run in runs(diverging(records), "position", "key"):
+        for run in runs(diverging(records, sealed_at(kept, snapshot)), "position", "key"):
             brokers = run["brokers"][0].to_list()
             sides = _group(brokers, run["sides"][0].split("|"))
             out.findings.append(_finding(kept, snapshot, records, run, sides, sends, bounds))
     return out
 
 
-def diverging(records: pl.DataFrame) -> pl.DataFrame:
+def sealed_at(kept: Kept, snapshot: str) -> pl.Series:
+    """Where ranges begin that two replicas have alike."""
+    return kept.sealed.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
+
+
+def diverging(records: pl.DataFrame, sealed: pl.Series) -> pl.DataFrame:
     """One row an offset at which replicas differ: `sides` names for each of its `brokers` the first that
-    has the same record, and `position` counts the offsets that two replicas hold.
+    has the same record, and `position` counts the offsets that two replicas hold (and a sealed range as one).
     """
     what = ["leader_epoch", "timestamp", "control"]
     # A dump of a record with headers has no digest, nor have markers in it.
@@ -50,6 +56,8 @@ def diverging(records: pl.DataFrame) -> pl.DataFrame:
         .with_row_index("position")
         .filter("differ")
     )
+    before = pl.Series(np.searchsorted(sealed, differ["offset"]), dtype=pl.UInt32)
+    differ = differ.with_columns(pl.col("position") + before)
     return (
         identified.join(differ.select("offset", "position"), on="offset")
         .sort("offset", "broker")

@@ -27,6 +27,7 @@ from ..histories.evidence.tables import (
     empty,
 )
 from ..histories.tables import Finding
+from .sealing import SEALED
 
 SENDS: Schema = {
     "value": pl.String,
@@ -48,6 +49,7 @@ _TABLES: dict[str, Schema] = {
     "checkpoints": CHECKPOINTS,
     "damage": DAMAGE,
     "segments": SEGMENTS,
+    "sealed": SEALED,
 }
 
 
@@ -63,6 +65,7 @@ class Kept:
     checkpoints: pl.DataFrame
     damage: pl.DataFrame
     segments: pl.DataFrame  # empty ones: a log that holds nothing is evidence too
+    sealed: pl.DataFrame  # ranges of batches that all replicas have alike, whose records are not decoded (sealing.py)
     snapshots: tuple[str, ...] = (FINAL,)  # in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
     leader: str | None = None  # at the end, as the metadata or the brokers' logs tell
@@ -71,9 +74,14 @@ class Kept:
     at_rest: bool = True  # whether the last copy is of brokers that wrote no more: a folder that was found may be not
 
     @property
+    def held(self) -> int:
+        """How many records the logs hold."""
+        return len(self.records) + int(self.sealed["records"].sum())
+
+    @property
     def last(self) -> str:
         """The latest snapshot that holds logs."""
-        held = {*self.records["snapshot"], *self.segments["snapshot"]}
+        held = {*self.records["snapshot"], *self.segments["snapshot"], *self.sealed["snapshot"]}
         return next((name for name in reversed(self.snapshots) if name in held), FINAL)
 
 
@@ -97,7 +105,7 @@ def kept(
     at_rest: bool = True,
 ) -> Kept:
     """A Kept of the blocks' frames by table name; a table that is missing is empty."""
-    frames = {name: tables.get(name, empty(schema, True)) for name, schema in _TABLES.items()}
+    frames = {name: tables.get(name, empty(schema, name != "sealed")) for name, schema in _TABLES.items()}
     # A record that two files of one replica hold (a segment copied while it was renamed) is one record.
     frames["records"] = frames["records"].unique(
         ["snapshot", "broker", "offset", "leader_epoch", "digest", "value"], keep="first", maintain_order=True

@@ -29,7 +29,7 @@ from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpa
 from .kernel import Common, Tables, judge_unit, to_frame
 from .remote import lines_of
 from .results import Results
-from .stages import Parts, close_waiting, read_evidence, read_split
+from .stages import Parts, Unit, choose_batches, close_waiting, decode_batches, read_evidence, read_split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,6 +204,8 @@ def _plan(session: SparkSession, run: Run) -> DataFrame:
     waiting = read.filter(F.col("kind") == "waiting")
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
+    if any(part.kind == "headers" for part in run.evidence):
+        blocks = _with_records(blocks, bool(run.splits))
     observed = blocks.filter(F.col("kind") == "observations")
     units = observed.select("topic", "partition").distinct()
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
@@ -220,6 +222,36 @@ def _read(session: SparkSession, run: Run) -> DataFrame:
     tasks = _tasks(run)
     splits = session.createDataFrame(tasks, "number long, kind string, task string")
     return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json()), BLOCK)
+
+
+def _with_records(blocks: DataFrame, history: bool) -> DataFrame:
+    """Of large logs the batches that may differ are decoded, once the headers of all their replicas are known."""
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as F  # noqa: N812
+
+    headers = blocks.filter(F.col("kind") == "headers")
+    chosen = headers.groupBy("topic", "partition").applyInArrow(_choosing(history), BLOCK)
+    chosen = chosen.persist(StorageLevel.MEMORY_AND_DISK)
+    decoded = chosen.filter(F.col("kind") == "jobs").repartition("turn").mapInArrow(_decoding, BLOCK)
+    rest = blocks.filter(F.col("kind") != "headers")
+    return rest.unionByName(chosen.filter(F.col("kind") != "jobs")).unionByName(decoded)
+
+
+def _choosing(history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
+    def choose(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        topic, partition = (value.as_py() for value in key)
+        headers = [frame for _, _, frame in in_turn(batches)]
+        parts = choose_batches(Unit(topic, partition), headers, history)
+        yield from to_batches(rows_of(parts, "", _LAST))
+
+    return choose
+
+
+def _decoding(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            parts = decode_batches(Unit(row["topic"], row["partition"]), unpack(row["payload"]))
+            yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
 
 
 def _tasks(run: Run) -> list[tuple[int, str, str]]:

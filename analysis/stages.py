@@ -20,6 +20,8 @@ from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
 from ..histories.parsing import Parsed, parse_split
 from ..histories.tables import OPERATIONS, complete
+from .causes.log_facts import HANDLERS
+from .sealing import decode, jobs, sealed_batches
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
 DAMAGED = ("line", "byte", "reason", "kind")
@@ -46,6 +48,8 @@ class Parts:
     shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence of no partition, by table
     waiting: list[pl.DataFrame] = field(default_factory=list)
     quarantine: list[pl.DataFrame] = field(default_factory=list)
+    headers: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # of large logs, not decoded yet
+    jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of them to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # of brokers' files of no partition
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -95,10 +99,36 @@ def read_evidence(part: Part) -> Parts:
             parts.add("damaged places", len(block.frame))
             parts.damage.append(block.frame.select(pl.col("file").alias("source"), *DAMAGED).head(MOST_DAMAGE))
         elif block.topic is None or block.partition is None:
-            parts.shared.append((block.table, block.frame))
+            if block.table != "properties":
+                parts.shared.append((block.table, _boiled_down(block.table, block.frame)))
+        elif block.table == "headers":
+            parts.headers.append((Unit(block.topic, block.partition), block.frame))
         else:
             parts.observations.append((Unit(block.topic, block.partition), block.table, block.frame))
     return parts
+
+
+def _boiled_down(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """What timelines take of evidence that every partition is told: of broker's logs the lines that mean something."""
+    if table != "log_events":
+        return frame
+    return frame.filter(pl.col("kind").is_in(list(HANDLERS))).with_columns(pl.lit("").alias("text"))
+
+
+def choose_batches(unit: Unit, headers: Iterable[pl.DataFrame], history: bool) -> Parts:
+    """Which batches of a large log are to be decoded, once the headers of all its replicas are at hand."""
+    batches = pl.concat(list(headers))
+    chosen, sealed = sealed_batches(batches, history)
+    parts = Parts(jobs=[(unit, job) for job in jobs(chosen)])
+    parts.observations += [(unit, "batches", batches.drop("path")), (unit, "sealed", sealed)]
+    return parts
+
+
+def decode_batches(unit: Unit, job: pl.DataFrame) -> Parts:
+    """The records of chosen batches."""
+    records, damage = decode(job)
+    found = (("records", records), ("damage", damage))
+    return Parts(observations=[(unit, table, frame) for table, frame in found if len(frame)])
 
 
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:

@@ -28,7 +28,7 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "synthetic": int(p.sends["synthetic"].sum()),
             "batches": 0 if p.kept is None else len(p.kept.batches),
             "settled": p.settled,
-            "kept records": 0 if p.kept is None else len(p.kept.records),
+            "kept records": 0 if p.kept is None else p.kept.held,
             "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },

@@ -34,7 +34,7 @@ def witness(p: Partition) -> Record | None:
         "missing": sorted(set(p.kept.replicas) - told),
         "snapshots": [name for name in p.kept.snapshots if name in named and name],
         "at the end": "" in named,
-        "records": len(p.kept.records),
+        "records": p.kept.held,
         "clocks": {name: [clock.says, clock.conflict] for name, clock in clocks.items()},
         "damage": damage.head(MOST_DAMAGE).to_dicts(),
         "damaged": len(damage),

@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ..analysis.rules import RULES
+from ..analysis.rules.wording import plural
 
 MOST = 1000  # GitHub shows 5,000 results at most and takes 25,000
 _LEVELS = {"violation": "error", "permitted": "note", "note": "note"}
@@ -38,7 +39,7 @@ def junit(reports: list[dict[str, Any]]) -> str:
 def _outcome(case: ElementTree.Element, name: str, rule: dict[str, Any], report: dict[str, Any]) -> None:
     if rule["verdict"] == "invalid":
         told = [f["sentence"] for f in report["findings"] if f["rule"] == name][:20]
-        message = f"{rule['count']} records in {rule['findings']} findings"
+        message = f"{plural(rule['count'], 'record')} in {plural(rule['findings'], 'finding')}"
         ElementTree.SubElement(case, "failure", message=message).text = _xml("\n".join(told))
     elif rule["verdict"] == "unknown":
         broken = [

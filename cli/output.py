@@ -10,6 +10,7 @@ import click
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
 SHOWN = 3  # of findings and of causes
+FEW = 4  # rules that were not judged are named up to this number
 
 
 def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
@@ -67,12 +68,16 @@ def _rules(report: dict[str, Any], width: int) -> list[str]:
             text = f"  {name:22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
             said = []
             if rule["count"]:
-                said.append(f"{rule['count']:,} {_times('record', rule['count'])} in {rule['findings']:,} findings")
+                said.append(
+                    f"{rule['count']:,} {_times('record', rule['count'])} in {_plural(rule['findings'], 'finding')}"
+                )
             if rule["permitted"]:
                 said.append(f"{rule['permitted']:,} permitted by the configuration")
             lines.append(text + " " + ", ".join(said))
     for verdict in ("unknown", "valid", "not-judged"):
         names = [name for name, rule in report["rules"].items() if rule["verdict"] == verdict and not rule["permitted"]]
+        if verdict == "not-judged" and len(names) > FEW:
+            names = [f"{len(names)} rules, of what this run does not carry"]
         if names:
             label = click.style(f"  {verdict}: ", fg=COLOURS[verdict])
             lines += _wrapped(", ".join(names), width, first=label, indent="    ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InputError
-from .evidence.layout import Part, find_parts, split_part
+from .evidence.layout import Part, find_parts, split_part, with_headers_first
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, compression_of, head_of, magic_of
 from .readers import READERS, recognise
 from .readers.parquet import dialect_of
@@ -18,6 +19,7 @@ from .readers.parquet import dialect_of
 EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
 
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
+LARGE_BYTES = 256 << 20  # of all replicas' segments of a partition; the variable LOGJUDGE_LARGE_BYTES overrides it
 UNDATED = "1970-01-01T00:00:00+00:00"
 
 
@@ -158,7 +160,8 @@ def _evidence(path: Path, reader: str | None) -> tuple[Part, ...]:
     """Brokers' files of a bundle or of a folder of them, or a lone log or dump; none beside a lone history."""
     if path.is_file() and (reader or magic_of(path) == PARQUET_MAGIC or recognise(head_of(path))):
         return ()
-    return tuple(piece for part in find_parts(path) for piece in split_part(part))
+    pieces = [piece for part in find_parts(path) for piece in split_part(part)]
+    return tuple(with_headers_first(pieces, int(os.environ.get("LOGJUDGE_LARGE_BYTES", LARGE_BYTES))))
 
 
 def _history_files(folder: Path) -> list[Path]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -115,8 +116,13 @@ def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     )
 
 
+_SAME_TIME = 2_000_000_000  # ns between what two sources tell of one thing, as clocks and their writers differ
+
+
 def ordered(facts: list[Fact]) -> list[Fact]:
-    """Facts in order of time, each once; undated ones keep their place after the fact before them."""
+    """Facts in order of time, each once, with every source that tells it; undated ones keep their place after the fact
+    before them.
+    """
     seen: set[Fact] = set()
     keyed: list[tuple[int, int, Fact]] = []
     latest = -(2**62)
@@ -126,4 +132,40 @@ def ordered(facts: list[Fact]) -> list[Fact]:
         seen.add(fact)
         latest = fact.time if fact.time is not None else latest
         keyed.append((latest, index, fact))
-    return [fact for _, _, fact in sorted(keyed, key=lambda item: item[:2])]
+    return _together([fact for _, _, fact in sorted(keyed, key=lambda item: item[:2])])
+
+
+def _together(facts: list[Fact]) -> list[Fact]:
+    """What a second source tells of the same thing at the same time stands with the first."""
+    out: list[Fact] = []
+    for fact in facts:
+        thing = _thing(fact)
+        twin = next((i for i, other in enumerate(out) if thing and _thing(other) == thing and _near(other, fact)), None)
+        if twin is None:
+            out.append(fact)
+        elif fact.source and out[twin].source and _file(fact.source) != _file(out[twin].source):
+            also = f"{fact.source}:{fact.line}" if fact.line is not None else f"{fact.source} byte {fact.byte}"
+            out[twin] = replace(out[twin], says=f"{out[twin].says} (also told by {also})")
+    return out
+
+
+def _file(source: str) -> str:
+    """A file's name without the snapshot that it was copied in: copies of one log are one source."""
+    return re.sub(r"^snapshots/[^/]+/", "", source)
+
+
+def _near(one: Fact, other: Fact) -> bool:
+    if one.time is None or other.time is None or one.source == other.source:
+        return False
+    return abs(one.time - other.time) <= _SAME_TIME
+
+
+def _thing(fact: Fact) -> tuple[str, ...] | None:
+    """What a fact is about, if two sources tell of such things."""
+    fenced = re.search(r"broker (\S+) was fenced|the controller fenced broker (\S+)", fact.says)
+    if fenced:
+        return ("fenced", fenced[1] or fenced[2])
+    elected = re.search(r"broker (\S+) was elected leader of (\S+) in epoch (\d+)", fact.says)
+    chosen = re.search(r"the controller (?:chose|named) broker (\S+)(?: as)? leader of (\S+) in epoch (\d+)", fact.says)
+    found = elected or chosen
+    return ("elected", *found.groups()) if found else None

@@ -19,7 +19,7 @@ import polars as pl
 from ..causes.timeline import Timeline
 from ..chronicle import how_elected
 from ..partition import Partition
-from ..replica_divergence import diverging
+from ..replica_divergence import diverging, sealed_at
 from ..replicas import Kept, extents
 
 MOST_BLOCKS = 60  # of one log
@@ -47,22 +47,24 @@ def _logs(kept: Kept) -> list[Record]:
         if not ends.height:
             continue
         records = kept.records.filter(pl.col("snapshot") == name)
-        sides, differ = _sides(records)
+        sides, differ = _sides(records, sealed_at(kept, name))
+        sealed = kept.sealed.filter(pl.col("snapshot") == name)
+        whole = [sealed.with_columns(pl.col(end).alias("offset")) for end in ("first_offset", "last_offset")]
         brokers = []
         for row in ends.select("broker", "start", "end", "high_watermark").iter_rows(named=True):
-            mine = records.filter(pl.col("broker") == row["broker"])
+            mine = pl.concat([records, *whole], how="diagonal").filter(pl.col("broker") == row["broker"])
             brokers.append({**row, "blocks": _blocks(mine, sides)})
         told.append({"name": name, "time": kept.times.get(name), "brokers": brokers, "differ": differ})
     # The latest snapshots, but never at the price of one that shows a divergence.
     return sorted(sorted(told, key=lambda log: not log["differ"])[:MOST_SNAPSHOTS], key=told.index)
 
 
-def _sides(records: pl.DataFrame) -> tuple[pl.DataFrame, list[list[int]]]:
+def _sides(records: pl.DataFrame, sealed: pl.Series) -> tuple[pl.DataFrame, list[list[int]]]:
     """Columns offset, broker, side of records that differ; and the ranges of offsets that do."""
     schema = {"offset": pl.Int64, "broker": pl.String, "side": pl.String}
     if records["broker"].n_unique() < 2:
         return pl.DataFrame(schema=schema), []
-    found = diverging(records)
+    found = diverging(records, sealed)
     split = found.with_columns(pl.col("sides").str.split("|")).explode("brokers", "sides")
     sides = split.select("offset", pl.col("brokers").alias("broker"), pl.col("sides").alias("side"))
     runs = found.sort("position").with_columns((pl.col("position").diff() != 1).fill_null(True).cum_sum().alias("run"))

@@ -26,7 +26,7 @@ from .checkpoints import (
 from .cluster_metadata import read_cluster_metadata
 from .dump_text import is_dump, read_dump
 from .parts import Part
-from .segments import read_segment, split_segment
+from .segments import read_headers, read_segment, split_segment
 from .server_log import read_server_log, split_log
 from .strangers import nodes_of, without_strangers
 from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
@@ -190,6 +190,22 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
     return [part]
 
 
+def with_headers_first(parts: Iterable[Part], large: int) -> list[Part]:
+    """The parts, with segments of partitions that take more bytes than `large` as `headers`: their records are decoded
+    only where it is known which of them matter.
+    """
+    told = list(parts)
+    sizes: dict[tuple[str | None, int | None], int] = {}
+    for part in told:
+        if part.kind == "segment":
+            where = (part.topic, part.partition)
+            sizes[where] = sizes.get(where, 0) + (part.end or 0) - part.start
+    return [
+        replace(part, kind="headers") if part.kind == "segment" and sizes[part.topic, part.partition] > large else part
+        for part in told
+    ]
+
+
 def read_part(part: Part) -> list[Block]:
     """The blocks of a part, by topic-partition; tables are those of tables.py, with their location."""
     return list(_READERS[part.kind](part))
@@ -231,6 +247,12 @@ def _read_segment(part: Part) -> Iterator[Block]:
         yield from _block("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
     yield from _block("batches", part, segment.batches)
     yield from _block("records", part, segment.records)
+    yield from _block("damage", part, segment.damage)
+
+
+def _read_headers(part: Part) -> Iterator[Block]:
+    segment = read_headers(part.path, part.start, part.end)
+    yield from _block("headers", part, segment.batches.with_columns(pl.lit(str(part.path)).alias("path")))
     yield from _block("damage", part, segment.damage)
 
 
@@ -283,6 +305,7 @@ def _read_left_out(part: Part) -> Iterator[Block]:
 
 _READERS = {
     "segment": _read_segment,
+    "headers": _read_headers,
     "metadata": _read_metadata,
     "offsets": _read_offsets,
     "epochs": _read_epochs,

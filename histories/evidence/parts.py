@@ -12,7 +12,9 @@ class Part:
 
     snapshot: str  # "" is the end of the run
     broker: str
-    kind: str  # segment metadata offsets epochs properties log dump, or left-out: evidence that is not to be judged
+    # segment, headers (a segment of a large log), metadata, offsets, epochs, properties, log, dump; or left-out: not to
+    # be judged
+    kind: str
     path: Path
     name: str  # the path as findings cite it: relative to the folder that was given
     topic: str | None = None

@@ -77,6 +77,15 @@ def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, i
 
 def read_segment(path: Path, start: int = 0, end: int | None = None) -> Segment:
     """Read the batches of a byte range, which begins with a batch (as `split_segment` gives them)."""
+    return _read(path, start, end, True)
+
+
+def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
+    """The same without records: the batches, each checked against its CRC."""
+    return _read(path, start, end, False)
+
+
+def _read(path: Path, start: int, end: int | None, decoded: bool) -> Segment:
     try:
         size = path.stat().st_size
         stop = size if end is None else min(end, size)
@@ -84,10 +93,10 @@ def read_segment(path: Path, start: int = 0, end: int | None = None) -> Segment:
     except OSError as error:
         row = damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start)
         return Segment(_empty(BATCHES), _empty(RECORDS), pl.DataFrame([row], schema=DAMAGE))
-    return parse(data, start, _first_offset_of(path))
+    return parse(data, start, _first_offset_of(path), decoded)
 
 
-def parse(data: Bytes, at: int = 0, first_offset: int = 0) -> Segment:
+def parse(data: Bytes, at: int = 0, first_offset: int = 0, decoded: bool = True) -> Segment:
     """Parse bytes that stand at position `at` of their file; offsets begin at first_offset or later."""
     headers, damage = walk_headers(data, at, first_offset)
     if not len(headers):
@@ -99,7 +108,9 @@ def parse(data: Bytes, at: int = 0, first_offset: int = 0) -> Segment:
         reason = f"CRC {int(row[8]) >> 1:#010x} is not that of the {int(row[12])} bytes of the batch"
         damage.append(damage_row("crc", reason, at + int(row[11]), None, first, last))
     trusted = distrust(headers, crc_ok, at, damage)
-    records, bases, counts = _records(data, headers, trusted, at, damage)
+    records, bases, counts = _empty(RECORDS), headers[:, 0], headers[:, 10]
+    if decoded:
+        records, bases, counts = _records(data, headers, trusted, at, damage)
     # A batch that is not believed keeps its row, as one whose CRC is wrong: no rule takes it at its word.
     batches = _batch_frame(headers, trusted, bases, counts, at)
     return Segment(batches, records, pl.DataFrame(damage, schema=DAMAGE))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from .checkpoints import read_properties
@@ -81,7 +82,7 @@ def _other_clusters(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path,
     return {
         folder: says.format(node.cluster, judged)
         for folder, node in nodes.items()
-        if node.cluster and node.cluster != judged
+        if node.cluster and _differ(node.cluster, judged)
     }
 
 
@@ -99,8 +100,13 @@ def _other_topics(parts: list[Part]) -> dict[Path, str]:
         at_end = {id_: count for (end, id_), count in votes.items() if end} or Counter(id_ for _, id_ in found)
         judged = min(at_end, key=lambda id_: (-at_end[id_], id_))
         says = f"is of another topic named {topic} (id {{}}), and what is judged here has id {judged}"
-        out.update({part.path.parent: says.format(id_) for part, id_ in found if id_ != judged})
+        out.update({part.path.parent: says.format(id_) for part, id_ in found if _differ(id_, judged)})
     return out
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two ids are of two things. Kafka's are random, so those that agree in most letters are one, damaged."""
+    return SequenceMatcher(None, one, other).ratio() < 0.5
 
 
 def _second_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
@@ -113,11 +119,9 @@ def _second_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, 
         if part.kind not in OF_LOGS or part.topic is None:
             continue
         folder = part.path.parent
-        node = next((nodes[above] for above in folder.parents if above in nodes), None)
-        broker = node.id if node is not None and node.id else part.broker
-        judged = first.setdefault((part.snapshot, broker, part.topic, part.partition), part)
+        judged = first.setdefault((part.snapshot, part.broker, part.topic, part.partition), part)
         if judged.path.parent != folder:
             same = Path(judged.name).parent.as_posix()
             left = folder.parent if folder.parent in nodes and folder.parent != judged.path.parent.parent else folder
-            out[left] = f"is a second copy of what broker {broker} kept (judged is {same})"
+            out[left] = f"is a second copy of what broker {part.broker} kept (judged is {same})"
     return out
