@@ -2,7 +2,7 @@
 
 Writes segments with aiokafka's builder, reads each twice (the first reading compiles or loads the loops),
 and prints megabytes and records a second on one core. With KAFKA_LIBS set to a folder of Kafka's jars
-(scripts/fetch-kafka), kafka-dump-log reads the same files for comparison.
+(scripts/fetch-kafka), kafka-dump-log reads the same files for comparison; so does aiokafka's own parser.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
 from logjudge.histories.evidence.segments import read_segment, split_segment
 
 CASES = {"tiny": (8, 1000, 0), "values of 100 B": (100, 100, 0), "values of 1 KB": (1024, 15, 0),
@@ -35,6 +36,16 @@ def write(path: Path, megabytes: int, value_size: int, per_batch: int, codec: in
             written += len(batch)
             offset += per_batch
     return offset
+
+
+def aiokafka_parse(path: Path) -> float:
+    """Seconds that aiokafka's own parser takes for offset, timestamp, key and value of every record."""
+    start = time.perf_counter()
+    records = MemoryRecords(path.read_bytes())
+    while records.has_next():
+        for record in records.next_batch():
+            _ = record.offset, record.timestamp, record.key, record.value
+    return time.perf_counter() - start
 
 
 def dump_log(libs: str, path: Path) -> float:
@@ -71,6 +82,7 @@ def main() -> None:
             size = path.stat().st_size / 1e6
             line = f"{name:16} {size / took:7.0f} MB/s {total / took / 1e6:6.2f} M records/s"
             line += f"; headers alone {size / split:6.0f} MB/s"
+            line += f"; aiokafka {size / aiokafka_parse(path):6.0f} MB/s"
             if libs:
                 line += f"; kafka-dump-log {size / dump_log(libs, path):5.1f} MB/s"
             print(line, flush=True)

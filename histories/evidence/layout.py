@@ -26,14 +26,15 @@ from .checkpoints import (
 from .cluster_metadata import read_cluster_metadata
 from .dump_text import is_dump, read_dump
 from .parts import Part
-from .segments import read_headers, read_segment, split_segment
+from .segments import Segment, read_headers, read_segment, split_segment
 from .server_log import read_server_log, split_log
 from .strangers import nodes_of, without_strangers
 from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"\d{20}\.log")
-BROKER_LOG = re.compile(r"(server|controller|state-change|log-cleaner|kafkaServer|kafka)(\.log|\.out)(\.[\d.\-]+)?")
+_LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
+BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN_BROKER = "?"
 DEEPEST = 12  # folders below the one given
@@ -180,7 +181,7 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
         if part.kind == "segment":
             ranges = split_segment(part.path, target_bytes)
             return [replace(part, start=start, end=end) for start, end in ranges] or [part]  # an empty one says so
-        if part.kind == "log":
+        if part.kind == "log" and part.path.suffix != ".gz":
             return [
                 replace(part, start=start, end=end, first_line=line)
                 for start, end, line in split_log(part.path, target_bytes)
@@ -243,15 +244,20 @@ def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
 
 def _read_segment(part: Part) -> Iterator[Block]:
     segment = read_segment(part.path, part.start, part.end)
-    if not segment.batches.height and not segment.damage.height and part.start == 0:
-        yield from _block("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
+    yield from _empty_segment(part, segment)
     yield from _block("batches", part, segment.batches)
     yield from _block("records", part, segment.records)
     yield from _block("damage", part, segment.damage)
 
 
+def _empty_segment(part: Part, segment: Segment) -> Iterator[Block]:
+    if not segment.batches.height and not segment.damage.height and part.start == 0:
+        yield from _block("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
+
+
 def _read_headers(part: Part) -> Iterator[Block]:
     segment = read_headers(part.path, part.start, part.end)
+    yield from _empty_segment(part, segment)
     yield from _block("headers", part, segment.batches.with_columns(pl.lit(str(part.path)).alias("path")))
     yield from _block("damage", part, segment.damage)
 

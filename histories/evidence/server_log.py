@@ -6,8 +6,10 @@ zone and says nowhere which. clock.py finds the offset to the history's clock.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,7 +48,9 @@ def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, 
 def read_server_log(
     path: Path, start: int = 0, end: int | None = None, first_line: int = 1
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables LOG_EVENTS and DAMAGE of a range of whole lines."""
+    """Tables LOG_EVENTS and DAMAGE of a range of whole lines, or of a whole file that was gzipped."""
+    if path.suffix == ".gz":
+        return _unzipped(path)
     try:
         with path.open("rb") as opened:
             opened.seek(max(start - CONTEXT, 0))
@@ -58,6 +62,19 @@ def read_server_log(
     context = pl.Series(before.decode("utf-8", "replace").rstrip("\n").split("\n"), dtype=pl.String)
     frame = parse_log(raw.decode("utf-8", "replace"), first_line, _time(context, len(context) - 1))
     return frame, pl.DataFrame(schema=dict(DAMAGE))
+
+
+def _unzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    chunks, damage = [], []
+    try:
+        with gzip.open(path) as opened:
+            while chunk := opened.read(1 << 20):
+                chunks.append(chunk)
+    except (OSError, EOFError, zlib.error) as error:
+        # What stands before the break is read all the same.
+        damage.append(damage_row("unreadable", f"gzip breaks off: {error}", byte=0))
+    text = b"".join(chunks).decode("utf-8", "replace")
+    return parse_log(text), pl.DataFrame(damage, schema=dict(DAMAGE))
 
 
 def parse_log(text: str, first_line: int = 1, time_before: int | None = None) -> pl.DataFrame:

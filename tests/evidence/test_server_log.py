@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import polars as pl
 import pytest
 from logjudge.histories.evidence.clock import Fault, clock_offset
+from logjudge.histories.evidence.layout import find_parts, gathered, read_part, split_part
 from logjudge.histories.evidence.server_log import parse_log, read_server_log, split_log
 from polars.testing import assert_frame_equal
 
@@ -98,3 +100,23 @@ def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
     clock = clock_offset("1", events, faults, started)
     assert abs(clock.offset - ahead) <= 400
     assert not clock.conflict
+
+
+def test_rotated_and_gzipped_logs_are_read(tmp_path):
+    line = (
+        "[2025-11-01 03:00:00,000] INFO [Partition orders-0 broker=1] Shrinking ISR from 1,2 to 1. Leader: x (kafka)\n"
+    )
+    folder = tmp_path / "brokers/1"
+    folder.mkdir(parents=True)
+    packed = gzip.compress(line.encode() * 1000)
+    (folder / "server.log.2025-11-01-03").write_text(line)
+    (folder / "server.log.2025-11-01-02.gz").write_bytes(packed)
+    (folder / "server.log.2025-11-01-01.gz").write_bytes(packed[: len(packed) // 2])
+    tables = gathered(
+        block for part in find_parts(tmp_path) for whole in split_part(part) for block in read_part(whole)
+    )
+    shrinks = tables[("orders", 0)]["log_events"].group_by("file").len()
+    found = dict(shrinks.rows())
+    assert found["brokers/1/server.log.2025-11-01-03"] == 1
+    assert found["brokers/1/server.log.2025-11-01-02.gz"] == 1000
+    assert list(tables[(None, None)]["damage"]["file"]) == ["brokers/1/server.log.2025-11-01-01.gz"]
