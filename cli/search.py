@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import click
@@ -17,12 +19,13 @@ from ..models.replication.invariants import INVARIANTS
 from ..models.replication.schedule import PATTERNS
 from ..models.replication.search import SURVIVABLE, Explored, Space, explore, shrink, story
 from ..models.replication.variants import VARIANTS
+from .check import _setting as _spark_setting
 from .main import EXIT_BREACH
 from .simulate import _setting
 
 CHUNK = 200  # seeds in one piece of work
 
-Work = tuple[Space, range, tuple[str, ...]]
+Work = tuple[Space, range, tuple[str, ...], bool]
 
 
 @click.command("search")
@@ -37,6 +40,9 @@ Work = tuple[Space, range, tuple[str, ...]]
 @click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="How many schedules.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
+@click.option(
+    "--spark", is_flag=True, help="Spread the seeds over Spark instead: the session that is active, or local[*]."
+)
 @click.option("--faults", help="Kinds of faults, with commas; by default all that a log must survive.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the shrunk scenario.")
@@ -48,6 +54,10 @@ def command(
     runs: int,
     seed: int,
     jobs: int,
+    spark: bool,
+    master: str | None,
+    remote: str | None,
+    conf: tuple[str, ...],
     faults: str | None,
     settings: tuple[str, ...],
     out: Path | None,
@@ -62,8 +72,14 @@ def command(
         space.scenario(seed)
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    if spark:
+        from ..analysis.spark import open_session
+
+        open_session(master, remote, [_spark_setting(item) for item in conf])
+    elif master or remote or conf:
+        raise UsageError("found --master, --remote or --conf, expected --spark with them")
     began = time.monotonic()
-    explored = search(space, range(seed, seed + runs), (invariant,), jobs)
+    explored = search(space, range(seed, seed + runs), (invariant,), jobs, spark=spark)
     took = time.monotonic() - began
     click.echo(
         f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol "
@@ -93,18 +109,20 @@ def default_kinds(variant: str) -> tuple[str, ...]:
     return (*SURVIVABLE, *(kind for kind in VARIANTS[variant].needs if kind not in SURVIVABLE))
 
 
-def search(space: Space, seeds: range, invariants: tuple[str, ...], jobs: int, stop: bool = True) -> Explored:
-    """Explore seeds in chunks, spread over processes; the result does not depend on their number."""
+def search(
+    space: Space, seeds: range, invariants: tuple[str, ...], jobs: int, stop: bool = True, spark: bool = False
+) -> Explored:
+    """Explore seeds in chunks, spread over processes or over Spark; the result depends on neither."""
     work = [(space, seeds[start : start + CHUNK], invariants, stop) for start in range(0, len(seeds), CHUNK)]
     total = Explored()
-    for part in _run(work, jobs):
+    for part in _on_spark(work) if spark else _run(work, jobs):
         total.add(part)
         if stop and total.first:
             break
     return total
 
 
-def _run(work: list[tuple[Space, range, tuple[str, ...], bool]], jobs: int) -> Iterator[Explored]:
+def _run(work: list[Work], jobs: int) -> Iterator[Explored]:
     if jobs == 1 or len(work) == 1:
         yield from map(_explore, work)
         return
@@ -112,5 +130,18 @@ def _run(work: list[tuple[Space, range, tuple[str, ...], bool]], jobs: int) -> I
         yield from pool.imap(_explore, work)
 
 
-def _explore(work: tuple[Space, range, tuple[str, ...], bool]) -> Explored:
+def _on_spark(work: list[Work]) -> Iterator[Explored]:
+    """In the order of the seeds, as the first breach is to be the same."""
+    from ..analysis.spark import map_payloads
+
+    done = map(pickle.loads, map_payloads(_explore_payload, map(pickle.dumps, enumerate(work))))
+    yield from (explored for _, explored in sorted(done, key=itemgetter(0)))
+
+
+def _explore_payload(payload: bytes) -> bytes:
+    number, work = pickle.loads(payload)
+    return pickle.dumps((number, _explore(work)))
+
+
+def _explore(work: Work) -> Explored:
     return explore(*work)

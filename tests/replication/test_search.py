@@ -74,3 +74,10 @@ def test_wrong_options_are_a_sentence(option: list[str]) -> None:
     result = CliRunner().invoke(cli, ["search", "--variant", "kraft", *option])
     assert result.exit_code != 0
     assert type(result.exception).__name__ == "UsageError"
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_finds_what_one_process_finds() -> None:
+    space = Space("high-watermark")
+    names = ("no-acknowledged-loss",)
+    assert search(space, range(450), names, 1, spark=True) == search(space, range(450), names, 1)
