@@ -40,9 +40,10 @@ Work = tuple[Space, range, tuple[str, ...], bool]
 @click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="How many schedules.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
-@click.option(
-    "--spark", is_flag=True, help="Spread the seeds over Spark instead: the session that is active, or local[*]."
-)
+@click.option("--spark", is_flag=True, help="Spread the seeds over Spark instead of processes.")
+@click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
+@click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
 @click.option("--faults", help="Kinds of faults, with commas; by default all that a log must survive.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the shrunk scenario.")
