@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -132,29 +132,42 @@ def lags(p: Partition, fate: pl.DataFrame, consumers: list[tuple[str, Ints]], bi
     offsets = offsets[order]
     oldest = np.append(np.minimum.accumulate(acked[order][::-1])[::-1], np.iinfo(np.int64).max)
     moves = moves_of(p).select("process", "completed", "at", "index", pl.col("position").fill_null(-1))
+    reads = _Places.of(p.reads.with_columns((pl.col("offset") + 1).fill_null(-1).alias("position")))
     final = p.final.processes if p.final else ()
     lines = []
     for process, rows in [item for item in consumers if item[0] not in final and len(item[1])][:MOST_CONSUMERS]:
-        places = np.concatenate([_last_reads(p, rows, bins), _as_array(moves.filter(pl.col("process") == process))])
-        places = places[np.lexsort((places[:, 2], places[:, 1], places[:, 0]))]
-        lines.append({"process": process, **_lag(places[:, 0], places[:, 3], offsets, oldest, bins)})
+        moved = _Places.of(moves.filter(pl.col("process") == process))
+        places = [_last_reads(reads, rows, bins), moved.known(np.arange(len(moved.completed)))]
+        stands = np.concatenate(places)
+        stands = stands[np.lexsort((stands[:, 2], stands[:, 1], stands[:, 0]))]
+        lines.append({"process": process, **_lag(stands[:, 0], stands[:, 3], offsets, oldest, bins)})
     return lines
 
 
-def _as_array(rows: pl.DataFrame) -> Ints:
-    """Columns completed, at, index and position of what has a time."""
-    known = rows.filter(pl.col("completed").is_not_null()).select("completed", "at", "index", "position")
-    return known.cast(pl.Int64).to_numpy().reshape(-1, 4)
+class _Places(NamedTuple):
+    """Columns of what sets a position; completed is -1 where it has no time."""
+
+    completed: Ints
+    at: Ints
+    index: Ints
+    position: Ints
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> _Places:
+        columns = rows.select(pl.col("completed").fill_null(-1), "at", "index", "position").cast(pl.Int64)
+        return cls(*(columns[name].to_numpy() for name in cls._fields))
+
+    def known(self, rows: Ints) -> Ints:
+        """A line each of those rows that have a time."""
+        rows = rows[self.completed[rows] >= 0]
+        return np.column_stack([column[rows] for column in self])
 
 
-def _last_reads(p: Partition, rows: Ints, bins: Bins) -> Ints:
+def _last_reads(reads: _Places, rows: Ints, bins: Bins) -> Ints:
     """The last read of each bin, as only that one tells where the consumer stands at the bin's end."""
-    completed = p.reads["completed"].gather(rows).fill_null(strategy="forward").fill_null(0).to_numpy()
-    if not bool((np.diff(completed) >= 0).all()):
-        order = np.argsort(completed, kind="stable")
-        rows, completed = rows[order], completed[order]
+    completed = np.maximum.accumulate(reads.completed[rows])
     last = rows[np.append(np.flatnonzero(np.diff(bins.of(completed)) > 0), len(rows) - 1)]
-    return _as_array(p.reads[last].select("completed", "at", "index", (pl.col("offset") + 1).alias("position")))
+    return reads.known(last)
 
 
 def _lag(times: Ints, positions: Ints, offsets: Ints, oldest: Ints, bins: Bins) -> dict[str, Any]:

@@ -256,35 +256,40 @@ def _across(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, every_outcome
         .join(operations, on=["process", "at"], how="anti")
         .with_columns(pl.lit(None, dtype=pl.String).alias("value"), pl.lit(None, dtype=pl.String).alias("last"))
     )
-    found: list[tuple[str, int, str, str, int]] = []
-    resets = _resets(p)
-    for (process,), mine in pl.concat([operations, nothing]).sort("at").group_by("process", maintain_order=True):
-        dropped = iter([*resets.get(str(process), []), 2**62])
-        drop = next(dropped)
-        position: tuple[str, int] | None = None
-        for at, outcome, first, last in mine.select("at", "outcome", "value", "last").iter_rows():
-            while drop < at:
-                position, drop = None, next(dropped)
-            if first is not None and position is not None:
-                found.append((str(process), at, first, *position))
-            if outcome == "ok" or every_outcome:
-                position = None if last is None else (last, at)
-    schema = {
-        "process": pl.String,
-        "at": pl.Int64,
-        "value": pl.String,
-        "before": pl.String,
-        "before_at": pl.Int64,
-    }
-    return _with_delta(p, pl.DataFrame(found, schema=schema, orient="row"))
+    ordered = pl.concat([operations, nothing]).sort("process", "at").with_row_index("row")
+    counts = pl.col("outcome") == "ok" if not every_outcome else pl.lit(True)
+    latest = ordered.select(pl.when(counts).then("row").forward_fill().shift(1).over("process")).to_series()
+    pairs = ordered.select(
+        "process",
+        "at",
+        "value",
+        ordered["last"].gather(latest).alias("before"),
+        ordered["at"].gather(latest).alias("before_at"),
+    ).filter(pl.col("value").is_not_null() & pl.col("before").is_not_null())
+    return _with_delta(p, pairs.filter(~_is_reset(p, pairs)))
 
 
-def _resets(p: Partition) -> dict[str, list[int]]:
-    """Places at which a process was assigned or subscribed to other keys: its position here is forgotten."""
+def _is_reset(p: Partition, pairs: pl.DataFrame) -> pl.Series:
+    """Whether the process was assigned or subscribed to other keys in between: its position here is forgotten."""
     moves = p.context.filter(pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("outcome") != "fail"))
     named = p.marks.filter(pl.col("kind").is_in(["assign", "subscribe"])).select("process", "at")
-    others = moves.join(named, on=["process", "at"], how="anti").sort("at")
-    return {str(name): rows["at"].to_list() for (name,), rows in others.group_by("process", maintain_order=True)}
+    others = (
+        moves.join(named, on=["process", "at"], how="anti").select("process", pl.col("at").alias("reset")).sort("reset")
+    )
+    last = (
+        pairs.with_row_index()
+        .sort("at")
+        .join_asof(
+            others,
+            left_on="at",
+            right_on="reset",
+            by="process",
+            strategy="backward",
+            allow_exact_matches=False,
+            check_sortedness=False,
+        )
+    )
+    return last.sort("index").select((pl.col("reset") >= pl.col("before_at")).fill_null(False)).to_series()
 
 
 def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
