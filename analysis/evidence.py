@@ -22,6 +22,7 @@ Frames = Mapping[str, pl.DataFrame]
 
 # A partition of which only these are known was named by a log line, but nothing of it was kept.
 HELD = ("batches", "records", "segments", "epochs", "damage")
+TOLD = ("metadata", "log_events")
 
 
 def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> Kept | None:
@@ -47,6 +48,11 @@ def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> K
         None if policy is None else "compact" in str(policy),
         not settings.undated,
     )
+
+
+def is_told_of(frames: Frames) -> bool:
+    """Whether brokers' logs or the cluster's metadata speak of a partition."""
+    return any(len(frames.get(table, ())) for table in TOLD)
 
 
 def _snapshots(settings: Settings) -> dict[str, int]:

@@ -9,8 +9,10 @@ import polars as pl
 from ..histories.tables import Finding
 from .causes import explain_loss
 from .causes.consumers import GROUP_EVENTS, Missed, explain_missed
-from .causes.facts import Explanation, lost_of
+from .causes.facts import Explanation, Lost, lost_of
 from .causes.retry_reordering import Repeated, explain_repeated
+from .causes.terms import LogEnd
+from .causes.timeline import Timeline
 from .partition import Partition
 from .rules.evidence import sends_of
 
@@ -28,7 +30,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. The same chain is told
     once for all its `findings`.
     """
-    told: list[Record] = []
+    told: list[Record] = [] if p.kept or p.timeline is None or len(p.sends) else _given_up(p.timeline)
     for finding in findings:
         if len(told) >= MOST:
             break
@@ -45,6 +47,29 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
         else:
             told.append(record)
     return told
+
+
+def _given_up(timeline: Timeline) -> list[Record]:
+    """Why brokers truncated where only logs tell of it: what was acknowledged of the records is not known."""
+    topic, partition = timeline.kept.topic, timeline.kept.partition
+    told = []
+    for cut in timeline.ends:
+        before = [end for end in timeline.ends_of(cut.broker, "loaded") if _precedes(end, cut)]
+        if cut.kind != "truncated" or cut.noop or not before:
+            continue
+        end = before[-1]
+        # A term that began below the cut had written them by the time at which it was over.
+        wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < cut.end]
+        written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (end.time or 0) else None
+        lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, written=written)
+        span = f"offset {lost.first}" if lost.count == 1 else f"offsets {lost.first} to {lost.last}"
+        says = f"broker {cut.broker} gave up {span} of {lost.name}; what was acknowledged there is not recorded"
+        told.append({"findings": [], "says": says, "lost": None, **record_of(explain_loss(timeline, lost))})
+    return told[:MOST]
+
+
+def _precedes(end: LogEnd, cut: LogEnd) -> bool:
+    return end.time is not None and cut.time is not None and end.time <= cut.time and end.end > cut.end
 
 
 def _explanation(p: Partition, finding: Finding) -> Explanation | None:

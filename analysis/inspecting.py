@@ -9,7 +9,7 @@ from ..histories.bundle import open_run
 from ..histories.errors import UsageError
 from .evidence import clocks_of
 from .explaining import explain
-from .kernel import judge, named_only, partitions_of
+from .kernel import judge, partitions_of
 from .local import Gathered, Progress, gather
 from .partition import Partition
 from .results import Results
@@ -24,17 +24,14 @@ class Inspected:
     def __init__(self, path: Path, progress: Progress = lambda *_: None) -> None:
         self.run = open_run(path)
         self._gathered: Gathered = gather(self.run, progress)
-        self._partitions: dict[str, Partition] = {}
-        for unit in sorted(self._gathered.units):
-            tables = self._gathered.units[unit]
-            for p in partitions_of(*unit, tables, self._gathered.common, self.run.settings):
-                self._partitions[p.name] = p
-        if not self._partitions:
-            # Logs of brokers alone: partitions of which nothing is told but what happened to them.
-            for unit in sorted(self._gathered.units):
-                tables = self._gathered.units[unit]
-                p = named_only(*unit, tables, self._gathered.common, self.run.settings)
-                self._partitions[p.name] = p
+        found = [
+            p
+            for unit in sorted(self._gathered.units)
+            for p in partitions_of(*unit, self._gathered.units[unit], self._gathered.common, self.run.settings)
+        ]
+        # Of logs of brokers alone, what happened to partitions is all there is to tell.
+        known = [p for p in found if not p.is_named_only] or found
+        self._partitions: dict[str, Partition] = {p.name: p for p in known}
 
     @property
     def results(self) -> Results:

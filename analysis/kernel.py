@@ -12,7 +12,7 @@ import polars as pl
 
 from ..histories.bundle import Settings
 from ..histories.tables import MARKS, READS, SENDS, Finding
-from .evidence import kept_of, settled_sends, timeline_of
+from .evidence import is_told_of, kept_of, settled_sends, timeline_of
 from .explaining import explain
 from .partition import Partition
 from .replicas import kept
@@ -47,7 +47,8 @@ def judge_unit(
         found = judge(p)
         causes = explain(p, found)
         findings.extend(found)
-        summaries.append({**summarise(p, found), "causes": causes})
+        if causes or not p.is_named_only:
+            summaries.append({**summarise(p, found), "causes": causes})
     return findings, summaries
 
 
@@ -57,9 +58,7 @@ def partitions_of(
     """The partitions of a unit, each with its observations and what the brokers kept of it."""
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
     if settings.dialect != "jepsen":
-        p = _native(topic, partition, whole, common, settings)
-        if p is not None:
-            yield p
+        yield _native(topic, partition, whole, common, settings)
         return
     full = {name: whole.get(name, pl.DataFrame(schema=_SCHEMAS[name])) for name in _SCHEMAS}
     confirmed = _confirmed(full["sends"], full["reads"])
@@ -72,12 +71,10 @@ def partitions_of(
 
 def _native(
     topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
-) -> Partition | None:
-    """The partition with its evidence joined, or None where a log line alone named it."""
+) -> Partition:
+    """The partition with its evidence joined."""
     logs = kept_of(topic, partition, whole, settings)
     observed = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
-    if logs is None and not any(len(frame) for frame in observed.values()):
-        return None
     settled = 0
     if logs is not None:
         observed["sends"], settled = settled_sends(observed["sends"], logs)
@@ -93,16 +90,9 @@ def _native(
         unplaced=unplaced,
     )
     p.kept, p.settled = logs, settled
-    if logs is not None:
-        p.timeline = timeline_of(logs, whole, common.shared, common.context, settings)
-    return p
-
-
-def named_only(topic: str, partition: int, tables: Tables, common: Common, settings: Settings) -> Partition:
-    """A partition that brokers' logs name, of which nothing else was kept: it has a timeline, and nothing to judge."""
-    whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
-    p = Partition(topic, partition, settings, context=common.context)
-    p.timeline = timeline_of(kept(topic, partition, {}), whole, common.shared, common.context, settings)
+    if logs is not None or is_told_of(whole):
+        held = logs or kept(topic, partition, {})
+        p.timeline = timeline_of(held, whole, common.shared, common.context, settings)
     return p
 
 

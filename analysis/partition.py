@@ -68,6 +68,11 @@ class Partition:
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def is_named_only(self) -> bool:
+        """Whether only lines of brokers' logs name it: nobody recorded operations on it, and nothing of it was kept."""
+        return self.kept is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
+
     @cached_property
     def acknowledged(self) -> pl.DataFrame:
         """Acknowledged sends with a value, in the order of invocation. Tombstones cannot be told apart."""

@@ -74,7 +74,8 @@ def _is_same(why: Why, cause: Record) -> bool:
     """Whether they tell of overlapping losses. What is no loss is small and often repeated: once is enough."""
     one, other = why.lost, cause.get("lost")
     if one is None or other is None:
-        return one is other and why.missing == cause["missing"] and why.findings[0].startswith(REPEATED)
+        alike = one is other and why.missing == cause["missing"]
+        return alike and any(name.startswith(REPEATED) for name in why.findings[:1])
     here = (one["topic"], one["partition"]) == (other["topic"], other["partition"])
     return bool(here and one["first"] <= other["last"] and other["first"] <= one["last"])
 

@@ -41,6 +41,7 @@ class Lost:
     place: int | None = None  # of the first acknowledgement
     last_place: int | None = None
     read: int | None = None  # how many of them a consumer had read
+    written: int | None = None  # ns by which they were written, where no acknowledgement is known
 
     @property
     def name(self) -> str:

@@ -37,7 +37,7 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     out = Succession()
-    out.old = timeline.terms.get(then) if then is not None else _led_at(led, lost.first_acked, now)
+    out.old = timeline.terms.get(then) if then is not None else _led_at(led, lost.first_acked or lost.written, now)
     if out.old is None or out.old.leader is None:
         out.missing.append(f"who led {lost.name} when the records were acknowledged")
     if out.old is not None and now is not None and out.old.epoch == now:
@@ -47,10 +47,9 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
     after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
     if now is not None:
         after = [t for t in after if t.epoch <= now]
-    elif lost.last_acked is not None:
+    elif (last_acked := lost.last_acked or lost.written) is not None:
         # Without epochs in the records only time tells; a term that began before the last one was
         # acknowledged did not lose it (a second of grace: logs are written a little late).
-        last_acked = lost.last_acked
         after = [t for t in after if t.time is not None and t.time > last_acked - SECOND]
     after = [t for t in after if t.start is None or t.start <= lost.first]
     if after:
@@ -109,7 +108,9 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
 
 
 def acknowledgement(lost: Lost) -> list[Fact]:
-    """The facts that the lost records were acknowledged, the first and the last."""
+    """The facts that the lost records were acknowledged, the first and the last; none where nobody recorded it."""
+    if lost.written is not None:
+        return []
     acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     span = f"offset {lost.first}" if lost.first == lost.last else f"offsets {lost.first} to {lost.last}"
     read = f"; consumers had read {lost.read} of them" if lost.read else ""

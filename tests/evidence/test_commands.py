@@ -135,8 +135,25 @@ def test_server_logs_alone_have_a_timeline(unpacked: Unpack, tmp_path: Path) -> 
     checked = run("check", tmp_path / "run", "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     assert checked.return_value == 3
     assert "no logs of partitions" in checked.output
+    assert "unclean-election: broker 1 gave up offsets 255 to 630 of orders-0; what was acknowledged" in checked.output
+    chain = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"][0]["chain"]
+    assert chain[-1]["says"] == "broker 1 truncated orders-0 to offset 255"
+    assert not any("acknowledged" in fact["says"] for fact in chain)
     assert "unclean election" in run("timeline", tmp_path / "run", "orders-0").output
     assert "no broker's log of it" in run("diff", tmp_path / "run", "orders-0").output
+
+
+@pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a", "acks1-failover-a", "leader-kill-a"])
+def test_a_history_and_server_logs_tell_the_cause_or_that_it_is_unknown(
+    unpacked: Unpack, tmp_path: Path, name: str
+) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(unpacked(name), root, ignore=shutil.ignore_patterns("data", "snapshots"))
+    checked = run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+    named = {cause["cause"] for cause in causes if cause["lost"]}
+    known = {"unclean-election-a": {"unclean-election"}, "kip-101-a": {"high-watermark-truncation"}}
+    assert named == known.get(name, {"unknown"} if checked.return_value == 1 else set())
 
 
 def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpack, tmp_path: Path) -> None:
