@@ -110,7 +110,8 @@ def minimal_failure(
     upto = completed[: completed.index(part.blocked) + 1]
     shrinker = _Shrinker(model, operations, time.monotonic() + seconds)
     recent, before = upto[-RECENT:], upto[:-RECENT]
-    others = [i for i in concerned if i not in set(before)]
+    early = set(before)
+    others = [i for i in concerned if i not in early]
     if len(concerned) <= DOUBTED and shrinker.fails(recent, concerned):
         before, others = [], concerned
     elif not shrinker.fails(before + recent, others):

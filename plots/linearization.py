@@ -16,11 +16,13 @@ from jinja2 import Environment, PackageLoader
 
 from ..analysis.linearize import Judgement, describe_state, evidence
 from ..analysis.minimal import Minimal
-from ..models.operations import Operation
+from ..models.operations import Operation, describe_action
 from ..models.porcupine import Part
 
 OPERATIONS, LANES, NOTES = 90, 40, 30  # drawn at most
-COLUMN, LANE, LEFT, TOP = 52, 34, 110, 44  # pixels
+LANE, LEFT, TOP = 34, 110, 44  # pixels
+NARROW, WIDE = 52, 150  # pixels, of a column: as wide as most bars need for their words
+LETTER = 6.7  # pixels
 BAR = 24  # pixels, the height of an operation
 SHORT, LONG = 60, 600  # characters of a value in a bar and beside it
 
@@ -37,6 +39,7 @@ class Bar:
     minimal: bool
     text: str
     hover: str
+    below: str  # what is written under it
 
 
 @dataclass(frozen=True)
@@ -110,28 +113,50 @@ class _Figure:
         times = {self.operations[i].call for i in self.chosen}
         times |= {end for i in self.chosen if (end := self.operations[i].end) is not None}
         self.times = sorted(times)
-        self.width = LEFT + COLUMN * (len(self.times) + 1)
+        self.column = self._column()
+        self.width = LEFT + self.column * (len(self.times) + 1)
         self.height = TOP + LANE * len(self.lanes) + 20
+
+    def text(self, index: int) -> str:
+        """What stands in a bar; not the key, which all of them have."""
+        action, describe = self.operations[index].action, self.judgement.model.describe
+        return _cut(describe(action._replace(key=None) if describe is describe_action else action), SHORT)
+
+    def _column(self) -> float:
+        """The width of a column at which nine bars in ten can be read."""
+        needed = []
+        for i in self.chosen:
+            end = self.operations[i].end
+            if end is not None:
+                columns = bisect_left(self.times, end) - bisect_left(self.times, self.operations[i].call)
+                needed.append((LETTER * len(self.text(i)) + 22) / (columns + 1 / 3))
+        needed.sort()
+        return min(max(NARROW, needed[len(needed) * 9 // 10]), WIDE) if needed else NARROW
+
+    def possible(self) -> str:
+        """The states that are possible where the blocked operation would have to be."""
+        told = [describe_state(self.judgement.model, state) for state in self.part.states[:4]]
+        more = ", …" if len(self.part.states) > 4 else ""
+        return _cut(f"only possible: {', '.join(told)}{more}", SHORT)
 
     def x(self, time: float) -> float:
         """The column of an instant; one that is not drawn stands between its neighbours."""
         column = bisect_left(self.times, time)
         exact = column < len(self.times) and self.times[column] == time
-        return LEFT + COLUMN * (column if exact else column - 0.5)
+        return LEFT + self.column * (column if exact else column - 0.5)
 
     def y(self, index: int) -> float:
         return TOP + LANE * self.lanes[self.operations[index].process]
 
     def right(self, index: int) -> float:
         end = self.operations[index].end
-        return self.width - 4 if end is None else self.x(end) + COLUMN / 3
+        return self.width - 4 if end is None else self.x(end) + self.column / 3
 
     def bars(self) -> list[Bar]:
         """The operations."""
         model, made = self.judgement.model, []
         for i in self.chosen:
             operation = self.operations[i]
-            text = model.describe(operation.action)
             observes = model.observes(operation.action)
             lost = operation.end is None
             ended = "no answer: any time after its call, or never" if lost else f"to {operation.end}"
@@ -143,8 +168,9 @@ class _Figure:
                     kind="lost" if lost else "observation" if observes else "change",
                     blocked=i == self.part.blocked,
                     minimal=i in self.minimal,
-                    text=_cut(text, SHORT),
+                    text=self.text(i),
                     hover=_cut(f"{self.judgement.operation(i)}\nfrom {operation.call} {ended}", LONG),
+                    below=self.possible() if i == self.part.blocked and self.part.verdict == "illegal" else "",
                 )
             )
         return made
