@@ -1,27 +1,37 @@
 """Measures the linearizability engine against Go Porcupine: the same files, in one run, warm, search alone.
 
     python benchmarks/linearize.py [FOLDER] [--milliseconds N]
+    python benchmarks/linearize.py --long
 
 FOLDER holds histories as Porcupine's tests have them (*.log a register's, *.txt a key-value store's), at any
 depth; without one, tests/data/porcupine and histories that are generated here. Go is needed, and downloads
 Porcupine once. Prints Markdown. Either side checks each file again and again for so many milliseconds, in
 three rounds, each of at least three checks unless one check takes a second, and its time is the least.
+
+--long measures this engine alone instead: registers' histories of up to a million operations, one whose first
+failure is near its end, and what budgets of time and memory do to a search that does not end. Each case is a
+process of its own; the memory told is its peak beyond what it held before, operations among that.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import heapq
 import json
+import multiprocessing
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from logjudge.analysis.minimal import minimal_failure
 from logjudge.histories.readers.operations import read_operations
-from logjudge.models.porcupine import check_operations, warm_up
+from logjudge.models.porcupine import Action, Operation, check_operations, warm_up
 from logjudge.models.specifications import MODELS
 
 HERE = Path(__file__).parent
@@ -154,12 +164,93 @@ def cold(file: Path) -> tuple[float, float]:
     return times[0], times[1]
 
 
+def long_register(count: int, values: int | None, stale: bool) -> list[Operation]:
+    """A register's history, five at once; `values` None: each write a new one. A stale read at nine tenths."""
+    rng = random.Random(count)
+    free = [(rng.random(), process) for process in range(5)]
+    points = []
+    for _ in range(count):
+        at, process = heapq.heappop(free)
+        point = at + rng.random()
+        end = point + rng.random()
+        points.append((point, at, end, process))
+        heapq.heappush(free, (end + rng.random() / 2, process))
+    written: list[int | None] = [None]
+    operations = []
+    for number, (_, at, end, process) in enumerate(sorted(points)):
+        if stale and number >= 0.9 * count and written[-30] != written[-1]:
+            action, stale = Action("read", None, -1 if values else written[-30]), False
+        elif rng.random() < 0.5:
+            written.append(rng.randrange(values) if values else number)
+            action = Action("write", written[-1], None)
+        else:
+            action = Action("read", None, written[-1])
+        operations.append(Operation(action, at, end, process))
+    return operations
+
+
+def endless() -> list[Operation]:
+    """Forty concurrent adds, and a sum that no choice of them has: 2**40 configurations."""
+    adds = [Operation(Action("add", 1 << (i + 1)), 0, 100) for i in range(40)]
+    return [*adds, Operation(Action("read", None, 1), 0, 100)]
+
+
+LONG = [
+    *((f"register, {values or 'new'} values{', stale read' * stale}", count, values, stale, None, 2048)
+      for values, stale in ((5, False), (None, False), (5, True), (None, True)) for count in (100_000, 1_000_000)),
+    ("register, 5 values, a budget of 100 MB", 1_000_000, 5, True, None, 100),
+    ("register, 5 values, a budget of 400 MB", 1_000_000, 5, True, None, 400),
+    ("register, 5 values, a budget of 1 s", 1_000_000, 5, True, 1.0, 2048),
+    *((f"endless, a budget of {memory} MB", 41, None, False, None, memory) for memory in (20, 200, 1000)),
+    *((f"endless, a budget of {seconds} s", 41, None, False, seconds, 4096) for seconds in (0.5, 5.0)),
+]  # fmt: skip
+
+
+def measure_long(case: tuple[str, int, int | None, bool, float | None, int]) -> str:
+    """One row of the table."""
+    name, count, values, stale, timeout, memory = case
+    model = MODELS["counter" if count == 41 else "register"]
+    operations = endless() if count == 41 else long_register(count, values, stale)
+    warm_up()
+    gc.collect()
+    held = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    began, worked = time.perf_counter(), time.process_time()
+    result = check_operations(model, operations, timeout, memory << 20)
+    seconds, work = time.perf_counter() - began, time.process_time() - worked
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - held) / (1 << 20)
+    part = result.parts[0]
+    shrunk = ""
+    if result.verdict == "illegal":
+        began = time.perf_counter()
+        minimal = minimal_failure(model, operations, part)
+        shrunk = f"{len(minimal.operations) if minimal else 'none'} in {time.perf_counter() - began:.1f} s"
+    verdict = f"{result.verdict}{': ' * bool(part.reason)}{part.reason}"
+    return (
+        f"| {name} | {count:,} | {verdict} | {part.configurations:,} | {seconds:.1f} | {work:.1f} "
+        f"| {peak:,.0f} | {shrunk} |"
+    )
+
+
+def main_long() -> None:
+    """Print the table of long histories."""
+    print("| history | operations | verdict | configurations | s | s of CPU | MB beyond | minimal failure |")
+    print("|---|---:|---|---:|---:|---:|---:|---|", flush=True)
+    context = multiprocessing.get_context("spawn")
+    for case in LONG:
+        with context.Pool(1) as pool:
+            print(pool.apply(measure_long, (case,)), flush=True)
+
+
 def main() -> None:
     """Run both, and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--milliseconds", type=int, default=200)
+    parser.add_argument("--long", action="store_true")
     arguments = parser.parse_args()
+    if arguments.long:
+        main_long()
+        return
     WORK.mkdir(parents=True, exist_ok=True)
     folder = arguments.folder or HERE.parent / "tests" / "data" / "porcupine"
     files = sorted(path.resolve() for path in folder.rglob("*") if path.suffix in (".log", ".txt"))

@@ -21,6 +21,7 @@ EXIT = {"ok": 0, "illegal": 1, "broken": 2, "unknown": 3}
 # A search shorter than so many seconds is measured again, at least so often and for so long, and the least time is
 # told: the scheduler alone can take more, and Python takes its time to warm up.
 SHORT, AGAIN, LENGTH = 0.2, 3, 0.05
+LARGE = 32 << 20  # bytes; of a larger file stderr says what is being done, since that may take minutes
 # Of several files the worst decides. A breach that was proved outweighs a broken file, and that an unknown
 # verdict.
 WORST_LAST = ("ok", "unknown", "broken", "illegal")
@@ -58,6 +59,18 @@ def judge_again(model: str, history: History, timeout: float | None, memory: int
     while len(again) < AGAIN or time.perf_counter() - started < LENGTH:
         again.append(judge_history(model, history, timeout, memory))
     return again
+
+
+def _read(name: str, format_name: str | None) -> History:
+    """The history of a file; of a large one it is said how large."""
+    path = Path(name)
+    size = path.stat().st_size if path.is_file() else 0
+    if size >= LARGE:
+        click.echo(f"{name}: reading {size / 1e6:,.0f} MB", err=True)
+    history = read_operations(name, format_name)
+    if size >= LARGE:
+        click.echo(f"{name}: searching {len(history.operations):,} operations", err=True)
+    return history
 
 
 def _shrunk(judgement: Judgement) -> Minimal | None:
@@ -133,7 +146,7 @@ def command(
     verdicts: list[str] = []
     for name in files:
         try:
-            history = read_operations(name, format_name)
+            history = _read(name, format_name)
             model = model_name or _model_for(history)
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
             if as_json and map_payloads is None and judgement.result.seconds < SHORT:

@@ -8,6 +8,10 @@
 The verdict is `ok`, `illegal`, or `unknown` where a budget of time or memory ran out first: never a guess. A
 history is first given to a short search in plain Python (linearize_scout.py), then, if it is not easy, to
 the compiled one (linearize_search.py), where the reasons stand why each shortcut keeps the verdict.
+
+Why numba: with the steps known, a configuration costs the compiled search 1.0 to 1.7 us and the plain Python one,
+its limits lifted, 4.5 to 5 us, or 16 us where outcomes are unknown (histories of 80 and of 20,000 operations, one
+core). Compiling takes 12 s once, kept on disk; loading it takes 0.5 s, which is why easy histories do without.
 """
 
 from __future__ import annotations

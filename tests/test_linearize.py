@@ -89,6 +89,13 @@ def test_unknown_has_its_own_exit_code(tmp_path: Path) -> None:
     assert run(path, "--model", "counter", "--memory", "1").return_value == 3
 
 
+def test_of_a_large_file_it_is_said_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logjudge.cli.linearize.LARGE", 10)
+    told = run(write(tmp_path / "h.jsonl", *OK_LINES), "--model", "register", "--json")
+    assert "searching 2 operations" in told.stderr
+    assert list(json.loads(told.stdout)) == ["files"]
+
+
 def test_a_picture_is_written(tmp_path: Path) -> None:
     page = tmp_path / "out.html"
     assert run(DATA / "etcd_000.log", "--picture", page).return_value == 1

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 from histories_of_operations import is_linearizable, is_linearization, register_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from logjudge.analysis.own_model import load_model
 from logjudge.histories.readers.operations import read_operations
 from logjudge.models.linearize_deep import DeepSearch
 from logjudge.models.linearize_scout import Scout
@@ -182,6 +185,30 @@ def test_readme_of_the_module() -> None:
     assert check_operations(REGISTER, [write, Operation(Action("read", None, 2), 5, 12)]).verdict == "illegal"
 
 
+def snippets() -> list[str]:
+    """The Python in docs/porcupine.md: what is indented, a blank line around it."""
+    text = (Path(__file__).parent.parent / "docs" / "porcupine.md").read_text(encoding="utf-8")
+    blocks = [dedent(block) for block in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)]
+    return [block for block in blocks if block.startswith(("from ", "class "))]
+
+
+def test_the_snippets_of_the_docs_run_as_they_stand(tmp_path: Path) -> None:
+    library, bank = snippets()
+    names: dict[str, Any] = {}
+    exec(library, names)
+    result = names["result"]
+    assert result.verdict == "ok"
+    assert result.parts[0].linearizations == [[0, 1]]
+    (tmp_path / "my_model.py").write_text(bank, encoding="utf-8")
+    model = load_model(f"{tmp_path / 'my_model.py'}:Bank")
+    deposit = Operation(Action("deposit", 5, None), 0, 1)
+    assert check_operations(model, [deposit, Operation(Action("read", None, 5), 2, 3)]).verdict == "ok"
+    failed = check_operations(model, [deposit, Operation(Action("read", None, 4), 2, 3)])
+    assert failed.worst is not None
+    assert (failed.verdict, failed.worst.linearizations, failed.worst.blocked) == ("illegal", [[0]], 1)
+    assert (failed.worst.placed, failed.worst.states) == (1, [5])
+
+
 def test_intervals_are_closed() -> None:
     write = Operation(Action("write", 1), 0, 5)
     assert check_operations(REGISTER, [write, Operation(Action("read", None, None), 5, 9)]).verdict == "ok"
@@ -297,6 +324,18 @@ def test_memory_runs_out() -> None:
     assert result.verdict == "unknown"
     assert result.parts[0].reason == "the memory ran out"
     assert result.parts[0].blocked is not None
+
+
+def test_budgets_hold_where_each_object_is_easy() -> None:
+    """None of these searches is long enough to look at the clock, or holds more than the history itself."""
+    puts = [Operation(Action("put", "a", None, key), key, key + 1) for key in range(2_000)]
+    late = check_operations(MODELS["key-value"], puts, timeout=1e-9)
+    assert (late.verdict, late.parts[0].reason) == ("unknown", "the time ran out")
+    assert check_operations(MODELS["key-value"], puts).verdict == "ok"
+    writes = [Operation(Action("write", 1, None), at, at + 1) for at in range(2_000)]
+    full = check_operations(REGISTER, writes, memory=100_000)
+    assert (full.verdict, full.parts[0].reason, full.parts[0].blocked) == ("unknown", "the memory ran out", 0)
+    assert check_operations(REGISTER, [Operation(Action("write", 1), 0)], memory=1).parts[0].blocked is None
 
 
 def test_a_hard_history_is_decided_when_there_is_time() -> None:

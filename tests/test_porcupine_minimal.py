@@ -109,6 +109,7 @@ def test_the_picture_escapes_and_bounds() -> None:
     assert page.count(" blocked") == 1
     assert " minimal" in page
     assert "state before: " in page
+    assert "only possible: " in page
     assert "http" not in page
 
 

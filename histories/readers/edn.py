@@ -131,6 +131,7 @@ _RADIX = re.compile(r"([+-]?)([1-9][0-9]?)[rR]([0-9A-Za-z]+)N?")
 _RATIO = re.compile(r"([+-]?[0-9]+)/([0-9]+)")
 _FLOAT = re.compile(r"(?=.*[.eEM])([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(M?)")
 _NAME = re.compile(r"[^/:](?:[^:]|:(?=[^:]))*|/")  # no empty part, no colon at an end, no double colon
+WORDS = 10_000  # different atoms that are remembered; of times and values there may be millions
 _WORDS = {"nil": None, "true": True, "false": False}
 _SYMBOLIC = {"##Inf": math.inf, "##-Inf": -math.inf, "##NaN": math.nan}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|.)", re.DOTALL)
@@ -179,7 +180,9 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
         if kind == "atom" and exact:
             form = words.get(token, _TOKEN)
             if form is _TOKEN:
-                form = words[token] = _exact(_atom(token, position), token)
+                form = _exact(_atom(token, position), token)
+                if len(words) < WORDS:
+                    words[token] = form
         elif kind == "atom":
             form = _atom(token, position)
         elif kind in ("open", "discard", "tag"):

@@ -179,5 +179,6 @@ def read_operations(path: str, format_name: str | None = None) -> History:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(path, f"the byte 0x{data[error.start]:02x}", "UTF-8", line=line) from error
+    del data
     name = format_name or recognise(text, path)
     return pair(OPERATION_READERS[name](text, path), path, name)

@@ -8,6 +8,7 @@ is a pair [key value] as Jepsen's `independent` writes them. Events of processes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from sys import intern
 from typing import Any
 
 from ...models.operations import UNKNOWN
@@ -24,7 +25,7 @@ def _name(event: dict[Any, Any], key: Word, source: str, line: int) -> str:
     """The name that a keyword or a string stands for."""
     value = event.get(key)
     if isinstance(value, Word) and value.text.startswith(":"):
-        return value.text[1:]
+        return intern(value.text[1:])
     if isinstance(value, str):
         return value
     found = f"an event without {key}" if value is None else f"{key} {value!r}"

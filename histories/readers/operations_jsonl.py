@@ -87,9 +87,18 @@ def _events(line: int, event: dict[str, Any], source: str) -> Iterator[Line]:
     yield Line(line, by, kind, f, value, key, result, time)
 
 
+def _lines(text: str) -> Iterator[str]:
+    """The lines one by one: all of a large file at once would take as much again."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
+
+
 def read(text: str, source: str) -> Iterator[Line]:
     """The events of a history."""
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
         try:
