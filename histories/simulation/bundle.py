@@ -64,6 +64,7 @@ class Written:
 
 def write_bundle(scenario: Scenario, folder: Path) -> Written:
     """Simulate and write. The folder must not exist, or be empty."""
+    topic = scenario.config().topic  # refuses what cannot be run before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     brokers = folder / "brokers"
     logs, metadata = LogWriter(brokers), MetadataLog(brokers)
@@ -89,7 +90,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
         _write_disks(cluster, folder / "snapshots" / label / "brokers")
 
     with (folder / "history.jsonl").open("w", encoding="ascii", newline="\n") as out:
-        recorder = Recorder(out, scenario.config().topic)
+        recorder = Recorder(out, topic)
         cluster = scenario.run(recorder, tell, snapshot, prepare)
         recorder.flush()
     logs.close()

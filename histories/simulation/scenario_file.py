@@ -27,6 +27,7 @@ KEYS = (
     "broker",
     "fault",
 )
+MOST_MS = 10**12
 FAULT_KEYS = ("at_ms", "kind", "nodes", "for_ms", "amount", "to")
 
 
@@ -36,32 +37,60 @@ def read(path: Path, default_variant: str = "kip-320") -> Scenario:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error), "a scenario file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), "bytes that are not UTF-8", "a scenario file") from error
     return parse(text, str(path), default_variant)
 
 
 def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(source, f"text that is not TOML ({error})", "a scenario file") from error
     for key in data:
         if key not in KEYS:
             raise InputError(source, f"the key {key!r}", f"one of {', '.join(KEYS)}")
-    faults = tuple(_fault(entry, source) for entry in data.get("fault", []))
-    brokers = {_number(b, source): flatten(options) for b, options in data.get("broker", {}).items()}
+    brokers = {
+        _number(b, source): flatten(_typed({b: options}, b, dict, {}, source))
+        for b, options in _typed(data, "broker", dict, {}, source).items()
+    }
+    faults = tuple(_fault(entry, source) for entry in _list(data, "fault", dict, source))
     return Scenario(
-        name=str(data.get("name", Path(source).stem)),
-        variant=str(data.get("variant", default_variant)),
-        seed=int(data.get("seed", 0)),
-        options=flatten(data.get("config", {})),
+        name=_typed(data, "name", str, Path(source).stem, source),
+        variant=_typed(data, "variant", str, default_variant, source),
+        seed=_typed(data, "seed", int, 0, source),
+        options=flatten(_typed(data, "config", dict, {}, source)),
         per_broker=brokers,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
-        title=str(data.get("title", "")),
-        story=str(data.get("story", "")).strip(),
-        source=str(data.get("source", "")),
-        breaks=tuple(data.get("breaks", ())),
-        causes=tuple(data.get("causes", ())),
+        title=_typed(data, "title", str, "", source),
+        story=_typed(data, "story", str, "", source).strip(),
+        source=_typed(data, "source", str, "", source),
+        breaks=_list(data, "breaks", str, source),
+        causes=_list(data, "causes", str, source),
     )
+
+
+_CALLED = {str: "text", int: "a whole number", dict: "a table"}
+
+
+def _typed(table: Mapping[str, Any], key: str, kind: type, default: Any, source: str) -> Any:
+    found = table.get(key, default)
+    if type(found) is not kind:  # not isinstance: true is no number
+        raise InputError(source, f"{key} = {_shown(found)}", _CALLED[kind])
+    return found
+
+
+def _list(table: Mapping[str, Any], key: str, kind: type, source: str) -> tuple[Any, ...]:
+    found = table.get(key, [])
+    if not isinstance(found, list) or any(type(item) is not kind for item in found):
+        form = f"[[{key}]]" if kind is dict else f"a list of {_CALLED[kind].removeprefix('a ')}s"
+        raise InputError(source, f"{key} = {_shown(found)}", form)
+    return tuple(found)
+
+
+def _shown(found: Any) -> str:
+    text = repr(found)
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -85,22 +114,22 @@ def _fault(entry: Mapping[str, Any], source: str) -> Fault:
     for key in entry:
         if key not in FAULT_KEYS:
             raise InputError(source, f"the key {key!r} of a fault", f"one of {', '.join(FAULT_KEYS)}")
-    kind = entry.get("kind")
+    kind = _typed(entry, "kind", str, "", source)
     if kind not in FAULTS:
         raise InputError(source, f"the fault {kind!r}", f"one of {', '.join(sorted(FAULTS))}")
     return Fault(
         at=_microseconds(entry.get("at_ms", 0), source),
         kind=kind,
-        nodes=tuple(int(n) for n in entry.get("nodes", ())),
+        nodes=_list(entry, "nodes", int, source),
         lasts=_microseconds(entry.get("for_ms", 0), source),
-        amount=int(entry.get("amount", 0)),
-        to=tuple(int(n) for n in entry.get("to", ())),
+        amount=_typed(entry, "amount", int, 0, source),
+        to=_list(entry, "to", int, source),
     )
 
 
 def _microseconds(value: Any, source: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise InputError(source, f"the time {value!r}", "milliseconds, zero or more")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_MS:
+        raise InputError(source, f"the time {_shown(value)}", f"milliseconds, zero to {MOST_MS}")
     return round(value * MS)
 
 

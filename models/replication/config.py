@@ -8,6 +8,7 @@ by mistake.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -19,10 +20,13 @@ NEVER = 1 << 60  # later than any run
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One configuration name: the attribute that holds it, and the factor from its unit to ours."""
+    """One configuration name: the attribute that holds it, the factor from its unit to ours, and the numbers that it
+    may have. Times at which something is done again and again are at least 1, or a run would not go on."""
 
     attribute: str
     scale: int = 1
+    least: int = 0
+    most: int = NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,57 +101,79 @@ class Config:
 
 
 OPTIONS: dict[str, Option] = {
-    "simulation.brokers": Option("brokers"),
+    "simulation.brokers": Option("brokers", least=1, most=99),
     "simulation.topic": Option("topic"),
-    "num.partitions": Option("partitions"),
-    "default.replication.factor": Option("replication_factor"),
-    "min.insync.replicas": Option("min_insync_replicas"),
+    "num.partitions": Option("partitions", least=1, most=10_000),
+    "default.replication.factor": Option("replication_factor", least=1),
+    "min.insync.replicas": Option("min_insync_replicas", least=1),
     "unclean.leader.election.enable": Option("unclean_election"),
     "auto.leader.rebalance.enable": Option("auto_rebalance"),
-    "leader.imbalance.check.interval.seconds": Option("imbalance_check", SECOND),
-    "replica.lag.time.max.ms": Option("lag_time_max", MS),
+    "leader.imbalance.check.interval.seconds": Option("imbalance_check", SECOND, least=1),
+    "replica.lag.time.max.ms": Option("lag_time_max", MS, least=2),
     "replica.lag.max.messages": Option("lag_max_messages"),
     "replica.fetch.wait.max.ms": Option("fetch_wait_max", MS),
-    "replica.fetch.backoff.ms": Option("fetch_backoff", MS),
+    "replica.fetch.backoff.ms": Option("fetch_backoff", MS, least=1),
     "replica.socket.timeout.ms": Option("socket_timeout", MS),
-    "simulation.replica.fetch.max.batches": Option("fetch_max_batches"),
-    "replica.high.watermark.checkpoint.interval.ms": Option("hw_checkpoint", MS),
-    "log.flush.offset.checkpoint.interval.ms": Option("recovery_checkpoint", MS),
-    "log.flush.start.offset.checkpoint.interval.ms": Option("start_checkpoint", MS),
-    "flush.messages": Option("flush_messages"),
-    "flush.ms": Option("flush_ms", MS),
-    "simulation.writeback.ms": Option("writeback", MS),
+    "simulation.replica.fetch.max.batches": Option("fetch_max_batches", least=1),
+    "replica.high.watermark.checkpoint.interval.ms": Option("hw_checkpoint", MS, least=1),
+    "log.flush.offset.checkpoint.interval.ms": Option("recovery_checkpoint", MS, least=1),
+    "log.flush.start.offset.checkpoint.interval.ms": Option("start_checkpoint", MS, least=1),
+    "flush.messages": Option("flush_messages", least=1),
+    "flush.ms": Option("flush_ms", MS, least=1),
+    "simulation.writeback.ms": Option("writeback", MS, least=1),
     "simulation.recovery.ms": Option("recovery_time", MS),
-    "broker.session.timeout.ms": Option("session_timeout", MS),
-    "zookeeper.session.timeout.ms": Option("session_timeout", MS),
-    "broker.heartbeat.interval.ms": Option("heartbeat", MS),
+    "broker.session.timeout.ms": Option("session_timeout", MS, least=1),
+    "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=1),
+    "broker.heartbeat.interval.ms": Option("heartbeat", MS, least=1),
     "simulation.controller.failover.ms": Option("controller_timeout", MS),
-    "simulation.controllers": Option("controllers"),
-    "simulation.producers": Option("producers"),
+    "simulation.controllers": Option("controllers", least=1, most=99),
+    "simulation.producers": Option("producers", least=1, most=1000),
     "acks": Option("acks"),
     "linger.ms": Option("linger", MS),
-    "simulation.batch.records": Option("batch_records"),
+    "simulation.batch.records": Option("batch_records", least=1),
     "retries": Option("retries"),
     "retry.backoff.ms": Option("retry_backoff", MS),
-    "max.in.flight.requests.per.connection": Option("max_in_flight"),
+    "max.in.flight.requests.per.connection": Option("max_in_flight", least=1),
     "enable.idempotence": Option("idempotence"),
     "delivery.timeout.ms": Option("delivery_timeout", MS),
     "request.timeout.ms": Option("request_timeout", MS),
-    "simulation.consumers": Option("consumers"),
+    "simulation.consumers": Option("consumers", most=1000),
     "auto.offset.reset": Option("offset_reset"),
-    "max.poll.records": Option("max_poll_records"),
-    "simulation.poll.timeout.ms": Option("poll_timeout", MS),
+    "max.poll.records": Option("max_poll_records", least=1),
+    "simulation.poll.timeout.ms": Option("poll_timeout", MS, least=1),
     "simulation.commit": Option("commit"),
     "simulation.handle.ms": Option("handle_time", MS),
     "simulation.consumer.start.ms": Option("start_late", MS),
     "simulation.producer.start.ms": Option("producers_start", MS),
-    "simulation.ops": Option("ops"),
-    "simulation.send.interval.us": Option("interval"),
-    "simulation.burst.records": Option("burst"),
+    "simulation.ops": Option("ops", least=1),
+    "simulation.send.interval.us": Option("interval", least=1),
+    "simulation.burst.records": Option("burst", least=1),
     "simulation.latency.us": Option("latency"),
     "simulation.jitter.us": Option("jitter"),
     "simulation.settle.ms": Option("settle", MS),
 }
+
+# What a single broker may have otherwise; the rest belongs to the cluster, its topic or its clients.
+OF_BROKERS = frozenset(
+    (
+        "min_insync_replicas",
+        "lag_time_max",
+        "lag_max_messages",
+        "fetch_wait_max",
+        "fetch_backoff",
+        "socket_timeout",
+        "fetch_max_batches",
+        "hw_checkpoint",
+        "recovery_checkpoint",
+        "start_checkpoint",
+        "flush_messages",
+        "flush_ms",
+        "writeback",
+        "recovery_time",
+        "heartbeat",
+        "request_timeout",
+    )
+)
 
 _TYPES: dict[str, type] = {f.name: type(f.default) for f in fields(Config)}
 
@@ -172,7 +198,11 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
         raise ConfigError(f"{name} must be a whole number, not {value!r}")
     if kind is str and not isinstance(value, str):
         raise ConfigError(f"{name} must be a text, not {value!r}")
-    return option.attribute, value * option.scale if kind is int else value
+    if kind is not int or name == "acks":
+        return option.attribute, value
+    if not option.least <= value <= option.most // option.scale:
+        raise ConfigError(f"{name} must be {option.least} to {option.most // option.scale}, not {value}")
+    return option.attribute, value * option.scale
 
 
 def configure(
@@ -187,7 +217,19 @@ def configure(
         )
     config = replace(base, **changes)
     check(config)
+    _check_brokers(config)
     return config
+
+
+def _check_brokers(config: Config) -> None:
+    """Refuse options of single brokers that would change nothing."""
+    names = {option.attribute: name for name, option in OPTIONS.items()}
+    for node, options in config.per_broker:
+        if not 1 <= node <= config.brokers:
+            raise ConfigError(f"there is no broker {node} to configure; there are 1 to {config.brokers}")
+        for attribute, _ in options:
+            if attribute not in OF_BROKERS:
+                raise ConfigError(f"{names[attribute]} cannot differ from broker to broker (broker {node})")
 
 
 def check(config: Config) -> None:
@@ -196,6 +238,9 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"a replication factor of {config.replication_factor} needs as many brokers; there are {config.brokers}"
         )
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", config.topic) or config.topic in (".", ".."):
+        # org.apache.kafka.common.internals.Topic.validate
+        raise ConfigError(f"simulation.topic must be a name that Kafka allows, not {config.topic!r}")
     if config.acks not in (-1, 0, 1):
         raise ConfigError(f"acks must be all, 1 or 0, not {config.acks}")
     if config.idempotence and (config.acks != -1 or config.max_in_flight > 5):

@@ -6,11 +6,11 @@ final reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .config import MS
+from .config import MS, Config, ConfigError
 from .network import FIRST_CONTROLLER
 
 if TYPE_CHECKING:
@@ -266,3 +266,28 @@ FAULTS: dict[str, Callable[[Cluster, Fault], Heal | None]] = {
     "delete-records": delete_records,
     "preferred-election": preferred_election,
 }
+
+PER_MILLE = ("loss", "duplication")
+MOST_AMOUNT = 10**12  # milliseconds, or an offset
+
+
+def check(fault: Fault, config: Config) -> None:
+    """Refuse a fault that cannot happen to such a cluster."""
+    if fault.kind not in FAULTS:
+        raise ConfigError(f"there is no fault {fault.kind!r}; there are {', '.join(sorted(FAULTS))}")
+    brokers = range(1, config.brokers + 1)
+    controllers = range(FIRST_CONTROLLER, FIRST_CONTROLLER + config.controllers)
+    there: Sequence[int] = brokers
+    if fault.kind.startswith("controller-"):
+        there = controllers
+    elif fault.kind == "consumer-crash":
+        there = range(config.consumers)
+    elif fault.kind == "one-way":
+        there = (*brokers, *controllers)
+    for node in (*fault.nodes, *fault.to):
+        if node not in there:
+            raise ConfigError(f"there is no {node} that {fault.kind} could hit; there are {', '.join(map(str, there))}")
+    least = -MOST_AMOUNT if fault.kind == "clock-skew" else 0
+    most = 1000 if fault.kind in PER_MILLE else MOST_AMOUNT
+    if not least <= fault.amount <= most:
+        raise ConfigError(f"the amount of {fault.kind} must be {least} to {most}, not {fault.amount}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from .cluster import Cluster
 from .config import Config, ConfigError, configure
-from .faults import FAULTS, Fault
+from .faults import Fault, check
 from .history import History
 from .state import Fact
 from .variants import VARIANTS
@@ -34,10 +34,10 @@ class Scenario:
     def config(self) -> Config:
         if self.variant not in VARIANTS:
             raise ConfigError(f"there is no variant {self.variant!r}; there are {', '.join(VARIANTS)}")
+        config = configure(Config(), self.options, self.per_broker)
         for fault in self.faults:
-            if fault.kind not in FAULTS:
-                raise ConfigError(f"there is no fault {fault.kind!r}; there are {', '.join(sorted(FAULTS))}")
-        return configure(Config(), self.options, self.per_broker)
+            check(fault, config)
+        return config
 
     def run(
         self,

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from logjudge.cli.main import cli
+from logjudge.histories.errors import LogjudgeError
+from logjudge.models.replication.config import OPTIONS, Config
+from logjudge.models.replication.scenario import Scenario
 
 
 def test_simulate_draws_each_kind_of_fault_and_writes_a_bundle(tmp_path: Path) -> None:
@@ -51,3 +54,63 @@ def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["simulate", "--brokers", "2", "--ops", "50", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert json.loads((out / "run.json").read_text())["topics"]["orders"]["replication.factor"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[config]\n'no.such' = 1", "there is no configuration 'no.such'"),
+        ("[config]\n'simulation.ops' = 1.5", "simulation.ops must be a whole number, not 1.5"),
+        ("[config]\n'enable.idempotence' = 'yes'", "enable.idempotence must be true or false, not 'yes'"),
+        ("[config]\n'simulation.producers' = 0", "simulation.producers must be 1 to 1000, not 0"),
+        ("[config]\n'simulation.brokers' = 1000000000", "simulation.brokers must be 1 to 99"),
+        ("[config]\n'linger.ms' = 99999999999999999999", "linger.ms must be 0 to "),
+        ("[config]\n'replica.lag.time.max.ms' = -1", "replica.lag.time.max.ms must be 2 to "),
+        ("[config]\n'simulation.topic' = 'a\"b'", "simulation.topic must be a name that Kafka allows"),
+        ("[broker.9]\n'flush.messages' = 1", "there is no broker 9 to configure; there are 1 to 3"),
+        ("[broker.1]\nacks = '1'", "acks cannot differ from broker to broker"),
+        ("config = 7", "config = 7, expected a table"),
+        ("[broker]\n1 = 7", "1 = 7, expected a table"),
+        ("seed = '7'", "seed = '7', expected a whole number"),
+        ("seed = true", "seed = True, expected a whole number"),
+        ("variant = 'kip-102'", "there is no variant 'kip-102'"),
+        ("breaks = 'no-divergence'", "breaks = 'no-divergence', expected a list of texts"),
+        ("fault = 'crash'", "fault = 'crash', expected [[fault]]"),
+        ("[[fault]]\nkind = []", "kind = [], expected text"),
+        ("[[fault]]\nkind = 'crash'\nnodes = 1", "nodes = 1, expected a list of whole numbers"),
+        ("[[fault]]\nkind = 'crash'\nnodes = [9]", "there is no 9 that crash could hit; there are 1, 2, 3"),
+        ("[[fault]]\nkind = 'controller-pause'\nnodes = [1]", "there are 101, 102"),
+        ("[[fault]]\nkind = 'loss'\namount = 5000", "the amount of loss must be 0 to 1000, not 5000"),
+        ("[[fault]]\nkind = 'crash'\nat_ms = nan", "the time nan, expected milliseconds"),
+        ("[[fault]]\nkind = 'crash'\nfor_ms = 1e300", "the time 1e+300, expected milliseconds"),
+        ("x = " + "[" * 5000, "text that is not TOML"),
+        ("\x00", "text that is not TOML"),
+        ("\udcff", "bytes that are not UTF-8"),
+    ],
+)
+def test_a_wrong_scenario_file_is_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(LogjudgeError) as told:  # the command line prints it and exits with 2
+        CliRunner().invoke(
+            cli, ["simulate", "--config", str(file), "--out", str(tmp_path / "run")], catch_exceptions=False
+        )
+    assert sentence in str(told.value)
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.least < option.most])
+def test_the_least_of_each_option_can_be_run(name: str) -> None:
+    """Each ends, and in few events: no timer runs without time going on."""
+    kind = type(getattr(Config(), OPTIONS[name].attribute))
+    if kind is not int or name == "acks":
+        return
+    least = {
+        "simulation.ops": 20,
+        "default.replication.factor": 1,
+        "enable.idempotence": False,
+        name: OPTIONS[name].least,
+    }
+    cluster = Scenario("least", "kip-320", 0, least).run()
+    assert cluster.loop.processed < 2_000_000
