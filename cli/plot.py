@@ -29,7 +29,7 @@ def command(source: Path, name: str, partition: str | None, finding: str | None,
 
     if file is not None and file.suffix not in (".png", ".svg"):
         raise UsageError(f"--out {file}: expected a file that ends in .png or .svg")
-    figures = _figures(source)
+    figures = figures_of(source)
     subject = _subject(name, figures, {"partition": partition, "finding": finding})
     target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
     if not target.absolute().parent.is_dir():
@@ -39,7 +39,8 @@ def command(source: Path, name: str, partition: str | None, finding: str | None,
     click.echo(PLOTS[name].CAPTION, err=True)
 
 
-def _figures(source: Path) -> dict[str, Any]:
+def figures_of(source: Path) -> dict[str, Any]:
+    """Of saved results, or of a run, which is judged for it."""
     from .saved import is_saved, load_figures
 
     if is_saved(source):

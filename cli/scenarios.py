@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..histories.errors import UsageError
 from ..histories.simulation.bundle import write_bundle
 from ..histories.simulation.outcome import outcome
-from ..histories.simulation.pages import page
+from ..histories.simulation.pages import digest, page
 from ..histories.simulation.scenarios import load, names
+from ..models.replication.scenario import Scenario
 from .check import command as check
 from .main import EXIT_BREACH
 from .simulate import refuse_used, summary
@@ -58,8 +60,38 @@ def run(ctx: click.Context, name: str, out: Path | None) -> None:
 @command.command("pages")
 @click.argument("folder", type=click.Path(path_type=Path))
 def pages(folder: Path) -> None:
-    """Write a page for each scenario into FOLDER (docs/scenarios of the repository)."""
+    """Write a page with a picture for each scenario into FOLDER (docs/scenarios of the repository)."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names():
-        (folder / f"{name}.md").write_bytes(page(load(name)).encode())
+        scenario = load(name)
+        text = page(scenario)
+        (folder / f"{name}.md").write_bytes(text.encode())
+        picture(scenario, folder / f"{name}.svg", digest(text))
     click.echo(f"{len(names())} pages in {folder}")
+
+
+def picture(scenario: Scenario, path: Path, says: str) -> None:
+    """Simulate, judge, and draw the plot that the scenario names."""
+    import tempfile
+
+    from ..plots import PLOTS, draw, style
+    from .plot import figures_of
+
+    with tempfile.TemporaryDirectory() as scratch:
+        figures = figures_of(write_bundle(scenario, Path(scratch) / scenario.name).folder)
+    subjects = PLOTS[scenario.picture].subjects(figures)
+    # Without trouble a plot may find nothing worth a report, but a page shows that too.
+    subject = subjects[0] if subjects else {"partition": figures["partitions"][0]["name"]}
+    if scenario.picture == "swimlane":
+        figures["span"] = _eventful(figures, subject["partition"])
+    style.save(draw(scenario.picture, figures, subject), path, says)
+
+
+def _eventful(figures: dict[str, Any], partition: str) -> tuple[int, int]:
+    """The span of a run without the quiet after the last change of leader, ISR or log."""
+    start, end = figures["span"]
+    told = next(part for part in figures["partitions"] if part["name"] == partition)["replicas"]
+    times = [row[0] for name in ("isr", "lives", "cuts") for row in told[name]]
+    times += [term["time"] for term in told["terms"] if term["time"] is not None]
+    times += [band["to"] or band["from"] for band in figures["faults"]]
+    return start, min(end, max(times) + (max(times) - start) // 5)

@@ -150,9 +150,10 @@ def fault_name(band: dict[str, Any]) -> str:
     return printable(band["kind"] + which, 28)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """PNG or SVG by the ending; the same bytes for the same figure."""
+def save(figure: Figure, path: Path, says: str | None = None) -> None:
+    """PNG or SVG by the ending, with a description; the same bytes for the same figure."""
     metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
+    metadata["Description"] = says
     with look():
         _settle(figure)
         figure.savefig(path, metadata=metadata)

@@ -9,7 +9,8 @@ import polars as pl
 
 MOST_FAULTS = 120
 # Faults that are over when they are done: nothing heals them.
-INSTANT = ("delete-records", "add-partitions", "truncate")
+INSTANT = ("delete-records", "add-partitions", "truncate", "preferred-election")
+STOPS = ("kill", "pause", "power-loss", "shutdown", "disk-full")  # what starting a process again ends
 
 
 def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
@@ -49,7 +50,7 @@ def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
 
 def _ended_by(kind: str, nodes: list[str], open_since: dict[tuple[str, str], int]) -> list[tuple[str, str]]:
     """The open faults that a heal ends. Starting a process again ends whatever was done to the process."""
-    kinds = ("kill", "pause") if kind == "restart" else (kind,)
+    kinds = STOPS if kind == "restart" else (kind,)
     return [key for key in open_since if key[0] in kinds and (not nodes or key[1] in nodes or not key[1])]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from ...models.replication.cluster import Cluster
 from ...models.replication.invariants import INVARIANTS
 from ...models.replication.scenario import Scenario
@@ -22,7 +24,8 @@ def page(scenario: Scenario) -> str:
         GENERATED,
         f"# {scenario.title}",
         scenario.story,
-        f"    logjudge scenarios run {scenario.name}",
+        f"![{scenario.picture} of {scenario.name}]({scenario.name}.svg)",
+        f"    logjudge scenarios run {scenario.name}\n    logjudge plot {scenario.name}-judged {scenario.picture}",
         "## What came of it",
         _outcome(cluster, scenario, came),
         "## The story",
@@ -34,6 +37,11 @@ def page(scenario: Scenario) -> str:
         f"{cluster.rules.summary} ({cluster.rules.source}).",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def digest(text: str) -> str:
+    """Marks the picture of a page, so that a test sees when either is of another run."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _bare(scenario: Scenario) -> Scenario:

@@ -21,6 +21,7 @@ KEYS = (
     "title",
     "story",
     "source",
+    "picture",
     "breaks",
     "causes",
     "config",
@@ -65,6 +66,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         title=_typed(data, "title", str, "", source),
         story=_typed(data, "story", str, "", source).strip(),
         source=_typed(data, "source", str, "", source),
+        picture=_typed(data, "picture", str, "swimlane", source),
         breaks=_list(data, "breaks", str, source),
         causes=_list(data, "causes", str, source),
     )
@@ -141,6 +143,8 @@ def dump(scenario: Scenario) -> str:
     lines += [f"variant = {_quote(scenario.variant)}", f"seed = {scenario.seed}"]
     if scenario.source:
         lines.append(f"source = {_quote(scenario.source)}")
+    if scenario.picture != "swimlane":
+        lines.append(f"picture = {_quote(scenario.picture)}")
     if scenario.breaks:
         lines.append(f"breaks = {_quote(list(scenario.breaks))}")
     if scenario.causes:

@@ -28,6 +28,7 @@ class Scenario:
     title: str = ""
     story: str = ""
     source: str = ""
+    picture: str = "swimlane"  # the plot that shows it best
     breaks: tuple[str, ...] = ()  # the invariants that this run breaks; it keeps all others
     causes: tuple[str, ...] = ()  # the causes of its acknowledged losses
 
