@@ -129,11 +129,12 @@ _ALL = (*_LOSS, "no-divergence")
 class Cell:
     """What a variant breaks in a setting: each of `broken` is found within `runs` seeds, from 0 on. What is
     in `unclaimed` may be broken too, by the literature or by other rules of its time, and is asserted
-    neither way; everything else holds."""
+    neither way; everything else holds. Where breaches are rare, all of them are found from the seed `near` on too."""
 
     broken: tuple[str, ...] = ()
     runs: int = 60
     unclaimed: tuple[str, ...] = ()
+    near: int | None = None
 
 
 _SOUND = Cell()
@@ -142,7 +143,9 @@ _SOUND = Cell()
 CELLS: dict[str, dict[str, Cell]] = {
     "clean": {
         "high-watermark": Cell(_ALL, 100),
-        "kip-101": Cell(unclaimed=_ALL),
+        # A paused leader is elected, replaced, wakes and writes once in its epoch: KIP-279's fast fail-over, without an
+        # unclean election. Later the preferred election lets it lead (first in seed 16871): no-committed-loss.
+        "kip-101": Cell(("no-divergence",), 2000, _LOSS, near=1726),
         "kip-279": Cell(unclaimed=_ALL),
         "kip-320": _SOUND,
         "kraft": _SOUND,
@@ -152,7 +155,10 @@ CELLS: dict[str, dict[str, Cell]] = {
         "majority-quorum": _SOUND,
         "asynchronous": Cell(_LOSS, 20),
         "follower-reads": _SOUND,
-        "no-controller-epoch": Cell(unclaimed=(*_ALL, "one-leader-per-epoch", "no-consumer-loss")),
+        # A controller that was paused elects with what it remembers of the ISR (KAFKA-340, KAFKA-6082).
+        "no-controller-epoch": Cell(
+            ("no-committed-loss", "one-leader-per-epoch"), 1000, (*_ALL, "no-consumer-loss"), near=796
+        ),
     },
     "unclean": {
         "high-watermark": Cell(_ALL, 20, ("no-duplicates", "no-reordering")),
