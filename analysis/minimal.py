@@ -96,8 +96,8 @@ def minimal_failure(
 ) -> Minimal | None:
     """A few operations that show why a part of a history is illegal.
 
-    `part` is what the engine says of it. When `seconds` are over it is the fewest found so far; None if none
-    were.
+    `part` is what the engine says of it. When `seconds` are over it is the fewest found so far; None where
+    the part is not illegal.
     """
     if part.blocked is None or part.verdict != "illegal":
         return None
@@ -114,8 +114,8 @@ def minimal_failure(
     others = [i for i in concerned if i not in early]
     if len(concerned) <= DOUBTED and shrinker.fails(recent, concerned):
         before, others = [], concerned
-    elif not shrinker.fails(before + recent, others):
-        return None
+    # Otherwise nothing is to be asked: that no linearization comes further than the operation that could not be
+    # placed, whichever of the others it uses, is what the engine said.
     window = 4
     while window < len(recent) and not shrinker.fails(before + recent[-window:], others):
         if shrinker.is_over():
