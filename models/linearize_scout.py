@@ -3,8 +3,8 @@
 Most of a check of a hundred operations, and of a long history whose every state is new, is spent in the
 model and in the way to it; there a compiled search only adds the way back and forth. So the scout goes
 first: it decides easy histories outright, and where the going gets hard it gives up and leaves the steps
-that it learnt to linearize_search.py. The configurations are the same, and so are the four rules that leave
-some out.
+that it learnt to linearize_search.py. The configurations are the same, and so are the rules that leave some
+out, but for that of dominated ones, which a short search does without.
 
 A configuration is `front`, the first operation by end that is not linearized; `open`, all that were called
 by its end and are not linearized; the state; and which operations of unknown outcome were used. No undo is

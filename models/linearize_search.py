@@ -13,13 +13,15 @@ for their calls, so the earliest-called is used first, and a multiset of classes
 Multisets are nodes of a trie (`bags`), reached by their classes in ascending order: one number each, equal
 when they are.
 
-Four rules leave out configurations that cannot change the verdict:
+Five rules leave out configurations that cannot change the verdict:
 - an observation (an action that the model declares never to change a state, such as a read) that fits comes
   next at once: in any linearization of the rest it may be moved to the front. This holds of no other action
   that happens to leave the present state as it is: its place may be later, where it does change one;
 - an operation of unknown outcome that leaves the state as it is is not used: it may as well never happen;
 - after one of unknown outcome comes one that it makes a difference to: otherwise the same is reached without
   it. So no linearization with the fewest such operations is lost;
+- of two configurations that differ in the used operations of unknown outcome alone, one of which used none,
+  the other is left out: what it leads to the first leads to as well, as it has all of them left to use;
 - a configuration is expanded once.
 
 Operations of unknown outcome are tried late: the configurations in which they may be used wait until the
@@ -150,8 +152,8 @@ def hash_of(configs: Ints, row: int, size: int) -> int:
 
 
 @compiled
-def remember(s: Search, row: int) -> bool:
-    """Enter the configuration of a new row into the memo; False if it is known."""
+def place_in_memo(s: Search, row: int) -> int:
+    """The place of the row's configuration in the memo, whichever row it came with, or the empty one for it."""
     place = hash_of(s.configs, row, len(s.memo))
     while s.memo[place] != 0:
         other = s.memo[place] - 1
@@ -159,10 +161,37 @@ def remember(s: Search, row: int) -> bool:
         while column < s.configs.shape[1] and s.configs[other, column] == s.configs[row, column]:
             column += 1
         if column == s.configs.shape[1]:
-            return False
+            break
         place = (place + 1) & (len(s.memo) - 1)
+    return place
+
+
+@compiled
+def is_known(s: Search, row: int) -> bool:
+    """Whether the memo has the row's configuration."""
+    return s.memo[place_in_memo(s, row)] != 0
+
+
+@compiled
+def remember(s: Search, row: int) -> bool:
+    """Enter the configuration of a new row into the memo; False if it is known."""
+    place = place_in_memo(s, row)
+    if s.memo[place] != 0:
+        return False
     s.memo[place] = row + 1
     return True
+
+
+@compiled
+def is_dominated(s: Search, row: int) -> bool:
+    """Whether the same configuration is known that has used none of unknown outcome."""
+    bag = s.configs[row, BAG]
+    if bag == 0:
+        return False
+    s.configs[row, BAG] = 0
+    known = is_known(s, row)
+    s.configs[row, BAG] = bag
+    return known
 
 
 @compiled
@@ -201,7 +230,7 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
     configs[row, PARENT] = parent
     configs[row, TAKEN] = taken
     configs[row, DEPTH] = configs[parent, DEPTH] + 1
-    if remember(s, row):
+    if not is_dominated(s, row) and remember(s, row):
         s.registers[COUNT] = row + 1
         s.stack[s.registers[STACKED]] = row
         s.registers[STACKED] += 1

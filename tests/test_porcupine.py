@@ -344,6 +344,15 @@ def test_a_hard_history_is_decided_when_there_is_time() -> None:
     assert result.parts[0].configurations == 1 << 13
 
 
+def test_lost_operations_do_not_make_a_failure_hard_to_prove() -> None:
+    operations = register_run(3_000, 5, 7, lost=0.003)
+    read = next(i for i in range(2_000, 3_000) if operations[i].action.f == "read" and operations[i].end is not None)
+    operations[read] = operations[read]._replace(action=Action("read", None, "never written"))
+    result = check_operations(REGISTER, operations, memory=200 << 20)
+    assert result.verdict == "illegal"
+    assert result.parts[0].configurations < 30_000
+
+
 def test_steps_are_asked_once() -> None:
     asked: Counter[tuple[Any, Action]] = Counter()
 
