@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+FRONT = 3  # the column from which on a configuration is its key; linearize_search.py has the others
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
@@ -41,3 +42,23 @@ def rehash_pairs(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -
             place = place_of(new_keys, keys[i])
             new_keys[place] = keys[i]
             new_values[place] = values[i]
+
+
+@compiled
+def hash_of(configs: Ints, row: int, size: int) -> int:
+    """Where the search for a configuration starts in a memo of this size, a power of two."""
+    mixed = 0
+    for column in range(FRONT, configs.shape[1]):
+        mixed = (mixed ^ configs[row, column]) * 0x2545F4914F6CDD1D
+        mixed ^= mixed >> 29
+    return mixed & (size - 1)
+
+
+@compiled
+def rehash_memo(configs: Ints, count: int, memo: Ints) -> None:
+    """Enter the first `count` configurations, all different, into an empty memo."""
+    for row in range(count):
+        place = hash_of(configs, row, len(memo))
+        while memo[place] != 0:
+            place = (place + 1) & (len(memo) - 1)
+        memo[place] = row + 1

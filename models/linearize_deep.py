@@ -9,7 +9,7 @@ import numpy as np
 
 from . import linearize_layout as layouts
 from . import linearize_search as searches
-from .linearize_compiled import Ints, rehash_pairs
+from .linearize_compiled import FRONT, Ints, rehash_memo, rehash_pairs
 from .linearize_steps import FURTHEST, Budget, Found, Steps
 from .operations import Operation
 
@@ -127,7 +127,7 @@ class DeepSearch:
             if not self._has_memory_for(2 * rows * (4 * width + 8 + 8)):
                 return False
             memo = np.zeros(4 * rows, np.int32)
-            searches.rehash_memo(search.configs, count, memo)
+            rehash_memo(search.configs, count, memo)
             self.search = search._replace(
                 configs=_longer(search.configs, count),
                 memo=memo,
@@ -159,7 +159,7 @@ class DeepSearch:
         """What `run` found out, with its verdict."""
         search, layout = self.search, self.layout
         count, best = int(search.registers[searches.COUNT]), int(search.registers[searches.BEST])
-        front = int(search.configs[best, searches.FRONT])
+        front = int(search.configs[best, FRONT])
         rows: list[int] = [best]
         states: list[int] = []
         if verdict != "ok":
@@ -173,7 +173,7 @@ class DeepSearch:
     def _furthest(self, count: int, front: int) -> tuple[list[int], list[int]]:
         """Of the configurations that came furthest, the deepest for each state; and all their states."""
         configs = self.search.configs[:count]
-        rows = np.flatnonzero(configs[:, searches.FRONT] == front)
+        rows = np.flatnonzero(configs[:, FRONT] == front)
         rows = rows[np.argsort(-configs[rows, searches.DEPTH], kind="stable")]
         states, first = np.unique(configs[rows, searches.STATE], return_index=True)
         return rows[np.sort(first)[:FURTHEST]].tolist(), states.tolist()

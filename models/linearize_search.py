@@ -37,13 +37,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .linearize_compiled import Ints, Longs, compiled, place_of
+from .linearize_compiled import FRONT, Ints, Longs, compiled, hash_of, place_of
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
 IMPOSSIBLE, UNASKED = -1, -2  # what the step table says beside a state
 
 # Columns of a configuration. Its key is all from FRONT on, of any width: the slots' bits take what they need.
-PARENT, TAKEN, DEPTH, FRONT, STATE, BAG, SLOTS = range(7)
+PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
 
 # The registers of a search, kept between its pauses.
 COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, REGISTERS = range(11)
@@ -142,16 +142,6 @@ def bag_with(s: Search, bag: int, kind: int) -> int:
 
 
 @compiled
-def hash_of(configs: Ints, row: int, size: int) -> int:
-    """Where the search for a configuration starts in a memo of this size, a power of two."""
-    mixed = 0
-    for column in range(FRONT, configs.shape[1]):
-        mixed = (mixed ^ configs[row, column]) * 0x2545F4914F6CDD1D
-        mixed ^= mixed >> 29
-    return mixed & (size - 1)
-
-
-@compiled
 def place_in_memo(s: Search, row: int) -> int:
     """The place of the row's configuration in the memo, whichever row it came with, or the empty one for it."""
     place = hash_of(s.configs, row, len(s.memo))
@@ -164,12 +154,6 @@ def place_in_memo(s: Search, row: int) -> int:
             break
         place = (place + 1) & (len(s.memo) - 1)
     return place
-
-
-@compiled
-def is_known(s: Search, row: int) -> bool:
-    """Whether the memo has the row's configuration."""
-    return s.memo[place_in_memo(s, row)] != 0
 
 
 @compiled
@@ -189,19 +173,9 @@ def is_dominated(s: Search, row: int) -> bool:
     if bag == 0:
         return False
     s.configs[row, BAG] = 0
-    known = is_known(s, row)
+    known = s.memo[place_in_memo(s, row)] != 0
     s.configs[row, BAG] = bag
     return known
-
-
-@compiled
-def rehash_memo(configs: Ints, count: int, memo: Ints) -> None:
-    """Enter the first `count` configurations, all different, into an empty memo."""
-    for row in range(count):
-        place = hash_of(configs, row, len(memo))
-        while memo[place] != 0:
-            place = (place + 1) & (len(memo) - 1)
-        memo[place] = row + 1
 
 
 @compiled
