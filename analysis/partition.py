@@ -97,6 +97,15 @@ class Partition:
             self.reads["at"].gather(entries["first"]).alias("first_read_at"),
         )
 
+    def entries_between(self, first: int, last: int) -> pl.DataFrame:
+        """The entries at offsets first to last, without a look at all others."""
+        low, high = np.searchsorted(self._entry_offsets, [first, last + 1], "left")
+        return self.entries[int(low) : int(high)]
+
+    @cached_property
+    def _entry_offsets(self) -> Offsets:
+        return self.entries["offset"].to_numpy()
+
     @property
     def entry_of_send(self) -> Ints:
         """The row in `entries` of each send; -1 where offset or value is not known."""

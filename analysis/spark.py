@@ -80,13 +80,14 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
+        "spark.shuffle.compress": "false",  # blocks are compressed
         "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
     }
     if master is None or master.startswith("local"):
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+            "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
             "spark.driver.memory": "2g",
         }
     return settings
@@ -125,8 +126,11 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
     """Judges one run with one action. Nothing the size of a history reaches the driver."""
     results = Results(run)
     if run.splits or run.evidence:
-        with _Watch(session, len(run.splits) + len(run.evidence), progress):
-            for row in _plan(session, run).toLocalIterator(prefetchPartitions=True):
+        # Spark Connect has neither accumulators nor a status tracker; there it is not to be seen how far it is.
+        context = getattr(session, "_sc", None)
+        lines = context.accumulator(0) if context is not None else None
+        with _Watch(context, lines, len(_tasks(run)), progress):
+            for row in _plan(session, run, lines).toLocalIterator(prefetchPartitions=True):
                 _take(results, row["kind"], row["name"], bytes(row["payload"]))
     results.context = results.context.sort("completed", "at")
     return results
@@ -135,11 +139,9 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
 class _Watch:
     """Tells how far Spark is, from a thread: its status tracker counts the tasks of each stage."""
 
-    def __init__(self, session: SparkSession, splits: int, progress: Progress) -> None:
-        self._splits, self._progress = splits, progress
+    def __init__(self, context: Any, lines: Any, splits: int, progress: Progress) -> None:
+        self._lines, self._splits, self._progress = lines, splits, progress
         self._done = threading.Event()
-        # Spark Connect has no status tracker; there the stages are not to be seen.
-        context = getattr(session, "_sc", None)
         self._tracker = context.statusTracker() if context is not None else None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -156,7 +158,8 @@ class _Watch:
             for stage in self._tracker.getActiveStageIds():
                 info = self._tracker.getStageInfo(stage)
                 if info and info.numTasks == self._splits:
-                    self._progress("Spark is reading", info.numCompletedTasks, info.numTasks)
+                    what = f"Spark has read {self._lines.value:,} lines"
+                    self._progress(what, info.numCompletedTasks, info.numTasks)
                 elif info:
                     self._progress("Spark is judging", info.numCompletedTasks, info.numTasks, "tasks")
 
@@ -195,12 +198,12 @@ def map_payloads(judge: Callable[[bytes], bytes], payloads: Iterable[bytes]) -> 
     return [bytes(row["result"]) for row in frame.select("payload").mapInArrow(run, "result binary").collect()]
 
 
-def _plan(session: SparkSession, run: Run) -> DataFrame:
+def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
     settings = run.settings.to_json()
-    read = _read(session, run).persist(StorageLevel.MEMORY_AND_DISK)
+    read = _read(session, run, lines).persist(StorageLevel.MEMORY_AND_DISK)
     waiting = read.filter(F.col("kind") == "waiting")
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
@@ -216,12 +219,12 @@ def _plan(session: SparkSession, run: Run) -> DataFrame:
     return judged.unionByName(told)
 
 
-def _read(session: SparkSession, run: Run) -> DataFrame:
+def _read(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     if run.uri:
         return lines_of(session, run, BLOCK)
     tasks = _tasks(run)
     splits = session.createDataFrame(tasks, "number long, kind string, task string")
-    return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json()), BLOCK)
+    return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json(), lines), BLOCK)
 
 
 def _with_records(blocks: DataFrame, history: bool) -> DataFrame:
@@ -268,7 +271,7 @@ def _tasks(run: Run) -> list[tuple[int, str, str]]:
     return [(number, kind, json.dumps(told, default=str)) for number, (kind, told) in enumerate(lists)]
 
 
-def _reading(settings_json: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reading(settings_json: str, lines: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         for batch in batches:
@@ -276,6 +279,8 @@ def _reading(settings_json: str) -> Callable[[Iterator[pa.RecordBatch]], Iterato
                 turn = number << 32
                 for told in json.loads(text):
                     for parts, name in _read_task(kind, told, settings):
+                        if lines is not None:
+                            lines.add(parts.counts.get("lines", 0))
                         rows = rows_of(parts, name, turn)
                         turn += len(rows)
                         yield from to_batches(rows)

@@ -31,12 +31,22 @@ def lost_writes(p: Partition) -> Iterator[Finding]:
 
 def vanished(p: Partition, offsets: Offsets) -> Offsets:
     """Those of the offsets whose records are gone since the log was written anew: who reads on skips nothing there."""
-    lost = fates(p).filter(pl.col("lost"))
-    anew = lost.filter(pl.col("replaced") | pl.col("shrunk"))["offset"].min()
-    if anew is None:
-        return offsets[:0]
-    stands = p.entries.filter(pl.col("in_final") | pl.col("sent_ok")).join(lost, on=["offset", "value"], how="anti")
-    return np.setdiff1d(offsets[offsets >= anew], stands["offset"].to_numpy())
+    gone = _gone(p)
+    anew = gone.filter(pl.col("replaced") | pl.col("shrunk"))["offset"].min()
+    later = offsets[offsets >= anew] if isinstance(anew, int) else offsets[:0]
+    if not len(later):
+        return later
+    held = p.entries_between(int(later[0]), int(later[-1])).filter(pl.col("in_final") | pl.col("sent_ok"))
+    stands = held.join(gone, on=["offset", "value"], how="anti")
+    return np.setdiff1d(later, stands["offset"].to_numpy())
+
+
+def _gone(p: Partition) -> pl.DataFrame:
+    """The fates of what is lost: mostly few."""
+    cached = p.memo.get("gone")
+    if cached is None:
+        cached = p.memo["gone"] = fates(p).filter(pl.col("lost"))
+    return cached
 
 
 def _lost(p: Partition, run: pl.DataFrame) -> Finding:

@@ -62,11 +62,13 @@ def _skips(p: Partition, within: bool) -> Iterator[Finding]:
 
 def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
     """The offsets with a record: nobody can pass over what is not there yet at that time, nor over what is gone."""
+    if not len(offsets):
+        return offsets
+    held = p.entries_between(int(offsets[0]), int(offsets[-1]))
     visible = pl.lit(True) if uncommitted else pl.col("sent_ok") | ~pl.col("aborted")
-    held = p.entries.filter(pl.col("offset").is_in(offsets) & visible).select("offset", "send")
-    sent = held.with_columns(p.sends["invoked"].gather(held["send"]).alias("sent"))
-    there = np.unique(sent.filter(pl.col("sent").fill_null(0) <= time)["offset"].to_numpy())
-    return np.setdiff1d(there, vanished(p, there), assume_unique=True)
+    sent = held.with_columns(p.sends["invoked"].gather(held["send"]).fill_null(0).alias("sent"))
+    there = np.unique(sent.filter(visible & (pl.col("sent") <= time))["offset"].to_numpy())
+    return np.setdiff1d(np.intersect1d(there, offsets), vanished(p, there), assume_unique=True)
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Finding]:
@@ -91,8 +93,7 @@ def _came_from(row: Row) -> str:
 
 
 def _values_at(p: Partition, first: int, last: int) -> list[str]:
-    held = p.entries.filter(pl.col("offset").is_between(first, last))
-    return held["value"].to_list()
+    return p.entries_between(first, last)["value"].to_list()
 
 
 def _finding(
