@@ -173,7 +173,7 @@ def is_dominated(s: Search, row: int) -> bool:
     if bag == 0:
         return False
     s.configs[row, BAG] = 0
-    known = s.memo[place_in_memo(s, row)] != 0
+    known: bool = s.memo[place_in_memo(s, row)] != 0
     s.configs[row, BAG] = bag
     return known
 
