@@ -152,7 +152,7 @@ def fault_name(band: dict[str, Any]) -> str:
 
 def save(figure: Figure, path: Path, says: str | None = None) -> None:
     """PNG or SVG by the ending, with a description; the same bytes for the same figure."""
-    metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
+    metadata: dict[str, str | None] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
     metadata["Description"] = says
     with look():
         _settle(figure)

@@ -193,6 +193,12 @@ def test_faults_end_with_their_heal_node_by_node() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["power-loss", "shutdown", "disk-full"])
+def test_a_restart_ends_every_kind_of_stop(kind: str) -> None:
+    bands, _ = fault_bands(events_of(("fault", kind, ["1"], 10), ("heal", "restart", ["1"], 30)))
+    assert [(band["kind"], band["from"], band["to"]) for band in bands] == [(kind, 10, 31)]
+
+
 def test_faults_without_sense_are_shown_by_their_text() -> None:
     context = complete(
         pl.DataFrame({"kind": ["fault"] * 3, "invoked": [1, 2, 3], "at": [0, 1, 2], "detail": ["{bad", "[1]", None]}),
