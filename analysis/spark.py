@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from ..histories.bundle import Run, Settings
 from ..histories.errors import MissingComponentError
-from ..histories.evidence.layout import Part
+from ..histories.evidence.parts import Part
 from ..histories.files import SPLIT_BYTES, Split
 from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS

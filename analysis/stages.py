@@ -14,7 +14,8 @@ from typing import NamedTuple
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.evidence.layout import Part, read_part
+from ..histories.evidence.layout import read_part
+from ..histories.evidence.parts import Part
 from ..histories.files import Split
 from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair

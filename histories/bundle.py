@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InputError
-from .evidence.layout import Part, find_parts, split_part, with_headers_first
+from .evidence.layout import find_parts, split_part, with_headers_first
+from .evidence.parts import Part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, compression_of, head_of, magic_of
 from .readers import READERS, recognise
 from .readers.parquet import dialect_of

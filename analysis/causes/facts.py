@@ -144,7 +144,7 @@ def _together(facts: list[Fact]) -> list[Fact]:
         twin = next((i for i, other in enumerate(out) if thing and _thing(other) == thing and _near(other, fact)), None)
         if twin is None:
             out.append(fact)
-        elif fact.source and out[twin].source and _file(fact.source) != _file(out[twin].source):
+        elif fact.source and (first := out[twin].source) and _file(fact.source) != _file(first):
             also = f"{fact.source}:{fact.line}" if fact.line is not None else f"{fact.source} byte {fact.byte}"
             out[twin] = replace(out[twin], says=f"{out[twin].says} (also told by {also})")
     return out

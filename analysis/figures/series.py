@@ -149,12 +149,12 @@ class _Places(NamedTuple):
 
     completed: Ints
     at: Ints
-    index: Ints
+    nth: Ints
     position: Ints
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> _Places:
-        columns = rows.select(pl.col("completed").fill_null(-1), "at", "index", "position").cast(pl.Int64)
+        columns = rows.select(pl.col("completed").fill_null(-1), "at", nth="index", position="position").cast(pl.Int64)
         return cls(*(columns[name].to_numpy() for name in cls._fields))
 
     def known(self, rows: Ints) -> Ints:

@@ -243,7 +243,8 @@ def _bytes(type_: str, version: int, value: Any) -> bytes:
     if value is None:
         return _varint(0)
     if type_ == "string":
-        return _varint(len(value.encode()) + 1) + value.encode()
+        text = str(value).encode()
+        return _varint(len(text) + 1) + text
     inner = type_[1:-1]
     if inner in STRUCTS:
         entries = [_encoded(STRUCTS[inner], version, entry) for entry in value]

@@ -17,7 +17,8 @@ from logjudge.analysis.causes.timeline import Timeline, build_timeline
 from logjudge.analysis.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas import SENDS, Kept, complete_sends, kept
 from logjudge.histories.evidence.clock import Fault, clock_offsets
-from logjudge.histories.evidence.layout import Part, find_parts, gathered, read_part
+from logjudge.histories.evidence.layout import find_parts, gathered, read_part
+from logjudge.histories.evidence.parts import Part
 from logjudge.histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
 
 DATA = Path(__file__).parent / "data"
