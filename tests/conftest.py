@@ -9,6 +9,11 @@ import pytest
 from notation import Judged, JudgeOnce, judge
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes by itself goes first, so that no core waits for it at the end."""
+    items.sort(key=lambda item: item.path.name not in ("test_spark_cluster.py", "test_engines.py", "test_twins.py"))
+
+
 @pytest.fixture(scope="session")
 def judged_once(tmp_path_factory: pytest.TempPathFactory) -> JudgeOnce:
     """Judges a history of the corpus on polars; what several tests look at is judged once."""

@@ -10,7 +10,7 @@ from agreement import IMPLY, SESSION, disagreement, judge_all, random_histories
 from logjudge.analysis.rules import RULES
 from logjudge.cli.rules import document
 
-COUNT = int(os.environ.get("LOGJUDGE_AGREEMENT", "300"))  # histories; some 40 a second
+COUNT = int(os.environ.get("LOGJUDGE_AGREEMENT", "150"))  # histories; some 40 a second
 
 
 def test_rules_and_the_log_model_agree() -> None:

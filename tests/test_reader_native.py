@@ -79,7 +79,7 @@ def both(blob: bytes) -> tuple[tuple[pl.DataFrame, pl.DataFrame], tuple[pl.DataF
         native.SCANNED_FROM = before
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(st.one_of(plain, events), st.booleans(), st.booleans()), max_size=6))
 def test_scanned_and_parsed_events_are_equal(lines: list[tuple[Event, bool, bool]]) -> None:
     (events_, bad), (scanned, scanned_bad) = both(b"\n".join(encoded(*line) for line in lines))
@@ -87,7 +87,7 @@ def test_scanned_and_parsed_events_are_equal(lines: list[tuple[Event, bool, bool
     assert_frame_equal(scanned_bad, bad)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_broken_lines_are_read_alike(data: st.DataObject) -> None:
     blob = bytearray(b"\n".join(encoded(*data.draw(st.tuples(plain, st.booleans(), st.booleans()))) for _ in range(3)))
