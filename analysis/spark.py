@@ -78,7 +78,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        "spark.sql.adaptive.enabled": "false",  # it would run the stages of small tables one after the other
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.shuffle.compress": "false",  # blocks are compressed
         "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
@@ -130,7 +130,8 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
         context = getattr(session, "_sc", None)
         lines = context.accumulator(0) if context is not None else None
         with _Watch(context, lines, len(_tasks(run)), progress):
-            for row in _plan(session, run, lines).toLocalIterator(prefetchPartitions=True):
+            # Not toLocalIterator: it judges one partition after the other.
+            for row in _plan(session, run, lines).collect():
                 _take(results, row["kind"], row["name"], bytes(row["payload"]))
     results.context = results.context.sort("completed", "at")
     return results
@@ -205,7 +206,7 @@ def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     settings = run.settings.to_json()
     read = _read(session, run, lines).persist(StorageLevel.MEMORY_AND_DISK)
     waiting = read.filter(F.col("kind") == "waiting")
-    closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK)
+    closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     if any(part.kind == "headers" for part in run.evidence):
         blocks = _with_records(blocks, bool(run.splits))
