@@ -15,6 +15,7 @@ from ...models.linearize_compiled import compiled
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 
+BRACE, BRACKET = 125, 93  # what closes an object, and a list
 INLINE = 12  # bytes that an Arrow string view holds itself
 COPIED = 512  # rows of `copied` for long texts that need not be copied again; the row after them counts their bytes
 
@@ -162,3 +163,14 @@ def value_after_key(buf: Bytes, stop: int, end: int) -> int:
         return -1
     i = skip_blanks(buf, i + 1, end)
     return i if i < end else -1
+
+
+@compiled
+def after_value(buf: Bytes, i: int, end: int, close: int) -> tuple[int, bool]:
+    """Past the comma or the `close` that follows a value that ends at i, and whether it was `close`; -1: neither."""
+    if i < 0:
+        return -1, False
+    i = skip_blanks(buf, i, end)
+    if i < end and (buf[i] == 44 or buf[i] == close):
+        return i + 1, buf[i] == close
+    return -1, False

@@ -16,9 +16,12 @@ import numpy as np
 from ...models.linearize_compiled import compiled
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
+    BRACE,
+    BRACKET,
     INLINE,
     Bytes,
     Longs,
+    after_value,
     close_quote,
     integer,
     literal_end,
@@ -140,16 +143,9 @@ def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copi
         if field >= 0:
             seen |= 1 << field
         i = scalar(buf, i, end, field if field < N_ITEM_FIELDS else -1, table, row, long, copied)
-        if i < 0:
-            return -1
-        i = skip_blanks(buf, i, end)
-        if i >= end:
-            return -1
-        if buf[i] == 125:
-            return i + 1
-        if buf[i] != 44:
-            return -1
-        i += 1
+        i, closed = after_value(buf, i, end, BRACE)
+        if i < 0 or closed:
+            return i
 
 
 @compiled
@@ -165,12 +161,10 @@ def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, c
         if i < 0 or table[row, PRESENT] & needed != needed or is_odd(table, row):
             return -1
         filled[which] = row + 1
+        i, closed = after_value(buf, i, end, BRACKET)
+        if i < 0 or closed:
+            return i
         i = skip_blanks(buf, i, end)
-        if i < end and buf[i] == 93:
-            return i + 1
-        if i >= end or buf[i] != 44:
-            return -1
-        i = skip_blanks(buf, i + 1, end)
     return -1
 
 
@@ -214,20 +208,9 @@ def fields(
                 return i, False
             side = field - N_FIELDS
             i = items(buf, i, end, which + side, records if side == 0 else offsets, long, copied, filled)
-        i, closed = after_value(buf, i, end)
+        i, closed = after_value(buf, i, end, BRACE)
         if i < 0 or closed:
             return i, closed
-
-
-@compiled
-def after_value(buf: Bytes, i: int, end: int) -> tuple[int, bool]:
-    """Past the comma or the brace that follows a value that ends at i, and whether it was the brace; -1: neither."""
-    if i < 0:
-        return -1, False
-    i = skip_blanks(buf, i, end)
-    if i < end and (buf[i] == 44 or buf[i] == 125):
-        return i + 1, buf[i] == 125
-    return -1, False
 
 
 @compiled
@@ -255,12 +238,10 @@ def steps(
             return -1
         ends[row, 1], ends[row, 2] = filled[STEP_RECORDS], filled[STEP_OFFSETS]
         filled[STEPS] = row + 1
+        i, closed = after_value(buf, i, end, BRACKET)
+        if i < 0 or closed:
+            return i
         i = skip_blanks(buf, i, end)
-        if i < end and buf[i] == 93:
-            return i + 1
-        if i >= end or buf[i] != 44:
-            return -1
-        i = skip_blanks(buf, i + 1, end)
     return -1
 
 
@@ -277,7 +258,7 @@ def event(
             return False
         if not closed:
             i = steps(buf, i, end, of_steps, step_ends, step_records, step_offsets, long, copied, filled)
-            i, closed = after_value(buf, i, end)
+            i, closed = after_value(buf, i, end, BRACE)
         if i < 0:
             return False
         if closed:

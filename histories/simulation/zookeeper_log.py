@@ -129,36 +129,16 @@ class ZookeeperWording(Wording):
         lines.append(("server", "INFO", f"Truncating log {name} to offset {after}.", OLD_LOG))
         return lines
 
-    def isr_shrink(
-        self,
-        node: int,
-        partition: int,
-        old: Any,
-        new: Any,
-        mark: int,
-        end: int,
-        out: Any,
-    ) -> list[Line]:
-        text = (
-            f"Partition {self.old(partition)} on broker {node}: Shrinking ISR for partition "
-            f"{self.old(partition)} from {ids(old)} to {ids(new)}"
-        )
-        return [("server", "INFO", text, PARTITION)]
+    def isr_shrink(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int, out: Any) -> list[Line]:
+        about = f"for partition {self.old(partition)} "
+        return self._isr(node, partition, f"Shrinking ISR {about}from {ids(old)} to {ids(new)}")
 
-    def isr_expand(
-        self,
-        node: int,
-        partition: int,
-        old: Any,
-        new: Any,
-        mark: int,
-        end: int,
-    ) -> list[Line]:
-        text = (
-            f"Partition {self.old(partition)} on broker {node}: Expanding ISR for partition "
-            f"{self.name(partition)} from {ids(old)} to {ids(new)}"
-        )
-        return [("server", "INFO", text, PARTITION)]
+    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> list[Line]:
+        about = f"for partition {self.name(partition)} "
+        return self._isr(node, partition, f"Expanding ISR {about}from {ids(old)} to {ids(new)}")
+
+    def _isr(self, node: int, partition: int, text: str) -> list[Line]:
+        return [("server", "INFO", f"Partition {self.old(partition)} on broker {node}: {text}", PARTITION)]
 
     def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> list[Line]:
         return []
