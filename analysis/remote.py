@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from ..histories.bundle import EXPECTED, Run, Settings, config_of, history_names, path_below, plain_splits, reader_of
-from ..histories.errors import InputError, UsageError
+from ..histories.errors import InputError, UsageError, first_line
 from ..histories.files import BLOCK_BYTES, HEAD_BYTES, SPLIT_BYTES, Block, Split
 from ..histories.parsing import parse_blocks
 from .blocks import rows_of, to_batches
@@ -126,8 +126,9 @@ def _list(session: Session, uri: str) -> list[tuple[str, int]]:
             .collect()
         )
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise InputError(uri, f"nothing that Spark can list ({reason})", EXPECTED, "check the URI") from error
+        raise InputError(
+            uri, f"nothing that Spark can list ({first_line(error)})", EXPECTED, "check the URI"
+        ) from error
     if not found:
         raise InputError(uri, "nothing", EXPECTED, "check the URI")
     return [(row["path"], row["length"]) for row in found]

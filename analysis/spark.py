@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from ..histories.bundle import Run, Settings
-from ..histories.errors import MissingComponentError
+from ..histories.errors import MissingComponentError, first_line
 from ..histories.evidence.parts import Part
 from ..histories.files import SPLIT_BYTES, Split
 from ..histories.operations import PLACED_EVENTS
@@ -61,7 +61,7 @@ def open_session(
         session = builder.getOrCreate()
     except Exception as error:
         raise MissingComponentError(
-            f"Spark could not be started ({_first_line(error)}); `logjudge doctor` says what is missing,"
+            f"Spark could not be started ({first_line(error)}); `logjudge doctor` says what is missing,"
             " and --engine local needs neither Spark nor Java"
         ) from error
     if remote or (master and not master.startswith("local")):
@@ -96,10 +96,6 @@ def _defaults(master: str | None) -> dict[str, str]:
 def _is_submitted() -> bool:
     """spark-submit chose the master already."""
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 def _ship_code(session: SparkSession) -> None:

@@ -14,7 +14,7 @@ import click
 from ..histories.errors import LogjudgeError, UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.readers import READERS
-from .engines import Engine, LocalEngine, SparkEngine
+from .engines import Engine, LocalEngine, SparkEngine, spark_options
 from .folder import check_target, name_of
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
 from .progress import Progress
@@ -39,9 +39,7 @@ GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
 @click.option("--allow", multiple=True, metavar="RULE[:acks=1]", help="Breaches to accept; may be repeated.")
 @click.option("--strict", is_flag=True, help="What the configuration permits is a breach too.")
 @click.option("--no-plots", is_flag=True, help="Write no pictures.")
-@click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
-@click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
+@spark_options
 def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
     """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
 
@@ -138,16 +136,7 @@ def _engine(options: dict[str, Any]) -> Engine:
                 "found --master, --remote or --conf with --engine local, expected them with --engine spark"
             )
         return LocalEngine()
-    if options["master"] and options["remote"]:
-        raise UsageError("found --master and --remote, expected one of them")
-    return SparkEngine(options["master"], options["remote"], [_setting(item) for item in options["conf"]])
-
-
-def _setting(item: str) -> tuple[str, str]:
-    name, separator, value = item.partition("=")
-    if not separator or not name:
-        raise UsageError(f"found --conf {item}, expected KEY=VALUE")
-    return name, value
+    return SparkEngine(options["master"], options["remote"], options["conf"])
 
 
 def _print_for_machines(reports: list[dict[str, Any]], options: dict[str, Any]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
 
 from ..histories.bundle import Run, open_run
 from ..histories.errors import UsageError
@@ -17,6 +19,34 @@ if TYPE_CHECKING:
     from ..analysis.results import Results
 
 Fill = Callable[[Path], None]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def spark_options(command: Command) -> Command:
+    """--master, --remote and --conf, of every command that Spark works for."""
+    for option in (
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated."),
+        click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port."),
+        click.option("--master", metavar="URL", help="Spark master [default: local[*]]."),
+    ):
+        command = option(command)
+    return command
+
+
+def session_of(
+    master: str | None, remote: str | None, conf: Sequence[str]
+) -> tuple[str | None, str | None, list[tuple[str, str]]]:
+    """What `spark.open_session` takes, of what the user gave. Raises UsageError."""
+    if master and remote:
+        raise UsageError("found --master and --remote, expected one of them")
+    return master, remote, [_setting(item) for item in conf]
+
+
+def _setting(item: str) -> tuple[str, str]:
+    name, separator, value = item.partition("=")
+    if not separator or not name:
+        raise UsageError(f"found --conf {item}, expected KEY=VALUE")
+    return name, value
 
 
 class Engine(Protocol):
@@ -51,8 +81,8 @@ class LocalEngine:
 class SparkEngine:
     """Spark, in one session that is started when it is first needed."""
 
-    def __init__(self, master: str | None, remote: str | None, conf: Sequence[tuple[str, str]]) -> None:
-        self._how = (master, remote, conf)
+    def __init__(self, master: str | None, remote: str | None, conf: Sequence[str]) -> None:
+        self._how = session_of(master, remote, conf)
         self._opened: Any = None
 
     def _session(self, progress: Progress) -> Any:

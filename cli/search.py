@@ -19,7 +19,7 @@ from ..models.replication.invariants import INVARIANTS
 from ..models.replication.schedule import PATTERNS
 from ..models.replication.search import SURVIVABLE, Explored, Space, explore, shrink, story
 from ..models.replication.variants import VARIANTS
-from .check import _setting as _spark_setting
+from .engines import session_of, spark_options
 from .main import EXIT_BREACH
 from .simulate import _setting
 
@@ -41,9 +41,7 @@ Work = tuple[Space, range, tuple[str, ...], bool]
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
 @click.option("--spark", is_flag=True, help="Spread the seeds over Spark instead of processes.")
-@click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
-@click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
+@spark_options
 @click.option("--faults", help="Kinds of faults, with commas; by default all that a log must survive.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the shrunk scenario.")
@@ -76,7 +74,7 @@ def command(
     if spark:
         from ..analysis.spark import open_session
 
-        open_session(master, remote, [_spark_setting(item) for item in conf])
+        open_session(*session_of(master, remote, conf))
     elif master or remote or conf:
         raise UsageError("found --master, --remote or --conf, expected --spark with them")
     began = time.monotonic()

@@ -22,3 +22,8 @@ class UsageError(LogjudgeError):
 
 class MissingComponentError(LogjudgeError):
     """Something that has to be installed first; the sentence says how."""
+
+
+def first_line(error: Exception) -> str:
+    """What an error of somebody else's says, in one line; its kind where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
