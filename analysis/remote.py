@@ -27,7 +27,6 @@ from .stages import take_apart
 
 Session = Any  # a SparkSession, and a DataFrame of it: pyspark is imported in spark.py alone
 Frame = Any
-MARK = "verdict.json"
 _COMPRESSED = (".gz", ".zst", ".bz2", ".lz4", ".snappy")
 
 
@@ -135,11 +134,17 @@ def _list(session: Session, uri: str) -> list[tuple[str, int]]:
 
 
 def _config(session: Session, uri: str) -> dict[str, Any]:
+    content = _content(session, uri)  # a lone history.jsonl may stand without a run.json
+    return config_of(content, uri) if content else {}
+
+
+def _content(session: Session, uri: str) -> bytes:
+    """A small file's bytes; none where there is no such file."""
     try:
         rows = session.read.format("binaryFile").load(uri).select("content").collect()
-    except Exception:  # a lone history.jsonl may stand without a run.json
-        return {}
-    return config_of(bytes(rows[0]["content"]), uri) if rows else {}
+    except Exception:
+        return b""
+    return bytes(rows[0]["content"]) if rows else b""
 
 
 def _head(session: Session, path: str) -> bytes:
@@ -147,14 +152,18 @@ def _head(session: Session, path: str) -> bytes:
     return b"\n".join(bytes(row["value"]) for row in rows)[:HEAD_BYTES]
 
 
-def publish(session: Session, folder: Path, uri: str) -> None:
-    """Moves a written result to a URI: to a name beside it first, then in one rename. Raises UsageError."""
+def publish(session: Session, folder: Path, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
+    """Moves a written result to a URI: to a name beside it first, then in one rename. Raises UsageError.
+
+    What stands there already is replaced if its file `mark` says that it is an earlier result.
+    """
+    uri = uri.rstrip("/")
     jvm = getattr(session, "_jvm", None)
     if jvm is None:
         raise UsageError(f"found --out {uri} with --remote, expected a local folder: Spark Connect moves no files")
-    target = jvm.org.apache.hadoop.fs.Path(uri.rstrip("/"))
+    target = jvm.org.apache.hadoop.fs.Path(uri)
     files = target.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
-    if files.exists(target) and len(files.listStatus(target)) and not files.exists(target.suffix(f"/{MARK}")):
+    if files.exists(target) and len(files.listStatus(target)) and not is_ours(_content(session, f"{uri}/{mark}")):
         raise UsageError(
             f"{uri}: found a folder with other files, expected a new folder or an earlier result;"
             " name another with --out"

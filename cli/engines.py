@@ -12,7 +12,7 @@ import click
 from ..histories.bundle import Run, open_run
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
-from .folder import write_whole
+from .folder import MARK, is_verdict, write_whole
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -114,4 +114,4 @@ class SparkEngine:
         with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
             result = Path(scratch) / "result"
             write_whole(result, fill)
-            remote.publish(self._opened, result, folder)
+            remote.publish(self._opened, result, folder, MARK, is_verdict)

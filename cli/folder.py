@@ -36,8 +36,16 @@ def check_target(folder: Path) -> None:
 
 def _is_ours(folder: Path) -> bool:
     try:
-        return "rules" in json.loads((folder / MARK).read_bytes())
-    except (OSError, ValueError, TypeError):
+        return is_verdict((folder / MARK).read_bytes())
+    except OSError:
+        return False
+
+
+def is_verdict(content: bytes) -> bool:
+    """Whether a file named MARK is one of ours."""
+    try:
+        return "rules" in json.loads(content)
+    except (ValueError, TypeError):
         return False
 
 

@@ -12,6 +12,7 @@ import pytest
 from logjudge.analysis import local, remote
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.engines import LocalEngine
+from logjudge.cli.folder import MARK, is_verdict
 from logjudge.cli.progress import Progress
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError, UsageError
@@ -73,11 +74,14 @@ def test_results_go_to_a_uri_whole_and_over_nothing_else(spark: Any, bundle: Pat
     result.mkdir()
     (result / "verdict.json").write_text('{"rules": {}}')
     for _ in range(2):  # again over the earlier result
-        remote.publish(spark, result, f"{mounted}/out")
+        remote.publish(spark, result, f"{mounted}/out", MARK, is_verdict)
     assert [path.name for path in (bundle.parent / "out").iterdir() if path.suffix != ".crc"] == ["verdict.json"]
     assert sorted(path.name for path in bundle.parent.iterdir()) == ["a run", "out", "result"]
     with pytest.raises(UsageError, match="other files"):
-        remote.publish(spark, result, f"{mounted}/a run")
+        remote.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
+    (bundle / MARK).write_text('{"verdict": "of somebody else"}')
+    with pytest.raises(UsageError, match="other files"):
+        remote.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
     assert (bundle / "run.json").is_file()
 
 
