@@ -13,8 +13,8 @@ needed: `open` is a short tuple, and each alternative keeps its own.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
-from heapq import heappop, heappush, nsmallest
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -40,9 +40,7 @@ Path = tuple[int, Any] | None  # the last operation, and the path before it
 # are made in a millisecond.
 Configuration = tuple[Path, int, int, Operations, Operations, Operations, int, int, int]
 NEW = -1
-# Configurations that wait for operations of unknown outcome are in a heap by front and number, both negated:
-# the furthest front is tried first, because it is what stopped the search.
-Waiting = tuple[int, int, Configuration]
+FRONT_OF = itemgetter(1)
 # How a dive ends.
 STUCK, TIRED, ARRIVED = range(3)
 
@@ -78,9 +76,10 @@ class Scout:
         self.memo: set[tuple[int, Operations, Operations, int, Operations]] = set()
         self.forgot = False  # whether something was forgotten, so that not everything was tried
         self.moves: list[Configuration] = []
-        self.late: list[Waiting] = []
-        self.waiting: list[Configuration] = []  # those that are not in the heap yet: most are never asked for
-        self.waits = 0  # how many were put into it
+        # Configurations that wait for operations of unknown outcome, by front: the furthest is tried first, because it
+        # is what stopped the search. Those of the present dive are not among them yet: most are never asked for.
+        self.late: list[Configuration] = []
+        self.waiting: list[Configuration] = []
         self.cleared = 0  # configurations that are no longer in the memo
         self.order: list[int] = []
         self.path: Path = None  # where the search ended
@@ -123,9 +122,9 @@ class Scout:
                     if after == state or (after is None and ask(state, action_of[operation]) == state):
                         path = (operation, path)
                         watching = tuple([other for other in watching if other != operation])
+                horizon = ends[front]
                 while front not in changing and front not in watching:
                     # All that were called by the front's end are open, or placed.
-                    horizon = ends[front]
                     front += 1
                     while calls[front] <= horizon and front not in watching and front not in changing:
                         front += 1
@@ -159,7 +158,7 @@ class Scout:
                 if without >= 0 and path is not before:
                     # Observations came between: they may be what one of unknown outcome made possible.
                     without = -1
-                if first_lost <= ends[front]:
+                if first_lost <= horizon:
                     waiting.append((path, front, called, watching, changing, used, state, without, NEW))
                 start = 0
             at = start
@@ -185,16 +184,19 @@ class Scout:
         """The alternative kept last, or one of unknown outcome; None if all were tried."""
         self._sort_waiting()
         moves, late = self.moves, self.late
-        while late and (not moves or moves[-1][1] + LATE < -late[0][0]):
-            self._try_lost(heappop(late)[2])
+        while late and (not moves or moves[-1][1] + LATE < late[-1][1]):
+            self._try_lost(late.pop())
         return moves.pop() if moves else None
 
     def _sort_waiting(self) -> None:
-        """Put those that wait into the heap."""
-        for configuration in self.waiting:
-            self.waits += 1
-            heappush(self.late, (-configuration[1], -self.waits, configuration))
-        self.waiting.clear()
+        """Put those of the last dive, whose fronts only grow, among those that wait."""
+        late, waiting = self.late, self.waiting
+        if late and waiting and late[-1][1] > waiting[0][1]:
+            for configuration in waiting:
+                insort(late, configuration, key=FRONT_OF)
+        else:
+            late += waiting
+        waiting.clear()
 
     def _note(self, front: int, state: int, path: Path) -> None:
         """Keep the path to a configuration that leads nowhere, if none came further."""
@@ -221,7 +223,7 @@ class Scout:
             self.forgot = True
         if len(self.late) + len(self.waiting) > ALTERNATIVES:
             self._sort_waiting()
-            self.late = nsmallest(ALTERNATIVES // 2, self.late)
+            del self.late[: len(self.late) // 2]
             self.forgot = True
         self.limit = len(memo) + 16
         # A configuration in the memo is a tuple of four, with a tuple of operations; about 300 bytes.
