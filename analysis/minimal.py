@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ..models.linearize_steps import Budget, Steps, number_actions
 from ..models.operations import Action, Model, Operation
-from ..models.porcupine import Part, check_operations
+from ..models.porcupine import DEFAULT_MEMORY, Part, check_operations
 
 SECONDS, MEMORY = 5.0, 512 << 20  # of one check; a set of operations that takes longer does not count
 RECENT = 200  # operations that are shrunk; those that ended before them are kept as they are, if they are needed
@@ -49,20 +50,50 @@ def doubting(model: Model[Any]) -> Model[frozenset[Hashable]]:
     return Model(name=f"{model.name}, doubted", initial=frozenset((model.initial,)), step=step, partition=None)
 
 
+@dataclass(frozen=True)
+class _Start:
+    """What the operations to be shrunk may begin with: possible states, and those of them that are placed by then."""
+
+    states: frozenset[Hashable]
+    placed: frozenset[int]
+
+
+def _starts(
+    model: Model[Any], operations: Sequence[Operation], chosen: list[int], before: set[int], seconds: float
+) -> list[_Start]:
+    """All that can be after the operations of `before`, which ended first; none where a budget ran out."""
+    from ..models.linearize_deep import DeepSearch  # compiled code takes longer to load than most histories to shrink
+
+    history = [operations[i] for i in chosen]
+    numbers, action_of = number_actions(model, history)
+    search = DeepSearch(history, Steps(model, list(numbers), action_of), Budget(seconds, DEFAULT_MEMORY))
+    if search.run() != "illegal":
+        return []
+    states: dict[frozenset[int], set[Hashable]] = {}
+    for state, path in search.reached(len(before)):
+        placed = frozenset(chosen[i] for i in path) - before
+        states.setdefault(placed, set()).add(search.steps.states[state])
+    return [_Start(frozenset(possible), placed) for placed, possible in states.items()]
+
+
 class _Shrinker:
     """Checks which operations, certain among doubted ones, show the failure; operations are indices."""
 
-    def __init__(self, model: Model[Any], operations: Sequence[Operation], deadline: float) -> None:
+    def __init__(self, model: Model[Any], operations: Sequence[Operation], starts: list[_Start], seconds: float):
         self.model, self.doubting = model, doubting(model)
-        self.operations, self.deadline = operations, deadline
+        self.operations, self.starts = operations, starts
+        self.deadline = time.monotonic() + seconds
 
     def is_over(self) -> bool:
         return time.monotonic() >= self.deadline
 
     def fails(self, certain: Sequence[int], doubted: Sequence[int]) -> bool:
         """Whether no linearization has the certain operations, whatever the doubted ones did."""
-        chosen = set(certain)
-        history = [self.operations[i] for i in certain]
+        return all(self._fails_after(start, certain, doubted) for start in self.starts)
+
+    def _fails_after(self, start: _Start, certain: Sequence[int], doubted: Sequence[int]) -> bool:
+        chosen = {*certain, *start.placed}
+        history = [self.operations[i] for i in certain if i not in start.placed]
         for i in doubted:
             action = self.operations[i].action
             # An operation of unknown outcome is in doubt as it is.
@@ -72,16 +103,17 @@ class _Shrinker:
                 action = Action(MAYBE, action)
             history.append(self.operations[i]._replace(action=action))
         seconds = min(SECONDS, max(0.01, self.deadline - time.monotonic()))
-        return check_operations(self.doubting, history, seconds, MEMORY).verdict == "illegal"
+        model = replace(self.doubting, initial=start.states)
+        return check_operations(model, history, seconds, MEMORY).verdict == "illegal"
 
-    def shrink(self, certain: list[int], before: list[int], doubted: list[int]) -> list[int]:
+    def shrink(self, certain: list[int], doubted: list[int]) -> list[int]:
         """Zeller's ddmin, complements only: doubt ever smaller chunks while what is left still fails."""
         chunk = max(1, len(certain) // 2)
         while not self.is_over():
             start, shrunk = 0, False
             while start < len(certain) and not self.is_over():
                 rest = certain[:start] + certain[start + chunk :]
-                if (rest or before) and self.fails(before + rest, doubted):
+                if self.fails(rest, doubted):
                     certain, shrunk = rest, True
                 else:
                     start += chunk
@@ -108,18 +140,16 @@ def minimal_failure(
     completed = [i for i in concerned if operations[i].end is not None]
     completed.sort(key=lambda i: (operations[i].end or 0, i))
     upto = completed[: completed.index(part.blocked) + 1]
-    shrinker = _Shrinker(model, operations, time.monotonic() + seconds)
     recent, before = upto[-RECENT:], upto[:-RECENT]
+    shrinker = _Shrinker(model, operations, [_Start(frozenset((model.initial,)), frozenset())], seconds)
+    if len(concerned) <= DOUBTED and shrinker.fails(recent, concerned):
+        before = []
+    elif before:
+        shrinker = _Shrinker(model, operations, _starts(model, operations, concerned, set(before), seconds), seconds)
     early = set(before)
     others = [i for i in concerned if i not in early]
-    if len(concerned) <= DOUBTED and shrinker.fails(recent, concerned):
-        before, others = [], concerned
-    # Otherwise nothing is to be asked: that no linearization comes further than the operation that could not be
-    # placed, whichever of the others it uses, is what the engine said.
-    window = 4
-    while window < len(recent) and not shrinker.fails(before + recent[-window:], others):
-        if shrinker.is_over():
-            return Minimal(sorted(recent, key=lambda i: operations[i].call), before)
-        window *= 2
-    certain = shrinker.shrink(recent[-window:], before, others)
+    certain = recent  # that all of them fail is not to be asked: the engine said so
+    if shrinker.starts:
+        windows = (recent[-size:] for size in (4, 8, 16, 32, 64, 128))
+        certain = shrinker.shrink(next((few for few in windows if shrinker.fails(few, others)), recent), others)
     return Minimal(sorted(certain, key=lambda i: operations[i].call), before)

@@ -157,18 +157,31 @@ class DeepSearch:
 
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
         """What `run` found out, with its verdict."""
-        search, layout = self.search, self.layout
+        search = self.search
         count, best = int(search.registers[searches.COUNT]), int(search.registers[searches.BEST])
         front = int(search.configs[best, FRONT])
         rows: list[int] = [best]
         states: list[int] = []
         if verdict != "ok":
             rows, states = self._furthest(count, front)
-        paths = [
-            layouts.trace(search.configs, row, layout.number, layout.class_start, layout.member).tolist()
-            for row in rows
-        ]
-        return Found(verdict, front, paths, states, count, self.reason)
+        return Found(verdict, front, list(map(self._path, rows)), states, count, self.reason)
+
+    def _path(self, row: int) -> list[int]:
+        """The operations that led to a configuration, in order."""
+        layout = self.layout
+        path = layouts.trace(self.search.configs, row, layout.number, layout.class_start, layout.member)
+        operations: list[int] = path.tolist()
+        return operations
+
+    def reached(self, front: int) -> list[tuple[int, list[int]]]:
+        """The configurations in which the search first came to a front above 0: states, and operations in order.
+
+        After a verdict of illegal they are all that the rest of the history can begin with, whatever it is.
+        """
+        configs = self.search.configs[: self.search.registers[searches.COUNT]]
+        came = configs[:, FRONT] >= front
+        rows = np.flatnonzero(came & ~came[configs[:, searches.PARENT]])
+        return [(int(configs[row, searches.STATE]), self._path(row)) for row in rows.tolist()]
 
     def _furthest(self, count: int, front: int) -> tuple[list[int], list[int]]:
         """Of the configurations that came furthest, the deepest for each state; and all their states."""

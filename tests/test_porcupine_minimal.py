@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import logjudge.analysis.minimal as minimal_module
 import pytest
 from histories_of_operations import is_linearizable, register_run
 from logjudge.analysis.linearize import Judgement, check_by_key, decode, encode, judge_history, judge_payload
@@ -54,9 +55,24 @@ def test_a_value_that_nobody_wrote_shrinks_to_its_read() -> None:
     assert minimal.operations == [read]
 
 
+def test_a_long_history_shrinks_as_well() -> None:
+    operations = register_run(5000, 5, seed=4, values=None)
+    read = max(i for i, each in enumerate(operations) if each.action.f == "read")
+    early = next(each.action.value for each in operations[4900:] if each.action.f == "write")
+    operations[read] = operations[read]._replace(action=operations[read].action._replace(result=early))
+    minimal = minimal_failure(REGISTER, operations, check_operations(REGISTER, operations).parts[0])
+    assert minimal is not None
+    assert len(minimal.operations) == 2
+    assert read in minimal.operations
+    assert len(minimal.before) > 4500
+
+
+@pytest.mark.parametrize("recent", [200, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_minimal_failure_proves_the_failure(seed: int) -> None:
+def test_a_minimal_failure_proves_the_failure(seed: int, recent: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every choice of what the doubted operations did leaves the few illegal; fewer would not do."""
+    monkeypatch.setattr(minimal_module, "RECENT", recent)
+    monkeypatch.setattr(minimal_module, "DOUBTED", 0 if recent == 3 else 2000)
     operations = register_run(7, 3, seed, values=2)
     for i, each in enumerate(operations):
         if each.action.f == "read" and i > 3:
@@ -77,11 +93,12 @@ def test_a_minimal_failure_proves_the_failure(seed: int) -> None:
                 return False
         return True
 
-    assert shows(set(minimal.operations))
+    before = set(minimal.before)
+    assert shows({*minimal.operations, *before})
     for one in minimal.operations:
         rest = set(minimal.operations) - {one}
         if rest:
-            assert not shows(rest)
+            assert not shows(rest | before)
 
 
 def test_old_operations_are_kept_where_they_are_needed() -> None:
