@@ -49,10 +49,9 @@ def parse_blocks(reader: str, path: str, found: Iterable[Block]) -> Iterator[Par
     for block in found:
         events, bad = READERS[reader].parse(block.data, path)
         sends, others = _split_sends(events)
-        lines = block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
         shift = pl.col("line") + block.first_line
         yield Parsed(
-            sends.with_columns(shift), others.with_columns(shift), bad.with_columns(shift), lines, block.damage
+            sends.with_columns(shift), others.with_columns(shift), bad.with_columns(shift), block.lines, block.damage
         )
 
 

@@ -119,6 +119,15 @@ def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, lon
 
 
 @compiled
+def count(buf: Bytes, byte: int) -> int:
+    """How often a byte occurs."""
+    found = 0
+    for c in buf:
+        found += c == byte
+    return found
+
+
+@compiled
 def is_odd(table: Longs, row: int) -> bool:
     """Whether a partition or offset is negative, or too great for a partition's number."""
     present = table[row, PRESENT]
