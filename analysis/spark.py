@@ -182,7 +182,7 @@ def _take(results: Results, kind: str, name: str, payload: bytes) -> None:
 def map_payloads(judge: Callable[[bytes], bytes], payloads: Iterable[bytes]) -> Iterable[bytes]:
     """`judge` of each payload on the cluster of the current session, or on local[*]; results in any order."""
     session = open_session()
-    rows = [(number, payload) for number, payload in enumerate(payloads)]
+    rows = [{"number": number, "payload": payload} for number, payload in enumerate(payloads)]
     if not rows:
         return []
 
@@ -191,7 +191,7 @@ def map_payloads(judge: Callable[[bytes], bytes], payloads: Iterable[bytes]) -> 
             results = [judge(payload) for payload in batch.column("payload").to_pylist()]
             yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.binary())})
 
-    frame = session.createDataFrame(rows, "number long, payload binary").repartition(len(rows), "number")
+    frame = session.createDataFrame(pa.Table.from_pylist(rows)).repartition(len(rows), "number")
     return [bytes(row["result"]) for row in frame.select("payload").mapInArrow(run, "result binary").collect()]
 
 
@@ -220,7 +220,8 @@ def _read(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     if run.uri:
         return lines_of(session, run, BLOCK)
     tasks = _tasks(run)
-    splits = session.createDataFrame(tasks, "number long, kind string, task string")
+    # From an Arrow table, for which Spark needs no Python worker.
+    splits = session.createDataFrame(pa.Table.from_pylist(tasks))
     return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json(), lines), BLOCK)
 
 
@@ -254,8 +255,8 @@ def _decoding(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
 
 
-def _tasks(run: Run) -> list[tuple[int, str, str]]:
-    """(number, kind, JSON list): a split each, and the brokers' many small files together."""
+def _tasks(run: Run) -> list[dict[str, Any]]:
+    """Number, kind, and task (a JSON list): a split each, and the brokers' many small files together."""
     lists: list[tuple[str, list[dict[str, Any]]]] = [("splits", [asdict(split)]) for split in run.splits]
     room = 0
     for part in run.evidence:
@@ -265,7 +266,10 @@ def _tasks(run: Run) -> list[tuple[int, str, str]]:
             room = SPLIT_BYTES
         lists[-1][1].append(asdict(part))
         room -= size
-    return [(number, kind, json.dumps(told, default=str)) for number, (kind, told) in enumerate(lists)]
+    return [
+        {"number": number, "kind": kind, "task": json.dumps(told, default=str)}
+        for number, (kind, told) in enumerate(lists)
+    ]
 
 
 def _reading(settings_json: str, lines: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -102,10 +102,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
 SMALL = ("--conf", "spark.executor.memory=700m", "--conf", "spark.driver.host=127.0.0.1")
 
 
-def test_standalone_cluster(cluster: tuple[str, list[subprocess.Popen[bytes]]], faulty: Path, tmp_path: Path) -> None:
-    code, report = check(str(faulty), "--master", cluster[0], *SMALL, cwd=tmp_path)
+def test_standalone_cluster(cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
+    code, report = check(str(EXAMPLE), "--master", cluster[0], *SMALL, cwd=tmp_path)
     assert code == 1
-    assert report["findings"] == expected(faulty)
+    assert report["findings"] == expected(EXAMPLE)
 
 
 def test_workers_import_the_shipped_code(tmp_path: Path) -> None:
