@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -27,6 +28,7 @@ from .stages import take_apart
 
 Session = Any  # a SparkSession, and a DataFrame of it: pyspark is imported in spark.py alone
 Frame = Any
+CHECK = "check the URI, and that Spark has its file system (--conf spark.jars.packages=...)"
 _COMPRESSED = (".gz", ".zst", ".bz2", ".lz4", ".snappy")
 
 
@@ -125,11 +127,9 @@ def _list(session: Session, uri: str) -> list[tuple[str, int]]:
             .collect()
         )
     except Exception as error:
-        raise InputError(
-            uri, f"nothing that Spark can list ({first_line(error)})", EXPECTED, "check the URI"
-        ) from error
+        raise InputError(uri, f"nothing that Spark can list ({first_line(error)})", EXPECTED, CHECK) from error
     if not found:
-        raise InputError(uri, "nothing", EXPECTED, "check the URI")
+        raise InputError(uri, "nothing", EXPECTED, CHECK)
     return [(row["path"], row["length"]) for row in found]
 
 
@@ -152,24 +152,49 @@ def _head(session: Session, path: str) -> bytes:
     return b"\n".join(bytes(row["value"]) for row in rows)[:HEAD_BYTES]
 
 
-def publish(session: Session, folder: Path, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Moves a written result to a URI: to a name beside it first, then in one rename. Raises UsageError.
-
-    What stands there already is replaced if its file `mark` says that it is an earlier result.
-    """
-    uri = uri.rstrip("/")
-    jvm = getattr(session, "_jvm", None)
-    if jvm is None:
-        raise UsageError(f"found --out {uri} with --remote, expected a local folder: Spark Connect moves no files")
-    target = jvm.org.apache.hadoop.fs.Path(uri)
-    files = target.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
-    if files.exists(target) and len(files.listStatus(target)) and not is_ours(_content(session, f"{uri}/{mark}")):
+def check_target(session: Session, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
+    """Refuses a URI that holds anything but an earlier result, as its file `mark` says. Raises UsageError."""
+    with _told(uri):
+        files, target = _hadoop(session, uri)
+        taken = files.exists(target) and len(files.listStatus(target))
+    if taken and not is_ours(_content(session, f"{uri}/{mark}")):
         raise UsageError(
             f"{uri}: found a folder with other files, expected a new folder or an earlier result;"
             " name another with --out"
         )
-    scratch = target.suffix(f".{uuid.uuid4().hex}")
-    files.copyFromLocalFile(False, True, jvm.org.apache.hadoop.fs.Path(str(folder.resolve())), scratch)
-    files.delete(target, True)
-    if not files.rename(scratch, target):
+
+
+def publish(session: Session, folder: Path, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
+    """Moves a written result to a URI: to a name beside it first, then in one rename. Raises UsageError."""
+    check_target(session, uri, mark, is_ours)
+    with _told(uri):
+        files, target = _hadoop(session, uri)
+        scratch = target.suffix(f".{uuid.uuid4().hex}")
+        files.copyFromLocalFile(False, True, session._jvm.org.apache.hadoop.fs.Path(str(folder.resolve())), scratch)
+        files.delete(target, True)
+        renamed = files.rename(scratch, target)
+    if not renamed:
         raise UsageError(f"{uri}: cannot be written; the result is at {scratch.toString()}")
+
+
+@contextmanager
+def _told(uri: str) -> Iterator[None]:
+    """What Hadoop says against a URI, as one sentence. Raises UsageError."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{uri}: cannot be written by Spark ({first_line(error)}); its file systems"
+            " come with --conf spark.jars.packages=..., or name a local folder with --out"
+        ) from error
+
+
+def _hadoop(session: Session, uri: str) -> tuple[Any, Any]:
+    """Hadoop's file system of a URI, and the URI as its path. Raises UsageError."""
+    jvm = getattr(session, "_jvm", None)
+    if jvm is None:
+        raise UsageError(f"found --out {uri} with --remote, expected a local folder: Spark Connect moves no files")
+    path = jvm.org.apache.hadoop.fs.Path(uri.rstrip("/"))
+    return path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), path

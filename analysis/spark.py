@@ -76,7 +76,6 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.pyspark.driver.python": sys.executable,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
         "spark.sql.adaptive.enabled": "false",  # it would run the stages of small tables one after the other
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..histories.errors import LogjudgeError, UsageError
-from ..histories.files import is_uri, local_path
 from ..histories.readers import READERS
 from .engines import Engine, LocalEngine, SparkEngine, spark_options
-from .folder import check_target, name_of
+from .folder import name_of
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
 from .progress import Progress
 
@@ -69,10 +68,9 @@ def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], optio
     from ..analysis.verdict import report_of
 
     started = time.monotonic()
-    if not is_uri(folder):
-        check_target(local_path(folder))
     quiet = options["as_json"] or options["form"] is not None
     with Progress(name_of(path), quiet) as progress:
+        engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
         settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules)
         run = dataclasses.replace(run, settings=settings)

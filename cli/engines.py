@@ -12,7 +12,7 @@ import click
 from ..histories.bundle import Run, open_run
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
-from .folder import MARK, is_verdict, write_whole
+from .folder import MARK, check_target, is_verdict, write_whole
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def _setting(item: str) -> tuple[str, str]:
 
 
 class Engine(Protocol):
-    """Where a run is judged; `open_run` may raise InputError, `write` UsageError."""
+    """Where a run is judged; `open_run` may raise InputError, `check_target` and `write` UsageError."""
+
+    def check_target(self, folder: str, progress: Progress) -> None: ...
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run: ...
 
@@ -61,6 +63,11 @@ class Engine(Protocol):
 
 class LocalEngine:
     """polars alone."""
+
+    def check_target(self, folder: str, progress: Progress) -> None:  # noqa: ARG002
+        if is_uri(folder):
+            raise UsageError(f"found --out {folder} with --engine local, expected a local folder; Spark writes to URIs")
+        check_target(local_path(folder))
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:  # noqa: ARG002
         if is_uri(path):
@@ -73,8 +80,6 @@ class LocalEngine:
         return local.judge_run(run, progress)
 
     def write(self, folder: str, fill: Fill) -> None:
-        if is_uri(folder):
-            raise UsageError(f"found --out {folder} with --engine local, expected a local folder; Spark writes to URIs")
         write_whole(local_path(folder), fill)
 
 
@@ -92,6 +97,14 @@ class SparkEngine:
             progress("starting Spark", 0, 1, "sessions")
             self._opened = spark.open_session(*self._how)
         return self._opened
+
+    def check_target(self, folder: str, progress: Progress) -> None:
+        if not is_uri(folder):
+            check_target(local_path(folder))
+            return
+        from ..analysis import remote
+
+        remote.check_target(self._session(progress), folder, MARK, is_verdict)
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
         if not is_uri(path):

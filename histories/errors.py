@@ -26,4 +26,6 @@ class MissingComponentError(LogjudgeError):
 
 def first_line(error: Exception) -> str:
     """What an error of somebody else's says, in one line; its kind where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    java = getattr(error, "java_exception", None)  # py4j's own text names the call alone
+    said = str(java.toString() if java is not None else error).strip()
+    return (said or type(error).__name__).splitlines()[0][:300]

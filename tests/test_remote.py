@@ -83,6 +83,8 @@ def test_results_go_to_a_uri_whole_and_over_nothing_else(spark: Any, bundle: Pat
     with pytest.raises(UsageError, match="other files"):
         remote.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
     assert (bundle / "run.json").is_file()
+    with pytest.raises(UsageError, match=r"cannot be written by Spark .*s3x"):
+        remote.check_target(spark, "s3x://bucket/out", MARK, is_verdict)
 
 
 def test_the_local_engine_reads_no_uri() -> None:
