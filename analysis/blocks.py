@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import tempfile
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -29,7 +26,6 @@ SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-SPILL_BYTES = 256 << 20  # of a group, decoded; the variable LOGJUDGE_SPILL_BYTES of a worker overrides it
 _BUCKETS = 16  # groups in which invocations and completions of different splits meet
 Row = tuple[str, str, int, str, int, bytes]
 
@@ -66,30 +62,13 @@ def to_batches(rows: list[Row]) -> list[pa.RecordBatch]:
 
 
 def in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFrame]]:
-    """(kind, name, table) of a group's blocks, in their order.
-
-    Beyond SPILL_BYTES the tables lie in unlinked files that are mapped into memory, so that a hot partition
-    costs a worker the columns that rules look at, not all that clients said.
-    """
-    limit = int(os.environ.get("LOGJUDGE_SPILL_BYTES", SPILL_BYTES))
-    taken = 0
-    found: list[tuple[int, str, str, pl.DataFrame]] = []
-    with tempfile.TemporaryDirectory(prefix="logjudge-") as folder:
-        for batch in batches:
-            for row in batch.to_pylist():
-                frame = unpack(row["payload"])
-                taken += int(frame.estimated_size())
-                if taken > limit:
-                    frame = _mapped(frame, Path(folder) / f"{len(found)}.arrow")
-                found.append((row["turn"], row["kind"], row["name"], frame))
+    """(kind, name, table) of a group's blocks, in their order."""
+    found = [
+        (row["turn"], row["kind"], row["name"], unpack(row["payload"]))
+        for batch in batches
+        for row in batch.to_pylist()
+    ]
     return [block[1:] for block in sorted(found, key=lambda block: block[0])]
-
-
-def _mapped(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    frame.write_ipc(path, compression="uncompressed")
-    with pa.memory_map(str(path)) as file:
-        mapped = pl.DataFrame(pl.from_arrow(pa.ipc.open_file(file).read_all()))
-    return mapped.cast(frame.schema)
 
 
 def pack(frame: pl.DataFrame) -> bytes:

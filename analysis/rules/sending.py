@@ -88,7 +88,8 @@ def _in_order_of_invocation(p: Partition) -> pl.DataFrame:
     """Acknowledged sends with an offset beside the previous one of their producer."""
     cached = p.memo.get("sent")
     if cached is None:
-        sent = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
+        known = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
+        sent = known.select("process", "invoked", "at", "offset", "value")
         parts = [
             mine.with_columns(
                 pl.col("offset").shift(1).alias("previous"),
