@@ -14,19 +14,18 @@ if TYPE_CHECKING:
 
 CAPTION = (
     "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
-    " (hatched: though it was down), a thin line while it lived out of sync. × it died, ● it started. A red line is"
-    " an unclean election, a grey one a clean one. Below, where each log ended: ● as a broker loaded it or a snapshot"
-    " shows it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
+    " (hatched: though it was down or fenced), a thin line while it lived out of sync. × it died or was fenced, ● it"
+    " started or was unfenced. A red line is an unclean election, a grey one a clean one. Below, where each log ended:"
+    " ● as a broker loaded it or a snapshot shows it, ▼ checkpointed high watermarks, × where it was cut. Between the"
+    " marks nobody knows."
 )
 MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
 DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 ABSENT: dict[str, Any] = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
-LIVES: dict[str, Any] = {
-    "died": {"marker": "X", "color": style.RED},
-    "started": {"marker": "o", "color": style.GREEN},
-}
+DIED: dict[str, Any] = {"marker": "X", "color": style.RED}
+BACK: dict[str, Any] = {"marker": "o", "color": style.GREEN}
 NEAR = 1_000_000_000  # ns: sources tell of one event some time apart
 
 Record = dict[str, Any]
@@ -129,7 +128,8 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
     _leaders(axis, told, rows, down, low, high, place)
     for time, broker, kind in _lives(told):
         if broker in rows and low <= time <= high:
-            axis.plot([place(time)], [rows[broker]], markersize=7, markeredgecolor=style.PAPER, zorder=7, **LIVES[kind])
+            mark = DIED if kind == "died" else BACK
+            axis.plot([place(time)], [rows[broker]], markersize=7, markeredgecolor=style.PAPER, zorder=7, **mark)
     axis.set_ylim(-len(brokers) + 0.4, 0.95)
     axis.set_yticks(list(rows.values()), [f"broker {style.printable(broker, 12)}" for broker in rows])
     axis.tick_params(axis="y", length=0)
@@ -196,13 +196,13 @@ def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, l
 
 
 def _lives(told: Record) -> list[tuple[int, str, str]]:
-    """Deaths and starts, each once: what several sources tell is the first of them."""
-    state: dict[str, str] = {}
+    """Deaths and returns, each once: what several sources tell is the first of them."""
+    down: dict[str, bool] = {}
     told_once = []
     for time, broker, kind in told["lives"]:
-        if state.get(broker, "started") != kind:
+        if down.get(broker, False) != (kind == "died"):
             told_once.append((time, broker, kind))
-        state[broker] = kind
+        down[broker] = kind == "died"
     return told_once
 
 
@@ -216,7 +216,8 @@ def _down(told: Record, broker: str, low: int, high: int) -> list[tuple[int, int
         elif since is not None:
             spells.append((max(since, low), min(time, high)))
             since = None
-    return spells + ([(max(since, low), high)] if since is not None else [])
+    spells += [(max(since, low), high)] if since is not None else []
+    return [(since, until) for since, until in spells if since < until]
 
 
 def _ends(axis: Axes, ends: list[list[Any]], brokers: list[str], place: Any) -> None:

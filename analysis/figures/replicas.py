@@ -6,7 +6,7 @@ logs   [{name, time, brokers: [{broker, start, end, high_watermark, blocks}], di
 cuts   [[time, broker, end, was]]: truncations that cut something; `was` is the end before, where it is known
 terms  [{epoch, leader, time, start, how}]
 isr    [[time, [brokers]]]
-lives  [[time, broker, "died" or "started"]]
+lives  [[time, broker, "died" (or fenced), "started" or "unfenced"]]
 ends   [[time, broker, offset, kind]]: loaded, snapshot, truncated, corruption, high-watermark
 """
 

@@ -275,6 +275,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"since no clean shutdown file was found",
     ),
     _pattern("fenced", "2.8+", "Fencing broker", r"Fencing broker (?P<subject>\d+) at epoch \d+(?P<reason> because .*?)?(?: \([\w.$]+\))?$"),
+    _pattern("unfenced", "2.8+", "to unfence has been granted", r"The request from broker (?P<subject>\d+) to unfence has been granted"),
     _pattern("unfenced", "2.8+", "has been unfenced", r"\[BrokerLifecycleManager id=(?P<subject>\d+)\] The broker has been unfenced"),
     _pattern("failed", "0.8-3.9", "Broker failure callback", r"Broker failure callback for (?P<subject>\d+)"),
     _pattern(

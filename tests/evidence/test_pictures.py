@@ -53,6 +53,12 @@ def test_titles_say_what_to_see(unclean: dict[str, Any]) -> None:
     assert title == "orders-0: 609 acknowledged records lost: unclean election of broker 2 in epoch 2"
 
 
+def test_a_broker_is_away_from_its_fencing_to_its_unfencing() -> None:
+    lives = [[1, "1", "died"], [3, "1", "unfenced"], [4, "1", "started"], [6, "2", "died"], [12, "1", "died"]]
+    assert swimlane._down({"lives": lives}, "1", 0, 10) == [(1, 3)]
+    assert swimlane._down({"lives": lives}, "2", 0, 10) == [(6, 10)]
+
+
 def test_hostile_names_are_drawn(unclean: dict[str, Any], tmp_path: Path) -> None:
     evil = "\x1b$\\frac<script>\u202e"
     figures = json.loads(json.dumps(unclean).replace('"3"', json.dumps(evil)))

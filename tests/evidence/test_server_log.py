@@ -39,6 +39,8 @@ WORDINGS = [
     ("0.10.2", "INFO Kafka version : 0.10.2.2 (org.apache.kafka.common.utils.AppInfoParser)", "version", None, None, {"version": "0.10.2.2"}),
     ("4.1", "INFO [KafkaRaftServer nodeId=1] Kafka Server started (kafka.server.KafkaRaftServer)", "started", None, None, {}),
     ("4.1", "INFO [QuorumController id=100] Fencing broker 1 at epoch 10 because its session has timed out. (x)", "fenced", None, None, {}),
+    ("2.8", "INFO [Controller 3000] The request from broker 1 to unfence has been granted because it has caught up with the last committed metadata offset 1. (org.apache.kafka.controller.BrokerHeartbeatManager)", "unfenced", None, None, {}),
+    ("4.1", "INFO [BrokerLifecycleManager id=1] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. (kafka.server.BrokerLifecycleManager)", "unfenced", None, None, {}),
     ("2.0", "ERROR Shutdown broker: java.io.IOException: No space left on device (kafka.log.LogManager)", "disk-full", None, None, {}),
     ("2.0", "WARN [ReplicaManager broker=1] Stopping serving replicas in dir /d (kafka.server.ReplicaManager)", "disk-failure", None, None, {"dir": "/d"}),
 ]  # fmt: skip
