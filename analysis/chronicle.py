@@ -8,48 +8,51 @@ from __future__ import annotations
 from typing import Any
 
 from ..histories.evidence.clock import Fault
-from .causes.facts import Fact
+from .causes.facts import LATE, Fact
 from .causes.terms import Term
 from .causes.timeline import Timeline
 from .partition import Partition
 
 Record = dict[str, Any]
-_LATE = 2**62
+Told = tuple[str, str, Fact]  # kind, how the leader was elected or nothing, what happened
 
 
 def chronicle(p: Partition) -> list[Record]:
-    """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place.
+    """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also.
 
-    Kinds: election, leader, isr, truncation, noop, log, died, started, fault, retention, compaction, snapshot.
-    What nothing dates stands at the end.
+    Kinds: election, leader, isr, truncation, noop, log, died, started, unfenced, fault, retention, compaction,
+    snapshot. What nothing dates stands at the end.
     """
     if p.timeline is None:
         return []
-    moments: dict[tuple[str, int | None], Record] = {}
-    for kind, fact in [*_facts(p.timeline), *_snapshots(p)]:
-        moments.setdefault((fact.says, fact.time), {"kind": kind, **vars(fact)})
+    moments: dict[Fact, Record] = {}
+    for kind, how, fact in [*_facts(p.timeline), *_snapshots(p)]:
+        told = p.timeline.told.get(fact, fact)
+        says = f"{told.says} [{how}]" if how else told.says
+        moments.setdefault(told, {"kind": kind, **told.record(), "says": says})
     # Python's sort is stable: facts of one millisecond keep the order of their kinds above.
-    return sorted(moments.values(), key=lambda moment: _LATE if moment["time"] is None else moment["time"])
+    return sorted(moments.values(), key=lambda moment: LATE if moment["time"] is None else moment["time"])
 
 
-def _facts(timeline: Timeline) -> list[tuple[str, Fact]]:
+def _facts(timeline: Timeline) -> list[Told]:
     # A kill or restart is told as the death or start of each broker.
     faults = zip(timeline.faults, timeline.fault_facts, strict=True)
     told = [
-        ("fault", fact)
+        ("fault", "", fact)
         for fault, fact in faults
         if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline)
     ]
-    told += [(event.kind, event.fact) for event in timeline.events]
-    told += [("isr", fact) for _, _, fact in timeline.isr if not _is_term(timeline, fact)]
+    told += [(event.kind, "", event.fact) for event in timeline.events]
     for term in timeline.terms.values():
-        told += [("election" if number == 0 else "leader", fact) for number, fact in enumerate(_of(term))]
+        told += _of(term)
+    of_terms = {fact for _, _, fact in told}
+    told += [("isr", "", fact) for _, _, fact in timeline.isr if fact not in of_terms]
     for end in timeline.ends:
         if end.kind != "snapshot" and end.kind != "high-watermark":
             kind = "log" if end.kind == "loaded" else "noop" if end.noop else "truncation"
-            told.append((kind, end.fact))
-    told += [("retention", fact) for fact in timeline.log_starts]
-    return told + [("compaction", fact) for fact in timeline.cleanings]
+            told.append((kind, "", end.fact))
+    told += [("retention", "", fact) for fact in timeline.log_starts]
+    return told + [("compaction", "", fact) for fact in timeline.cleanings]
 
 
 def _concerns(fault: Fault, timeline: Timeline) -> bool:
@@ -59,20 +62,11 @@ def _concerns(fault: Fault, timeline: Timeline) -> bool:
     return all(about.get(name) in (None, value) for name, value in here.items())
 
 
-def _is_term(timeline: Timeline, fact: Fact) -> bool:
-    return any(fact in term.facts or fact in term.start_facts for term in timeline.terms.values())
-
-
-def _of(term: Term) -> list[Fact]:
+def _of(term: Term) -> list[Told]:
     """The facts of a term, the first with whether its election was clean."""
-    facts = [*term.facts, *(fact for fact in term.start_facts if fact not in term.facts)]
-    facts.sort(key=lambda fact: _LATE if fact.time is None else fact.time)
-    if not facts:
-        return []
-    how = how_elected(term)
-    first = facts[0]
-    said = f"{first.says} [{how}]" if how else first.says
-    return [Fact(said, first.time, first.source, first.line, first.byte, first.place), *facts[1:]]
+    facts = dict.fromkeys([*term.facts, *term.start_facts])
+    told = [("leader", "", fact) for fact in sorted(facts, key=lambda fact: LATE if fact.time is None else fact.time)]
+    return [("election", how_elected(term), told[0][2]), *told[1:]] if told else []
 
 
 def how_elected(term: Term) -> str:
@@ -85,7 +79,7 @@ def how_elected(term: Term) -> str:
     return "unclean election" if unclean else "clean election"
 
 
-def _snapshots(p: Partition) -> list[tuple[str, Fact]]:
+def _snapshots(p: Partition) -> list[Told]:
     if p.kept is None:
         return []
     told = []
@@ -94,5 +88,5 @@ def _snapshots(p: Partition) -> list[tuple[str, Fact]]:
         if not name or not held.height:
             continue
         brokers = ", ".join(sorted(held["broker"].unique()))
-        told.append(("snapshot", Fact(f"snapshot {name} of the logs of brokers {brokers}", p.kept.times.get(name))))
+        told.append(("snapshot", "", Fact(f"snapshot {name} of the logs of brokers {brokers}", p.kept.times.get(name))))
     return told

@@ -136,7 +136,7 @@ def _repeated(p: Partition, finding: Finding) -> Explanation | None:
 def record_of(explanation: Explanation) -> Record:
     return {
         "cause": explanation.cause,
-        "chain": [vars(fact) for fact in explanation.chain],
+        "chain": [fact.record() for fact in explanation.chain],
         "prevented_by": list(explanation.prevented_by),
         "citation": explanation.citation,
         "missing": list(explanation.missing),

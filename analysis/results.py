@@ -16,7 +16,8 @@ _LINE = (1 << 32) - 1
 
 
 def _facts_of(cause: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*cause["chain"], *(fact for reading in cause["readings"] for fact in _facts_of(reading))]
+    chain = [told for fact in cause["chain"] for told in (fact, *fact.get("also", ()))]
+    return [*chain, *(fact for reading in cause["readings"] for fact in _facts_of(reading))]
 
 
 class Results:

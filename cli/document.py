@@ -37,6 +37,11 @@ class Document:
         if items:
             self._blocks.append(("listed", list(items)))
 
+    def dated(self, items: Sequence[tuple[str, str, str]]) -> None:
+        """Times, what happened then, and its sources: the times in a column."""
+        width = max((len(when) for when, _, _ in items), default=0)
+        self._blocks.append(("dated", [(when.rjust(width), text, source) for when, text, source in items]))
+
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         self._blocks.append(("table", (list(head), [list(row) for row in rows])))
 
@@ -50,6 +55,9 @@ class Document:
                 lines += _wrap(str(content), width, "  ")
             elif kind in ("numbered", "listed"):
                 lines += _items(content, kind == "numbered", width)
+            elif kind == "dated":
+                for when, text, source in content:
+                    lines += _wrap(_sourced(text, source), width, f"  {when}  ", " " * (len(when) + 4))
             else:
                 lines += _table(*content)
         return "\n".join(lines)
@@ -64,7 +72,11 @@ class Document:
             elif kind in ("numbered", "listed"):
                 for number, (text, source) in enumerate(content, 1):
                     mark = f"{number}." if kind == "numbered" else "-"
-                    lines.append(f"{mark} {markdown(text, _LONG)}" + (f" ({markdown(source)})" if source else ""))
+                    lines.append(f"{mark} {markdown(text, _LONG)}{_in_markdown(source)}")
+                lines.append("")
+            elif kind == "dated":
+                for when, text, source in content:
+                    lines.append(f"- {when.strip()} {markdown(text, _LONG)}{_in_markdown(source)}")
                 lines.append("")
             else:
                 head, rows = content
@@ -89,8 +101,16 @@ def _items(items: list[tuple[str, str]], numbered: bool, width: int) -> list[str
     lines: list[str] = []
     for number, (text, source) in enumerate(items, 1):
         first = f"  {number:>2}. " if numbered else "  - "
-        lines += _wrap(f"{text} [{source}]" if source else text, width, first, " " * len(first))
+        lines += _wrap(_sourced(text, source), width, first, " " * len(first))
     return lines
+
+
+def _sourced(text: str, source: str) -> str:
+    return f"{text} [{source}]" if source else text
+
+
+def _in_markdown(source: str) -> str:
+    return f" ({markdown(source)})" if source else ""
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:

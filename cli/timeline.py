@@ -81,11 +81,9 @@ def _everywhere(told: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
 def _tell(document: Document, moments: list[dict[str, Any]], has_history: bool) -> None:
     from ..plots.whys import source_of
 
-    lines = []
-    for one in moments[:MOST]:
-        when = seconds(one["time"], has_history)
-        unit = " s" if has_history and when else ""
-        lines.append((f"{when + unit if when else 'undated'}  {one['says']}", source_of(one)))
-    document.listed(lines)
+    unit = " s" if has_history else ""
+    times = [seconds(one["time"], has_history) for one in moments[:MOST]]
+    whens = [f"{time}{unit}" if time else "undated" for time in times]
+    document.dated([(when, one["says"], source_of(one)) for when, one in zip(whens, moments, strict=False)])
     if len(moments) > MOST:
         document.say(f"… and {len(moments) - MOST:,} more moments; --json has all")

@@ -132,7 +132,9 @@ def step_of(fact: Record, started_at: str) -> Step:
 
 
 def source_of(fact: Record) -> str:
-    """Where a fact is written: file:line, or the byte in the file."""
+    """Where a fact is written: file:line, or the byte in the file; of all files that tell it."""
+    if fact.get("also"):
+        return "; ".join(source_of({**one, "also": None}) for one in (fact, *fact["also"]))
     source = fact["source"] or ""
     if fact["line"] is not None:
         return f"{source}:{fact['line']}"

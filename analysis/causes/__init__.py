@@ -20,7 +20,7 @@ from . import (
     single_ack_failover,
     unclean_election,
 )
-from .facts import Attempt, Explanation, Lost
+from .facts import Attempt, Explanation, Lost, ordered
 from .timeline import Timeline
 
 Cause = Callable[[Timeline, Lost], Attempt]
@@ -63,7 +63,8 @@ def _explain(causes: dict[str, tuple[Cause, str]], timeline: Timeline, lost: Los
     for name, (explain, citation) in causes.items():
         attempt = explain(timeline, lost)
         if attempt.proved:
-            proved.append(Explanation(name, attempt.chain, attempt.prevented_by, citation))
+            chain = ordered([timeline.told.get(fact, fact) for fact in attempt.chain])
+            proved.append(Explanation(name, chain, attempt.prevented_by, citation))
         else:
             missing.extend(m for m in attempt.missing if m not in missing)
     if len(proved) == 1:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
+
+LATE = 2**62  # after all that is dated
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,15 @@ class Fact:
     line: int | None = None
     byte: int | None = None
     place: int | None = None
+    about: tuple[Any, ...] | None = None  # what happened, alike in all sources that tell of it (telling.py)
+    also: tuple[Fact, ...] = ()  # the same as other files tell it
 
     def evidence(self) -> Evidence:
         return Evidence(self.says, self.place, self.source, self.line, self.byte)
+
+    def record(self) -> dict[str, Any]:
+        told = {name: getattr(self, name) for name in ("says", "time", "source", "line", "byte", "place")}
+        return {**told, "also": [fact.record() for fact in self.also]} if self.also else told
 
 
 @dataclass(frozen=True)
@@ -117,56 +125,11 @@ def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     )
 
 
-_SAME_TIME = 2_000_000_000  # ns between what two sources tell of one thing, as clocks and their writers differ
-
-
 def ordered(facts: list[Fact]) -> list[Fact]:
-    """Facts in order of time, each once, with every source that tells it; undated ones keep their place after the fact
-    before them.
-    """
-    seen: set[Fact] = set()
-    keyed: list[tuple[int, int, Fact]] = []
-    latest = -(2**62)
-    for index, fact in enumerate(facts):
-        if fact in seen:
-            continue
-        seen.add(fact)
+    """Facts in order of time, each once; undated ones keep their place after the fact before them."""
+    keyed: list[tuple[int, Fact]] = []
+    latest = -LATE
+    for fact in dict.fromkeys(facts):
         latest = fact.time if fact.time is not None else latest
-        keyed.append((latest, index, fact))
-    return _together([fact for _, _, fact in sorted(keyed, key=lambda item: item[:2])])
-
-
-def _together(facts: list[Fact]) -> list[Fact]:
-    """What a second source tells of the same thing at the same time stands with the first."""
-    out: list[Fact] = []
-    for fact in facts:
-        thing = _thing(fact)
-        twin = next((i for i, other in enumerate(out) if thing and _thing(other) == thing and _near(other, fact)), None)
-        if twin is None:
-            out.append(fact)
-        elif fact.source and (first := out[twin].source) and _file(fact.source) != _file(first):
-            also = f"{fact.source}:{fact.line}" if fact.line is not None else f"{fact.source} byte {fact.byte}"
-            out[twin] = replace(out[twin], says=f"{out[twin].says} (also told by {also})")
-    return out
-
-
-def _file(source: str) -> str:
-    """A file's name without the snapshot that it was copied in: copies of one log are one source."""
-    return re.sub(r"^snapshots/[^/]+/", "", source)
-
-
-def _near(one: Fact, other: Fact) -> bool:
-    if one.time is None or other.time is None or one.source == other.source:
-        return False
-    return abs(one.time - other.time) <= _SAME_TIME
-
-
-def _thing(fact: Fact) -> tuple[str, ...] | None:
-    """What a fact is about, if two sources tell of such things."""
-    fenced = re.search(r"broker (\S+) was fenced|the controller fenced broker (\S+)", fact.says)
-    if fenced:
-        return ("fenced", fenced[1] or fenced[2])
-    elected = re.search(r"broker (\S+) was elected leader of (\S+) in epoch (\d+)", fact.says)
-    chosen = re.search(r"the controller (?:chose|named) broker (\S+)(?: as)? leader of (\S+) in epoch (\d+)", fact.says)
-    found = elected or chosen
-    return ("elected", *found.groups()) if found else None
+        keyed.append((latest, fact))
+    return [fact for _, fact in sorted(keyed, key=lambda item: item[0])]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .facts import Fact
-from .terms import BrokerEvent, Builder, LogEnd, Term, ids
+from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids
 
 
-def _fact(builder: Builder, row: dict[str, Any], says: str) -> Fact:
-    return Fact(says, builder.at(row["time"], row["broker"]), row["file"], row["line"])
+def _fact(builder: Builder, row: dict[str, Any], says: str, *about: Any) -> Fact:
+    time = builder.at(row["time"], row["broker"])
+    return Fact(says, time, row["file"], row["line"], about=about or None)
 
 
 def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -19,7 +20,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     says = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
     if "isr" in fields:
         says += f", ISR {fields['isr']}"
-    fact = _fact(builder, row, says)
+    fact = _fact(builder, row, says, "begins", term.epoch, start, broker)
     # A leader that restarts says so again in the same epoch, from where its log ends then.
     again = term.leader == broker and term.start is not None
     term.name_leader(broker)
@@ -62,21 +63,24 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
 
 def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """A controller says who leads (ZooKeeper's, or the first record of a KRaft partition)."""
-    isr = ids(fields.get("isr"))
-    leader = f"broker {fields['leader']}" if fields["leader"] >= 0 else "nobody"
-    says = f"the controller named {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
-    fact = _fact(builder, row, f"{says}, ISR {fields.get('isr')}")
+    isr, leader = ids(fields.get("isr")), str(fields["leader"])
+    says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
+    fact = _fact(builder, row, f"{says}, ISR {fields.get('isr')}", "elected", fields.get("leader_epoch"), leader)
     _state(builder, fields, fact)
     if fields["leader"] < 0 or "leader_epoch" not in fields:
         return
     term = builder.term(fields["leader_epoch"])
     _epochs_of(term, fields)
-    # Requests and caches repeat a decision for as long as it stands: one fact of it is enough.
-    known = [f for f in term.facts if f.says == fact.says]
-    term.name_leader(str(fields["leader"]))
-    if not known:
+    term.name_leader(leader)
+    # Requests and caches repeat a decision for as long as it stands: one fact a file is enough.
+    files = builder.decisions.setdefault((term.epoch, leader, isr), set())
+    if not files and any(fact.about == other.about for other in term.facts):
+        fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", isr)
+    elif row["file"] not in files:
         term.facts.append(fact)
+    if not files:
         builder.isr.append((fact.time, isr, fact))
+    files.add(row["file"])
     term.isr = isr if term.isr is None else term.isr
     term.time = fact.time if term.time is None else term.time
 
@@ -90,11 +94,11 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     before = ids(fields.get("isr_before")) | ids(fields.get("elr_before")) | ids(fields.get("lastKnownElr_before"))
     if before:
         term.before = before
-    how = "an unclean" if fields.get("unclean") else "an"
-    known = ", ".join(sorted(before)) or "nobody"
-    says = f"the controller chose broker {fields['leader']} as leader of {_name(row)} in epoch {term.epoch}"
-    says += f" by {how} election; before, [{known}] were in sync or eligible"
-    fact = _fact(builder, row, says)
+    leader = str(fields["leader"])
+    says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{eligible(before)}"
+    if fields.get("unclean") and leader in before:
+        says += "; Kafka calls it unclean, as it was only the last known leader"
+    fact = _fact(builder, row, says, "elected", term.epoch, leader)
     term.facts.append(fact)
     term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)
 
@@ -110,7 +114,7 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     says = f"broker {row['broker']} said that the ISR of {_name(row)} is {fields['isr']}"
     if row["kind"] == "isr-shrink":
         says = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
-    fact = _fact(builder, row, says)
+    fact = _fact(builder, row, says, "isr", ids(fields["isr"]))
     builder.isr.append((fact.time, ids(fields["isr"]), fact))
     _state(builder, fields, fact)
 
@@ -150,15 +154,21 @@ def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
 
 
 def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    fact = _fact(builder, row, f"broker {row['broker']} started")
+    fact = _fact(builder, row, f"broker {row['broker']} started", "started", row["broker"])
     builder.events.append(BrokerEvent(row["broker"], "started", fact.time, fact))
 
 
 def _gone(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
     subject = row["subject"] or row["broker"]
     verb = "fenced" if row["kind"] == "fenced" else "noticed the failure of"
-    fact = _fact(builder, row, f"the controller {verb} broker {subject}")
+    fact = _fact(builder, row, f"the controller {verb} broker {subject}", row["kind"], subject)
     builder.events.append(BrokerEvent(subject, "died", fact.time, fact))
+
+
+def _unfenced(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+    subject = row["subject"] or row["broker"]
+    fact = _fact(builder, row, f"the controller unfenced broker {subject}", "unfenced", subject)
+    builder.events.append(BrokerEvent(subject, "unfenced", fact.time, fact))
 
 
 def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -190,6 +200,7 @@ HANDLERS = {
     "boot": _boot,
     "configured": _boot,
     "fenced": _gone,
+    "unfenced": _unfenced,
     "failed": _gone,
     "version": _version,
 }

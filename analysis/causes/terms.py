@@ -63,7 +63,7 @@ class LogEnd:
 @dataclass(frozen=True)
 class BrokerEvent:
     broker: str
-    kind: str  # died started
+    kind: str  # died (or was fenced), started, unfenced
     time: int | None
     fact: Fact
 
@@ -85,10 +85,18 @@ class Builder:
         self.log_starts: list[Fact] = []
         self.cleanings: list[Fact] = []
         self.stated: dict[int, tuple[frozenset[str], Fact]] = {}  # partition epoch -> ISR, as logs say it
+        # Leader epoch, leader and ISR, as elections and requests say them -> the files that do.
+        self.decisions: dict[tuple[int, str, frozenset[str]], set[str]] = {}
         self.outsiders: list[tuple[int | None, str, Fact]] = []
 
     def term(self, epoch: int) -> Term:
         return self.terms.setdefault(epoch, Term(epoch))
+
+    def facts(self) -> list[Fact]:
+        """All that was gathered."""
+        of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
+        happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
+        return [*of_terms, *happened, *(fact for _, _, fact in self.isr), *self.log_starts, *self.cleanings]
 
     def at(self, ms: int | None, broker: str | None = None) -> int | None:
         """A wall clock in ms as ns since the start; None without a start or with a doubtful clock."""
@@ -96,6 +104,11 @@ class Builder:
         if ms is None or self.started is None or (clock is not None and clock.conflict):
             return None
         return (ms - (clock.offset if clock else 0) - self.started) * 1_000_000
+
+
+def eligible(before: frozenset[str]) -> str:
+    """Who could have been elected, as a clause."""
+    return f"; before, [{', '.join(sorted(before)) or 'nobody'}] were in sync or eligible"
 
 
 def ids(values: Any) -> frozenset[str]:

@@ -18,8 +18,15 @@ from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas import Kept, extents, where
 from .facts import Fact
 from .log_facts import HANDLERS
-from .terms import BrokerEvent, Builder, LogEnd, Term, ids
+from .telling import told_once
+from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids
 
+# What metadata records say of brokers: the event, what it is about (telling.py), and its wording.
+BROKERS = {
+    "fence": ("died", "fenced", "the controller fenced broker {}"),
+    "unfence": ("unfenced", "unfenced", "the controller unfenced broker {}"),
+    "register": ("started", "started", "broker {} registered with the controller"),
+}
 DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
 
 
@@ -38,6 +45,7 @@ class Timeline:
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
     clocks: Mapping[str, Clock] = field(default_factory=dict)  # by broker: how its times were corrected
+    told: Mapping[Fact, Fact] = field(default_factory=dict)  # each fact, as it is told for all sources that tell it
 
     def ends_of(self, broker: str, *kinds: str) -> list[LogEnd]:
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
@@ -100,6 +108,7 @@ def build_timeline(
         builder.log_starts,
         builder.cleanings,
         dict(clocks),
+        told_once(builder.facts(), {fact: brokers for _, brokers, fact in isr}),
     )
 
 
@@ -115,11 +124,11 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         time = builder.at(row["time"])
         if row["kind"] == "config" and row["topic"] == builder.kept.topic:
             builder.config.setdefault(row["key"], row["value"])
-        elif row["kind"] in ("fence", "register") and row["broker_id"] is not None:
+        elif row["kind"] in BROKERS and row["broker_id"] is not None:
             broker = str(row["broker_id"])
-            what = "was fenced by the controller" if row["kind"] == "fence" else "registered"
-            fact = Fact(f"broker {broker} {what}", time, row["file"], None, row["byte"])
-            builder.events.append(BrokerEvent(broker, "died" if row["kind"] == "fence" else "started", time, fact))
+            kind, about, says = BROKERS[row["kind"]]
+            fact = Fact(says.format(broker), time, row["file"], None, row["byte"], about=(about, broker))
+            builder.events.append(BrokerEvent(broker, kind, time, fact))
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.kept.partition:
             _partition_row(builder, row, previous, time)
             previous = row
@@ -135,18 +144,22 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         return
     if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
         if row["isr"] != previous["isr"]:
-            verb = "shrank to" if len(row["isr"]) < len(previous["isr"]) else "became"
-            builder.isr.append((time, isr, Fact(f"the ISR of {name} {verb} [{listed}]", time, *source)))
+            verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
+            fact = Fact(f"the ISR of {name} {verb} to [{listed}]", time, *source, about=("isr", isr))
+            # A batch of records takes brokers out one by one: what it comes to is told.
+            if (last := builder.isr[-1][2]).about and last.about[0] == "isr" and last.byte == fact.byte:
+                builder.isr.pop()
+            builder.isr.append((time, isr, fact))
         return
     term = builder.term(row["leader_epoch"])
     term.name_leader(str(row["leader"]))
     term.isr, term.time = isr, time
-    says = f"broker {row['leader']} was elected leader of {name} in epoch {row['leader_epoch']}, ISR [{listed}]"
+    leader = str(row["leader"])
+    says = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
     if previous is not None:
         term.before = ids(previous["isr"]) | ids(previous["elr"]) | ids(previous["last_known_elr"])
-        known = ", ".join(sorted(term.before))
-        says += f"; before, [{known}] were in sync or eligible"
-    term.facts.append(Fact(says, time, *source))
+        says += eligible(term.before)
+    term.facts.append(Fact(says, time, *source, about=("elected", term.epoch, leader)))
     builder.isr.append((time, isr, term.facts[-1]))
 
 
@@ -159,7 +172,8 @@ def _from_files(builder: Builder) -> None:
         term = builder.term(row["leader_epoch"])
         says = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
         says += f"{row['leader_epoch']} at offset {row['start_offset']}"
-        fact = Fact(says, kept.times.get(row["snapshot"]), row["file"], row["line"])
+        about = ("begins", term.epoch, row["start_offset"], term.leader)
+        fact = Fact(says, kept.times.get(row["snapshot"]), row["file"], row["line"], about=about)
         if term.start is None:
             term.start = row["start_offset"]
         if term.start == row["start_offset"] and len(term.start_facts) < 2:
@@ -192,12 +206,13 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
 def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
     for fault in faults:
         nodes = ", ".join(fault.nodes)
-        verb = "began" if fault.type == "fault" else "came"
-        says = f"{fault.kind} of broker {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
+        verb = "began" if fault.type == "fault" else "came" if fault.kind == "restart" else "ended"
+        brokers = "brokers" if len(fault.nodes) > 1 else "broker"
+        says = f"{fault.kind} of {brokers} {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
         details = fault.details or {}
         if fault.kind == "truncate":
             of = f"{details['topic']}-{details.get('partition')}" if "topic" in details else "logs"
-            says = f"the tail of {of} was cut off on broker {nodes}"
+            says = f"the tail of {of} was cut off on {brokers} {nodes}"
         fact = Fact(says, fault.completed, place=fault.place)
         builder.fault_facts.append(fact)
         for node in fault.nodes:
@@ -205,7 +220,8 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
                 killed = Fact(f"broker {node} {DEATHS[fault.kind]}", fault.completed, place=fault.place)
                 builder.events.append(BrokerEvent(node, "died", fault.completed, killed))
             elif fault.type == "heal" and fault.kind == "restart":
-                restarted = Fact(f"broker {node} was started again", fault.invoked, place=fault.place)
+                says = f"broker {node} was started again"
+                restarted = Fact(says, fault.invoked, place=fault.place, about=("started", node))
                 builder.events.append(BrokerEvent(node, "started", fault.invoked, restarted))
 
 

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, LEGAL, OTHERS, explain_loss
 from logjudge.analysis.causes.facts import Fact, Lost, lost_of, ordered
+from logjudge.analysis.causes.telling import told_once
 from logjudge.analysis.causes.timeline import build_timeline
 from logjudge.analysis.leaders import last_leader
 from logjudge.analysis.replica_rules import judge_replicas
@@ -87,7 +88,7 @@ def test_a_leader_from_outside_the_isr_is_unclean():
     assert explained.cause == "unclean-election"
     says = " | ".join(fact.says for fact in explained.chain)
     assert "the ISR of orders-0 shrank to [1]" in says
-    assert "broker 2 was elected leader of orders-0 in epoch 1" in says
+    assert "the controller elected broker 2 leader of orders-0 in epoch 1" in says
 
 
 def test_the_same_election_from_the_isr_is_not():
@@ -166,6 +167,64 @@ def test_facts_without_a_time_keep_their_place():
     one, two, three = Fact("one", 1), Fact("undated"), Fact("three", 3)
     assert [fact.says for fact in ordered([one, two, three, one])] == ["one", "undated", "three"]
     assert [fact.says for fact in ordered([three, two, one])] == ["one", "three", "undated"]
+
+
+def metadata_fact(at, says="the controller fenced broker 2", *about):
+    return Fact(says, at * SECOND // 10, "__cluster_metadata-0", None, at, about=about or ("fenced", "2"))
+
+
+def log_fact(at, says="the controller fenced broker 2", *about, file="controller.log"):
+    return Fact(says, at * SECOND // 10, file, at, about=about or ("fenced", "2"))
+
+
+def told(facts, isr=()):
+    return [
+        (fact.time, *(other.source for other in fact.also))
+        for fact in dict.fromkeys(told_once(facts, dict(isr)).values())
+    ]
+
+
+def test_what_two_sources_tell_is_told_once_with_both():
+    one, other = metadata_fact(50), log_fact(51)
+    assert told([other, one]) == [(one.time, "controller.log")]
+    assert told([one, log_fact(51, file="snapshots/a/__cluster_metadata-0")]) == [(one.time,)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        log_fact(90),  # too late to be the same
+        log_fact(51, "the controller fenced broker 3", "fenced", "3"),
+        Fact("the controller fenced broker 2", None, "controller.log", 7, about=("fenced", "2")),  # nobody knows when
+    ],
+)
+def test_what_is_not_the_same_is_told_apart(other):
+    assert len(told([metadata_fact(50), other])) == 2
+
+
+def test_a_source_that_tells_it_twice_tells_of_two():
+    boots = [log_fact(at, "broker 1 started", "started", "1", file="brokers/1/server.log") for at in (50, 55)]
+    assert len(told(boots)) == 2
+    # A node that is controller and broker logs an unfencing from both sides.
+    assert len(told([log_fact(at, "the controller unfenced broker 1", "unfenced", "1") for at in (50, 51)])) == 1
+
+
+def test_an_isr_is_told_when_it_changes():
+    small, large = frozenset("1"), frozenset("12")
+    changes = [(metadata_fact(at, str(at), "isr", isr), isr) for at, isr in ((10, small), (20, large), (30, small))]
+    later = log_fact(60, "broker 1 said that the ISR is [1]", "isr", small)
+    facts = [fact for fact, _ in changes]
+    assert told([*facts, later], [*changes, (later, small)]) == [
+        *((f.time,) for f in facts[:2]),
+        (facts[2].time, "controller.log"),
+    ]
+
+
+def test_an_epoch_begins_once():
+    log = log_fact(50, "broker 2 began to lead from offset 1", "begins", 1, 1, "2")
+    file = Fact("epoch 1 begins at 1", None, "leader-epoch-checkpoint", 3, about=("begins", 1, 1, "2"))
+    elsewhere = Fact("epoch 1 begins at 5", None, "leader-epoch-checkpoint", 4, about=("begins", 1, 5, "2"))
+    assert told([file, log, elsewhere]) == [(log.time, "leader-epoch-checkpoint"), (None,)]
 
 
 def test_every_cause_of_the_design_is_there():

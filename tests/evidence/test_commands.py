@@ -89,6 +89,19 @@ def test_timeline_is_in_order_with_sources(unpacked: Unpack) -> None:
     assert told["clocks"]
 
 
+def test_what_several_files_tell_is_told_once(unpacked: Unpack) -> None:
+    told = json.loads(run("timeline", unpacked("unclean-election-m"), "orders-0", "--json").output)
+    (part,) = told["partitions"]
+    (elected,) = [moment for moment in part["moments"] if "elected broker 2 leader" in moment["says"]]
+    assert elected["source"].startswith("brokers/1/data/__cluster_metadata-0/")
+    assert [(other["source"], other["line"]) for other in elected["also"]] == [("brokers/100/server.log", 133)]
+    (restart,) = [moment for moment in part["moments"] if moment["says"] == "broker 3 was started again"]
+    assert (restart["source"], restart["also"][0]["source"]) == ("history.jsonl", "brokers/3/server.log")
+    assert all("checkpoint" not in moment["says"] for moment in part["moments"])
+    chain = run("explain", unpacked("unclean-election-m"), "orders-0@500").output
+    assert chain.count("fenced broker 3") == 1
+
+
 def test_timeline_and_explain_write_markdown(unpacked: Unpack) -> None:
     told = run("explain", unpacked("kip-101-a"), "--markdown").output
     assert "## Why: high-watermark-truncation, offsets 0 to 894 of orders-0 lost" in told
@@ -165,7 +178,7 @@ def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpac
     compared = run("diff", unpacked("custom-kraft"))
     assert compared.return_value == 0
     assert "no records of broker 101, 102" in compared.output
-    assert "was elected leader of demo-0" in run("timeline", unpacked("custom-kraft"), "demo-0").output
+    assert "leader of demo-0 in epoch" in run("timeline", unpacked("custom-kraft"), "demo-0").output
 
 
 def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Path) -> None:
