@@ -76,7 +76,7 @@ def _told(
     rules = verdict["rules"]
     stories, untold = stories_of(findings, list(rules))
     whys = whys_of(verdict.get("causes", []), figures["started_at"])
-    moments, moments_left_out = timeline(stories, figures, verdict.get("causes", []))
+    moments, moments_left_out = timeline(stories, figures, whys)
     sign = first_sign(stories, figures)
     return {
         "verdict": verdict["verdict"],

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+from ..analysis.causes.timeline import DEATHS, RESTARTED
+from ..analysis.explaining import LOSSES
+
+if TYPE_CHECKING:
+    from .whys import Why
 
 MOST_STORIES = 25
 MOST_CONSEQUENCES = 8
@@ -66,9 +72,7 @@ def _follows() -> pl.Expr:
     return (pl.col("rule") != "lost-write") & pl.col("related").list.get(0, null_on_oob=True).is_not_null()
 
 
-def timeline(
-    stories: list[Story], figures: dict[str, Any], causes: Sequence[dict[str, Any]] = ()
-) -> tuple[list[Moment], int]:
+def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] = ()) -> tuple[list[Moment], int]:
     """Faults, the facts of known causes and findings in order of time, and how many are left out (the latest of the
     least severe first)."""
     moments = []
@@ -78,10 +82,13 @@ def timeline(
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
             moments.append((0, band["to"], "heal", f"over: {named}"))
+    known = [why for why in whys if why.known and why.lost]
+    explained = {name for why in known for name in why.findings}  # their chains tell when they were acknowledged
     for rank, story in enumerate(stories):
         for finding in [story.finding, *story.consequences]:
-            moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
-    moments += [*_facts(causes), *_leadership(figures)]
+            if finding["id"] not in explained:
+                moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
+    moments += [*_facts(known, figures), *_leadership(figures)]
     kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MOST_MOMENTS]
     kept.sort(key=lambda moment: (moment[1], moment[0]))
     started = figures["started_at"]
@@ -89,13 +96,12 @@ def timeline(
     return told, len(moments) - len(kept)
 
 
-def _facts(causes: Sequence[dict[str, Any]]) -> list[tuple[int, int, str, str]]:
-    """What brokers and clients are known to have done on the way to a loss, each once."""
-    told: dict[tuple[int, str], None] = {}
-    for cause in causes:
-        if cause["cause"] != "unknown" and cause.get("lost"):
-            told.update({(fact["time"], fact["says"]): None for fact in cause["chain"] if fact["time"] is not None})
-    return [(0, time, "fact", says) for time, says in told]
+def _facts(known: list[Why], figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
+    """What brokers and clients are known to have done on the way to a loss, each once; faults are told as such."""
+    stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
+    faults = {f"broker {node} {verb}" for kind, node in stopped for verb in (DEATHS[kind], RESTARTED)}
+    facts = {(fact["time"], fact["says"]): None for why in known for fact in why.facts}
+    return [(0, time, "fact", says) for time, says in facts if time is not None and says not in faults]
 
 
 def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
@@ -165,7 +171,7 @@ def first_sign(stories: list[Story], figures: dict[str, Any]) -> tuple[int, Row]
             times = figures["times"].get(finding["id"])
             if (
                 finding["severity"] == "violation"
-                and finding["rule"] != "lost-write"
+                and finding["rule"] not in LOSSES
                 and times
                 and times["to"] is not None
             ):

@@ -34,6 +34,7 @@ class Why:
 
     cause: str
     title: str
+    facts: list[Record] = field(default_factory=list)  # the chain as verdict.json has it
     steps: list[Step] = field(default_factory=list)
     prevented_by: list[str] = field(default_factory=list)
     citation: str = ""
@@ -84,6 +85,7 @@ def _why(cause: Record, started_at: str) -> Why:
     return Why(
         cause["cause"],
         title_of(cause),
+        list(cause["chain"]),
         [step_of(fact, started_at) for fact in cause["chain"][:MOST_STEPS]],
         list(cause["prevented_by"]),
         cause["citation"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks, ordered
-from .terms import LogEnd, Term
+from .terms import LogEnd, Term, eligible
 from .timeline import Timeline
 
 SECOND = 1_000_000_000
@@ -113,12 +113,13 @@ def acknowledgement(lost: Lost) -> list[Fact]:
         return []
     acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     span = f"offset {lost.first}" if lost.first == lost.last else f"offsets {lost.first} to {lost.last}"
-    read = f"; consumers had read {lost.read} of them" if lost.read else ""
+    read = f"; consumers had read {'all' if lost.read == lost.count else lost.read} of them" if lost.read else ""
     many = "1 record" if lost.count == 1 else f"{lost.count} records"
     says = f"{span} of {lost.name} ({many}) began to be acknowledged{acks}{read}"
     facts = [Fact(says, lost.first_acked, place=lost.place)]
     if lost.last_acked is not None and lost.last_acked != lost.first_acked:
-        facts.append(Fact("the last of them was acknowledged", lost.last_acked, place=lost.last_place))
+        says = f"the last of {span} of {lost.name} was acknowledged"
+        facts.append(Fact(says, lost.last_acked, place=lost.last_place))
     return facts
 
 
@@ -213,9 +214,10 @@ def in_sync_before(new: Term) -> list[Fact]:
     """That the new leader was in the ISR, or eligible, just before its election."""
     if not new.before or new.leader not in new.before:
         return []
-    said = new.before_fact or (new.facts[0] if new.facts else None)
-    where = (said.source, said.line, said.byte) if said else (None, None, None)
-    return [Fact(f"broker {new.leader} was in sync before: [{', '.join(sorted(new.before))}]", new.time, *where)]
+    if said := new.before_fact:
+        says = f"broker {new.leader} was in sync before: [{', '.join(sorted(new.before))}]"
+        return [Fact(says, new.time, said.source, said.line, said.byte)]
+    return [fact for fact in new.facts if eligible(new.before) in fact.says]
 
 
 def clean_succession(timeline: Timeline, lost: Lost) -> tuple[Succession, Term] | Attempt:

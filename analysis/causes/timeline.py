@@ -28,6 +28,7 @@ BROKERS = {
     "register": ("started", "started", "broker {} registered with the controller"),
 }
 DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
+RESTARTED = "was started again"
 
 
 @dataclass
@@ -182,7 +183,7 @@ def _from_files(builder: Builder) -> None:
         time = kept.times.get(row["snapshot"])
         own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
         file = pl.concat([kept.segments.filter(own)["file"], kept.batches.filter(own)["file"]])[-1]
-        says = f"{where(row['snapshot'])} broker {row['broker']}'s log ended at {row['end']}"
+        says = f"{where(row['snapshot'])} broker {row['broker']}'s log of {kept.topic}-{kept.partition} ended at {row['end']}"
         fact = Fact(says, time, file)
         builder.ends.append(LogEnd(row["broker"], row["end"], "snapshot", fact, time, row["snapshot"]))
         if row["high_watermark"] is not None:
@@ -198,7 +199,8 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
         & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
-    says = f"{where(row['snapshot'])} broker {row['broker']}'s checkpointed high watermark was {point['offset']}"
+    of = f"of {builder.kept.topic}-{builder.kept.partition}"
+    says = f"{where(row['snapshot'])} broker {row['broker']}'s checkpointed high watermark {of} was {point['offset']}"
     fact = Fact(says, time, point["file"], point["line"])
     builder.ends.append(LogEnd(row["broker"], point["offset"], "high-watermark", fact, time, row["snapshot"]))
 
@@ -220,8 +222,9 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
                 killed = Fact(f"broker {node} {DEATHS[fault.kind]}", fault.completed, place=fault.place)
                 builder.events.append(BrokerEvent(node, "died", fault.completed, killed))
             elif fault.type == "heal" and fault.kind == "restart":
-                says = f"broker {node} was started again"
-                restarted = Fact(says, fault.invoked, place=fault.place, about=("started", node))
+                restarted = Fact(
+                    f"broker {node} {RESTARTED}", fault.invoked, place=fault.place, about=("started", node)
+                )
                 builder.events.append(BrokerEvent(node, "started", fault.invoked, restarted))
 
 
