@@ -1,34 +1,50 @@
-"""The verdict on a terminal: one screen."""
+"""The verdict on a terminal: one screen, whatever was found; the report has the rest."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
-SHOWN = 3  # of findings and of causes
 FEW = 4  # rules that were not judged are named up to this number
+SCREEN = 40  # lines
+
+
+class Room(NamedTuple):
+    """How much of the screen is given to each part."""
+
+    width: int  # columns
+    rules: int  # that found something
+    shown: int  # findings, causes and broken assumptions
+    lines: int  # of each
 
 
 def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
     """The text for stdout; colours are taken out by click where they are not wanted."""
-    width = min(shutil.get_terminal_size((100, 40)).columns, 120)
-    lines = [_headline(report), *_wrapped(_scope(report, seconds), width), "", *_rules(report, width)]
+    width = max(40, min(shutil.get_terminal_size((100, 40)).columns, 120))
+    lines: list[str] = []
+    for rules, shown, most in ((16, 3, 5), (12, 3, 4), (10, 3, 3), (10, 2, 3), (8, 2, 2), (6, 2, 2)):
+        lines = _screen(report, seconds, Room(width, rules, shown, most))
+        if len(lines) + 2 * bool(folder) <= SCREEN:
+            break
+    return "\n".join([*lines, *(["", f"Report, plots and all findings: {folder}"] if folder else [])])
+
+
+def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
+    lines = [_headline(report, room), *_wrapped(_scope(report, seconds), room), "", *_rules(report, room)]
     if report["findings"]:
-        lines += ["", click.style("Worst findings", bold=True), *_worst(report, width)]
-    lines += _why(report, width)
-    lines += ["", click.style("Assumptions", bold=True), *_assumptions(report, width)]
-    if folder:
-        lines += ["", f"Report, plots and all findings: {folder}"]
-    return "\n".join(lines)
+        lines += ["", click.style("Worst findings", bold=True), *_worst(report, room)]
+    lines += _why(report, room)
+    return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
 
 
-def _headline(report: dict[str, Any]) -> str:
+def _headline(report: dict[str, Any], room: Room) -> str:
     verdict = report["verdict"]
-    return f"{report['input']['name']}: " + click.style(verdict.upper(), fg=COLOURS[verdict], bold=True)
+    name = _clipped(printable(report["input"]["name"]), room.width - len(f": {verdict}"))
+    return f"{name}: " + click.style(verdict.upper(), fg=COLOURS[verdict], bold=True)
 
 
 def _scope(report: dict[str, Any], seconds: float) -> str:
@@ -61,11 +77,16 @@ def _plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
-def _rules(report: dict[str, Any], width: int) -> list[str]:
+def _rules(report: dict[str, Any], room: Room) -> list[str]:
     lines = []
-    for name, rule in report["rules"].items():
-        if rule["verdict"] == "invalid" or rule["permitted"]:
-            text = f"  {name:22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
+    found = [
+        (name, rule) for name, rule in report["rules"].items() if rule["verdict"] == "invalid" or rule["permitted"]
+    ]
+    # Where not all can be told, what is broken goes before what is permitted.
+    told = sorted(found, key=lambda item: item[1]["verdict"] != "invalid")[: room.rules]
+    for name, rule in found:
+        if (name, rule) in told:
+            text = f"  {_clipped(name, 22):22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
             said = []
             if rule["count"]:
                 said.append(
@@ -73,14 +94,16 @@ def _rules(report: dict[str, Any], width: int) -> list[str]:
                 )
             if rule["permitted"]:
                 said.append(f"{rule['permitted']:,} permitted by the configuration")
-            lines.append(text + " " + ", ".join(said))
+            lines.append(f"{text} {_clipped(', '.join(said), room.width - len(click.unstyle(text)) - 1)}")
+    if len(found) > len(told):
+        lines.append(f"  … {len(found) - len(told)} more rules found something")
     for verdict in ("unknown", "valid", "not-judged"):
         names = [name for name, rule in report["rules"].items() if rule["verdict"] == verdict and not rule["permitted"]]
         if verdict == "not-judged" and len(names) > FEW:
             names = [f"{len(names)} rules, of what this run does not carry"]
         if names:
             label = click.style(f"  {verdict}: ", fg=COLOURS[verdict])
-            lines += _wrapped(", ".join(names), width, first=label, indent="    ")
+            lines += _wrapped(", ".join(names), room, first=label, indent="    ")
     return lines
 
 
@@ -88,28 +111,30 @@ def _times(noun: str, count: int) -> str:
     return noun if count == 1 else noun + "s"
 
 
-def _worst(report: dict[str, Any], width: int) -> list[str]:
+def _worst(report: dict[str, Any], room: Room) -> list[str]:
     told = [finding for finding in report["findings"] if finding["severity"] == "violation"] or report["findings"]
     lines: list[str] = []
-    for finding in told[:SHOWN]:
+    for finding in told[: room.shown]:
         label = f"  {click.style(finding['rule'], bold=True)}: "
-        sentence = printable(finding["sentence"])
-        where = [f"{e['source']}:{e['line']}" for e in finding["evidence"] if e["line"] is not None][:3]
-        lines += _wrapped(sentence + (f" [{', '.join(where)}]" if where else ""), width, first=label, indent="    ")
+        where = [(e["source"], e["line"]) for e in finding["evidence"] if e["line"] is not None][:3]
+        # A file is named once where all are lines of it.
+        named = [f"{'' if n and source == where[0][0] else source}:{line}" for n, (source, line) in enumerate(where)]
+        said = finding["sentence"] + (f" [{', '.join(named)}]" if named else "")
+        lines += _wrapped(said, room, first=label, indent="    ")
     total = sum(rule["findings"] for rule in report["rules"].values())
-    if total > SHOWN:
-        lines.append(f"  … {total - SHOWN:,} more in findings.parquet")
+    if total > len(told[: room.shown]):
+        lines.append(f"  … {total - len(told[: room.shown]):,} more in findings.parquet")
     return lines
 
 
-def _why(report: dict[str, Any], width: int) -> list[str]:
+def _why(report: dict[str, Any], room: Room) -> list[str]:
     """Each cause and what would have prevented it; the chains of facts stand in the report and in `explain`."""
     from ..plots.whys import whys_of
 
     whys = whys_of(report["causes"], None)
     lines: list[str] = ["", click.style("Why", bold=True)] if whys else []
     told: set[str] = set()
-    for why in whys[:SHOWN]:
+    for why in whys[: room.shown]:
         name = click.style(why.cause, bold=True, fg=None if why.known else "yellow")
         said = why.title
         if why.known and why.cause not in told:
@@ -119,23 +144,29 @@ def _why(report: dict[str, Any], width: int) -> list[str]:
             needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing
             said += f"; to know why, needed: {'; '.join(needed[:3])}"
         told.add(why.cause)
-        lines += _wrapped(printable(said), width, first=f"  {name}: ", indent="    ")
-    if len(whys) > SHOWN:
-        lines.append(f"  … {len(whys) - SHOWN:,} more in the report")
+        lines += _wrapped(said, room, first=f"  {name}: ", indent="    ")
+    if len(whys) > room.shown:
+        lines.append(f"  … {len(whys) - room.shown:,} more in the report")
     return lines
 
 
-def _assumptions(report: dict[str, Any], width: int) -> list[str]:
+def _assumptions(report: dict[str, Any], room: Room) -> list[str]:
     """Broken ones in full; those that hold by name, as the report says what was seen of them."""
     lines: list[str] = []
-    for item in report["assumptions"]:
-        if item["holds"] is not True:
-            mark = click.style("BROKEN", fg="yellow")
-            lines += _wrapped(printable(f"{item['name']}: {item['says']}"), width, first=f"  {mark} ", indent="    ")
+    broken = [item for item in report["assumptions"] if item["holds"] is not True]
+    for item in broken[: room.shown]:
+        mark = click.style("BROKEN", fg="yellow")
+        lines += _wrapped(f"{item['name']}: {item['says']}", room, first=f"  {mark} ", indent="    ")
+    if len(broken) > room.shown:
+        lines.append(f"  … {len(broken) - room.shown:,} more broken ones in the report")
     held = [item["name"] for item in report["assumptions"] if item["holds"] is True]
     if held:
-        lines += _wrapped("; ".join(held), width, first=f"  {click.style('hold:', fg='green')} ", indent="    ")
+        lines += _wrapped("; ".join(held), room, first=f"  {click.style('hold:', fg='green')} ", indent="    ")
     return lines
+
+
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def printable(text: str) -> str:
@@ -143,7 +174,15 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
-def _wrapped(text: str, width: int, first: str = "  ", indent: str = "  ") -> list[str]:
+def _wrapped(text: str, room: Room, first: str = "  ", indent: str = "  ") -> list[str]:
     bare = len(click.unstyle(first))
-    body = textwrap.wrap(text, width - 2, initial_indent=" " * bare, subsequent_indent=indent) or [""]
+    body = textwrap.wrap(
+        printable(text),
+        room.width - 2,
+        initial_indent=" " * bare,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        max_lines=room.lines,
+        placeholder=" …",
+    ) or [""]
     return [first + body[0][bare:], *body[1:]]

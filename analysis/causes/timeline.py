@@ -183,7 +183,8 @@ def _from_files(builder: Builder) -> None:
         time = kept.times.get(row["snapshot"])
         own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
         file = pl.concat([kept.segments.filter(own)["file"], kept.batches.filter(own)["file"]])[-1]
-        says = f"{where(row['snapshot'])} broker {row['broker']}'s log of {kept.topic}-{kept.partition} ended at {row['end']}"
+        log = f"broker {row['broker']}'s log of {kept.topic}-{kept.partition}"
+        says = f"{where(row['snapshot'])} {log} ended at {row['end']}"
         fact = Fact(says, time, file)
         builder.ends.append(LogEnd(row["broker"], row["end"], "snapshot", fact, time, row["snapshot"]))
         if row["high_watermark"] is not None:

@@ -1,0 +1,75 @@
+"""The verdict on a terminal is one screen: of recorded runs, and of findings that are many, long or hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from logjudge.analysis.local import judge_run
+from logjudge.analysis.verdict import report_of
+from logjudge.cli.output import SCREEN, render
+from logjudge.histories.bundle import open_run
+
+Report = dict[str, Any]
+EVIL = "\x1b[2J\u202e" + "x" * 3000 + " " + "word " * 900
+WIDTHS = pytest.mark.parametrize("width", [80, 100, 120])
+
+
+def screen(report: Report, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = click.unstyle(render(report, "logjudge-out/run", 1.0)).splitlines()
+    assert len(lines) <= SCREEN
+    assert max(map(len, lines)) <= width
+    assert lines[-1] == "Report, plots and all findings: logjudge-out/run"
+    return lines
+
+
+@pytest.fixture(scope="module")
+def reports(unpacked: Callable[[str], Path]) -> dict[str, Report]:
+    names = ("kip-101-c", "disk-truncate-m", "clean-a")
+    return {name: report_of(judge_run(open_run(unpacked(name))), "local", False) for name in names}
+
+
+def huge(report: Report, text: str) -> Report:
+    """200 partitions lost, all rules broken, no assumption held; `text` is in every sentence."""
+    finding, cause = report["findings"][0], report["causes"][0]
+    lost = [{**cause["lost"], "topic": text, "partition": number} for number in range(200)]
+    broken = {"verdict": "invalid", "count": 10**9, "findings": 10**6, "permitted": 10**6, "notes": 0}
+    return {
+        **report,
+        "input": {**report["input"], "name": text, "system": {"name": text, "version": text}},
+        "rules": dict.fromkeys([*report["rules"], *(f"rule-number-{n}" for n in range(9))], broken),
+        "findings": [{**finding, "sentence": f"{text} is gone", "topic": text}] * 200,
+        "causes": [{**cause, "cause": "unknown", "missing": [text] * 9, "lost": one} for one in lost],
+        "assumptions": [{**item, "holds": None, "says": text} for item in report["assumptions"]],
+    }
+
+
+@WIDTHS
+@pytest.mark.parametrize("name", ["kip-101-c", "disk-truncate-m", "clean-a"])
+def test_a_recorded_run(reports: dict[str, Report], name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = screen(reports[name], width, monkeypatch)
+    broken = [rule for rule, judged in reports[name]["rules"].items() if judged["verdict"] == "invalid"]
+    assert all(any(line.startswith(f"  {rule} ") for line in lines) for rule in broken)
+    assert name == "clean-a" or any("high-watermark-truncation" in line or "last-replica" in line for line in lines)
+
+
+@WIDTHS
+@pytest.mark.parametrize("text", ["orders", "t" * 249, "v " * 2000, EVIL], ids=["short", "topic", "words", "evil"])
+def test_what_is_huge(reports: dict[str, Report], text: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = screen(huge(reports["kip-101-c"], text), width, monkeypatch)
+    assert lines[0].endswith(": INVALID")
+    assert all(line.isprintable() for line in lines)
+    for title in ("Worst findings", "Why", "Assumptions"):
+        assert title in lines
+    assert any("more rules found something" in line for line in lines)
+
+
+def test_a_terminal_of_a_few_columns_gets_a_verdict(
+    reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "3")
+    assert "clean-a: VALID" in click.unstyle(render(reports["clean-a"], None, 1.0))
