@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
+from aiokafka.codec import gzip_decode, snappy_decode, zstd_decode
 
 from . import batch_kernels as kernels
+from . import lz4_frames
 from .batch_headers import HEADERS, Bytes, Ints, distrust, hidden, walk_headers
 from .tables import BATCHES, DAMAGE, RECORDS, damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-DECODERS = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
+DECODERS = {1: gzip_decode, 2: snappy_decode, 3: lz4_frames.unpack, 4: zstd_decode}
 CODEC_BITS, APPEND_TIME_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 
 # Columns of the batch table that come from elsewhere than the header of the same name.

@@ -8,14 +8,18 @@ import zlib
 import numpy as np
 import polars as pl
 import pytest
+from aiokafka.codec import lz4_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.histories.evidence import batch_kernels as kernels
+from logjudge.histories.evidence import lz4_frames
 from logjudge.histories.evidence.segments import parse, read_segment, split_segment
 from polars.testing import assert_frame_equal
+
+from .conftest import DATA
 
 BASE_TIME = 1_700_000_000_000
 
@@ -265,3 +269,54 @@ def test_a_compressed_batch_that_does_not_unpack_is_damage():
 def test_a_file_that_cannot_be_read_is_damage(tmp_path):
     segment = read_segment(tmp_path / "missing.log")
     assert segment.damage["kind"].to_list() == ["unreadable"]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "time"), [("v0-0.9.0.1", 0, None), ("v0-0.10.2.2", 100, None), ("v1-0.10.2.2", 100, BASE_TIME)]
+)
+def test_message_sets_that_old_clients_compressed_with_lz4(name, first, time):
+    segment = read_segment(DATA / "lz4" / f"{name}.log")
+    assert segment.damage.height == 0
+    assert segment.batches.select("base_offset", "last_offset", "count", "codec", "crc_ok").rows() == [
+        (first, first + 4, 5, "lz4", True)
+    ]
+    expected = [
+        (
+            first + i,
+            None if time is None else time + i,
+            None if i == 1 else f"k{i}",
+            None if i == 3 else f"lz4-{i} " * (9 * i + 1),
+        )
+        for i in range(5)
+    ]
+    assert segment.records.select("offset", "timestamp", "key", "value").rows() == expected
+
+
+def test_aiokafka_reads_the_frame_whose_checksum_is_right_alike():
+    path = DATA / "lz4" / "v1-0.10.2.2.log"
+    other = [(r.offset, r.timestamp, text(r.key), text(r.value)) for r in MemoryRecords(path.read_bytes()).next_batch()]
+    assert read_segment(path).records.select("offset", "timestamp", "key", "value").rows() == other
+
+
+def test_a_frame_of_many_blocks():
+    values = read_segment(DATA / "lz4" / "v0-blocks.log").records["value"].to_list()
+    assert values == ["lz4" * 30000 + str(i) for i in range(3)]
+
+
+@pytest.mark.parametrize("flip", range(8))
+def test_a_header_checksum_that_is_wrong_in_another_way_is_damage(flip):
+    good = (DATA / "lz4" / "v0-0.9.0.1.log").read_bytes()[26:]
+    at = 6 if flip < 4 else 4
+    bad = good[:at] + bytes([good[at] ^ 1 << flip]) + good[at + 1 :]
+    assert lz4_frames.unpack(good)
+    with pytest.raises(Exception, match=r"(?i)lz4|header|checksum|frame|version|flag"):
+        lz4_frames.unpack(bad)
+
+
+def test_the_checksum_is_that_of_frames_that_a_library_writes():
+    for content in (b"", b"a" * 10, bytes(100_000)):
+        frame = lz4_encode(content)
+        at = 14 if frame[4] & lz4_frames.CONTENT_SIZE_BIT else 6
+        assert lz4_frames.checksum(frame[4:at]) == frame[at : at + 1]
+        wrong = frame[:at] + lz4_frames.checksum(frame[:at]) + frame[at + 1 :]
+        assert lz4_frames.unpack(wrong) == lz4_frames.unpack(frame) == content

@@ -1,0 +1,41 @@
+"""LZ4 frames as Kafka writes them: of message sets v0 their header checksum is wrong (KAFKA-3160).
+
+Kafka 0.8 and 0.9 summed the frame's magic number too, and later versions still do so for v0. aiokafka refuses
+such batches and cramjam such frames, so the checksum is put right before the frame is unpacked.
+"""
+
+from __future__ import annotations
+
+from aiokafka.codec import lz4_decode
+
+MAGIC = b"\x04\x22\x4d\x18"
+CONTENT_SIZE_BIT = 0x08  # of the flags: eight bytes of size follow the block descriptor
+_WORD = 0xFFFFFFFF
+_PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+
+
+def unpack(payload: bytes) -> bytes:
+    """The content of a frame. Raises cramjam's errors where it is broken."""
+    at = 14 if payload[4:5] and payload[4] & CONTENT_SIZE_BIT else 6
+    if payload[:4] == MAGIC and payload[at : at + 1] == checksum(payload[:at]):
+        payload = payload[:at] + checksum(payload[4:at]) + payload[at + 1 :]
+    return bytes(lz4_decode(payload))
+
+
+def checksum(header: bytes) -> bytes:
+    """The second byte of xxHash-32, of fewer than 16 bytes (as frame headers that Kafka writes are)."""
+    whole = len(header) // 4 * 4
+    total = _PRIMES[4] + len(header)
+    for at in range(0, whole, 4):
+        total = _turned(total + int.from_bytes(header[at : at + 4], "little") * _PRIMES[2], 17) * _PRIMES[3]
+    for byte in header[whole:]:
+        total = _turned(total + byte * _PRIMES[4], 11) * _PRIMES[0]
+    total &= _WORD
+    total = (total ^ total >> 15) * _PRIMES[1] & _WORD
+    total = (total ^ total >> 13) * _PRIMES[2] & _WORD
+    return bytes([(total ^ total >> 16) >> 8 & 0xFF])
+
+
+def _turned(value: int, bits: int) -> int:
+    value &= _WORD
+    return (value << bits | value >> 32 - bits) & _WORD
