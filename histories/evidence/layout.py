@@ -24,11 +24,12 @@ from .checkpoints import (
     read_properties,
 )
 from .cluster_metadata import read_cluster_metadata
+from .copies import nodes_of
 from .dump_text import is_dump, read_dump
 from .parts import Part
 from .segments import Segment, read_headers, read_segment, split_segment
 from .server_log import read_server_log, split_log
-from .strangers import nodes_of, without_strangers
+from .strangers import without_strangers
 from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
@@ -143,13 +144,8 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     for node in nodes.values():
         if node.id:
             by_name.setdefault(node.named, set()).add(node.id)
-    # Two folders that claim one id, or one folder with two, keep the names that they have.
-    claimed = [id_ for ids in by_name.values() for id_ in ids]
-    renamed = {
-        name: next(iter(ids))
-        for name, ids in by_name.items()
-        if name != UNKNOWN_BROKER and len(ids) == 1 and claimed.count(next(iter(ids))) == 1
-    }
+    # A folder with two ids keeps the name that it has; two folders with one id are one broker (copies.py).
+    renamed = {name: next(iter(ids)) for name, ids in by_name.items() if name != UNKNOWN_BROKER and len(ids) == 1}
     # One broker's folder holds its server.log beside its log.dirs.
     only = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
     out = []

@@ -8,46 +8,19 @@ others are told as left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from .checkpoints import read_properties
+from .copies import Node, properties_of, second_copies
 from .parts import Part
-
-OF_LOGS = ("segment", "epochs", "properties")  # parts that stand in a partition's folder
-
-
-@dataclass(frozen=True)
-class Node:
-    """Whose log.dir a folder is, by its meta.properties."""
-
-    named: str  # by the folders that lead to it
-    id: str | None
-    cluster: str | None
-
-
-def nodes_of(parts: Iterable[Part]) -> dict[Path, Node]:
-    """By log.dir."""
-    found = {}
-    for part in parts:
-        if part.path.name == "meta.properties":
-            told = _told(part.path)
-            id_ = told.get("node.id") or told.get("broker.id")
-            found[part.path.parent] = Node(part.broker, id_, told.get("cluster.id"))
-    return found
-
-
-def _told(path: Path) -> dict[str, str]:
-    frame, _ = read_properties(path)
-    return dict(zip(frame["key"], frame["value"], strict=True))
 
 
 def without_strangers(parts: list[Part], nodes: Mapping[Path, Node]) -> list[Part]:
     """The parts, with those that are left out as one part a folder that says why."""
     parts = _marked(parts, _other_clusters(parts, nodes))
-    parts = _marked(parts, _second_copies(parts, nodes))
+    parts = _marked(parts, second_copies(parts, nodes))
     return _marked(parts, _other_topics(parts))
 
 
@@ -91,7 +64,7 @@ def _other_topics(parts: list[Part]) -> dict[Path, str]:
     ids: dict[str, list[tuple[Part, str]]] = {}
     for part in parts:
         if part.path.name == "partition.metadata" and part.topic is not None:
-            told = _told(part.path).get("topic_id")
+            told = properties_of(part.path).get("topic_id")
             if told:
                 ids.setdefault(part.topic, []).append((part, told))
     out = {}
@@ -107,21 +80,3 @@ def _other_topics(parts: list[Part]) -> dict[Path, str]:
 def _differ(one: str, other: str) -> bool:
     """Whether two ids are of two things. Kafka's are random, so those that agree in most letters are one, damaged."""
     return SequenceMatcher(None, one, other).ratio() < 0.5
-
-
-def _second_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
-    """Folders of a partition of which the same broker has another: copies of different times, not replicas. The whole
-    log.dir goes, with its checkpoints, where it is one.
-    """
-    first: dict[tuple[str, str | None, str | None, int | None], Part] = {}
-    out = {}
-    for part in sorted(parts, key=lambda part: (len(part.path.parts), part.path.parts)):
-        if part.kind not in OF_LOGS or part.topic is None:
-            continue
-        folder = part.path.parent
-        judged = first.setdefault((part.snapshot, part.broker, part.topic, part.partition), part)
-        if judged.path.parent != folder:
-            same = Path(judged.name).parent.as_posix()
-            left = folder.parent if folder.parent in nodes and folder.parent != judged.path.parent.parent else folder
-            out[left] = f"is a second copy of what broker {part.broker} kept (judged is {same})"
-    return out

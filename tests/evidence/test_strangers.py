@@ -8,6 +8,7 @@ import pytest
 from logjudge.analysis.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
+from logjudge.histories.evidence.layout import find_parts
 
 OTHER = "qMbN0rtrS3qpFZTFyJYUZw"
 
@@ -22,6 +23,26 @@ def log_dirs(unpacked, folder):
 def change(path, key, value):
     lines = [f"{key}{value}" if line.startswith(key) else line for line in path.read_text().splitlines()]
     path.write_text("\n".join(lines) + "\n")
+
+
+def broker(unpacked, source, folder, name, directory=None, id_=None, log=False):
+    """A broker's folder of acks1-failover-a, under another name; its meta.properties may be changed."""
+    run = unpacked("acks1-failover-a")
+    kept = folder / "brokers" / name
+    shutil.copytree(run / source / "data", kept / "data")
+    if log:
+        shutil.copy(run / source / "server.log", kept / "server.log")
+    for key, value in (("directory.id=", directory), ("node.id=", id_)):
+        if value is not None:
+            change(kept / "data/meta.properties", key, value)
+    return kept
+
+
+def judged(folder):
+    results = judge_run(open_run(folder))
+    diverging = results.findings().filter(rule="replica-divergence")["replicas"].to_list()
+    reasons = [reason for reason in results.quarantine()["reason"] if "log" in reason or "copy" in reason]
+    return diverging, reasons, verdict_of(results)["verdict"]
 
 
 def verdict(folder):
@@ -58,3 +79,64 @@ def test_a_topic_that_was_made_again_is_another_log(unpacked, tmp_path, topic_id
     results = judge_run(open_run(tmp_path))
     assert bool([r for r in results.quarantine()["reason"] if "another topic named orders" in r]) is other
     assert ("replica-divergence" not in results.findings()["rule"].to_list()) is other
+
+
+BEFORE = "snapshots/before-rejoin/brokers/1"  # broker 1's log before it truncated what broker 2 never had
+
+
+@pytest.mark.parametrize("name", ["1-backup", "0-backup", "4"])
+@pytest.mark.parametrize(("directory", "says"), [(None, "both are directory"), (OTHER, "a disk was replaced")])
+def test_a_second_folder_of_a_broker_is_no_replica(unpacked, tmp_path, name, directory, says):
+    broker(unpacked, "brokers/1", tmp_path, "1")
+    broker(unpacked, "brokers/2", tmp_path, "2")
+    broker(unpacked, BEFORE, tmp_path, name, directory)
+    diverging, reasons, told = judged(tmp_path)
+    assert not diverging
+    assert [reason for reason in reasons if "second copy of what broker 1 kept (judged is brokers/1/" in reason]
+    assert all(says in reason for reason in reasons)
+    assert told == "unknown"
+
+
+def test_brokers_of_their_own_ids_are_replicas_whatever_their_folders_are_called(unpacked, tmp_path):
+    broker(unpacked, BEFORE, tmp_path, "2")
+    broker(unpacked, "brokers/2", tmp_path, "three")
+    diverging, reasons, _ = judged(tmp_path)
+    assert len(diverging) == 1
+    assert not reasons
+
+
+def test_an_id_in_the_server_log_is_believed_before_one_that_two_claim(unpacked, tmp_path):
+    broker(unpacked, BEFORE, tmp_path, "a")
+    broker(unpacked, "brokers/2", tmp_path, "b", id_="1", log=True)
+    diverging, reasons, _ = judged(tmp_path)
+    assert len(diverging) == 1
+    assert not reasons
+
+
+def test_where_nothing_tells_which_log_is_the_broker_s_none_is_judged(unpacked, tmp_path):
+    for name, source in (("a", "brokers/1"), ("b", BEFORE)):
+        kept = broker(unpacked, source, tmp_path, name)
+        (kept / "data/orders-0/leader-epoch-checkpoint").unlink()
+    diverging, reasons, told = judged(tmp_path)
+    assert not diverging
+    assert len([reason for reason in reasons if "nothing tells for certain" in reason]) == 2
+    assert told == "unknown"
+
+
+def test_the_name_and_the_content_of_a_folder_must_agree(unpacked, tmp_path):
+    broker(unpacked, BEFORE, tmp_path, "1")
+    broker(unpacked, "brokers/1", tmp_path, "1-new")
+    _, reasons, _ = judged(tmp_path)
+    assert len([reason for reason in reasons if "nothing tells for certain" in reason]) == 2
+
+
+def test_two_disks_of_a_broker_are_one_broker(unpacked, tmp_path):
+    first = broker(unpacked, "brokers/1", tmp_path, "1-disk-a")
+    broker(unpacked, "brokers/2", tmp_path, "2")
+    second = broker(unpacked, "brokers/1", tmp_path, "1-disk-b", OTHER)
+    shutil.rmtree(second / "data/orders-0")
+    (second / "data/other-0").mkdir()
+    shutil.copy(first / "data/orders-0/leader-epoch-checkpoint", second / "data/other-0/leader-epoch-checkpoint")
+    parts = find_parts(tmp_path)
+    assert not [part for part in parts if part.kind == "left-out"]
+    assert {part.broker for part in parts} == {"1", "2"}
