@@ -121,7 +121,7 @@ def _worst(report: dict[str, Any], room: Room) -> list[str]:
         named = [f"{'' if n and source == where[0][0] else source}:{line}" for n, (source, line) in enumerate(where)]
         said = finding["sentence"] + (f" [{', '.join(named)}]" if named else "")
         lines += _wrapped(said, room, first=label, indent="    ")
-    total = sum(rule["findings"] for rule in report["rules"].values())
+    total = sum(rule[kind] for rule in report["rules"].values() for kind in ("findings", "permitted", "notes"))
     if total > len(told[: room.shown]):
         lines.append(f"  … {total - len(told[: room.shown]):,} more in findings.parquet")
     return lines

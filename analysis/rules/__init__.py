@@ -69,7 +69,8 @@ RULES: dict[str, Rule] = {
             "aborted-read",
             "a value was read that was never committed (G1a)",
             "A consumer polled a value whose send certainly failed or whose transaction aborted. Records of aborted"
-            " transactions may be shown to read_uncommitted consumers. A timeout is no certain failure.",
+            " transactions may be shown to read_uncommitted consumers: one finding a partition tells of all these. A"
+            " timeout is no certain failure.",
             "p:(a@0)! c:<a@0",
             ("reads",),
             visibility.aborted_reads,

@@ -21,19 +21,21 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
     uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
     excused = pl.col("process").is_in(uncommitted) & pl.col("in_txn")
-    for severity, rows in (("violation", read.filter(~excused)), ("permitted", read.filter(excused))):
-        for run in _runs(rows, p.existing):
-            first = run.row(0, named=True)
-            fate = "whose transaction aborted" if first["in_txn"] else "whose send failed"
-            isolation = " with isolation.level=read_uncommitted, which permits it" if severity == "permitted" else ""
-            yield _finding(
-                p,
-                run,
-                "aborted-read",
-                severity,
-                f"{_readers(run)} read {_values(run)} at {_span(p, run)}, {fate}{isolation}",
-                (f"{first['sender']} fails to write {first['value']}", first["sent_at"]),
-            )
+    for run in _runs(read.filter(~excused), p.existing):
+        fate = "whose transaction aborted" if run["in_txn"][0] else "whose send failed"
+        yield _aborted(p, run, "violation", fate)
+    # One setting is the cause of all that it permits, whatever stands between.
+    for run in _runs(read.filter(excused), _NOTHING):
+        aborted = run.select("sender", "sent_at").n_unique()
+        of = "whose transaction" if aborted == 1 else f"whose {aborted} transactions"
+        yield _aborted(p, run, "permitted", f"{of} aborted; isolation.level=read_uncommitted permits it")
+
+
+def _aborted(p: Partition, run: pl.DataFrame, severity: str, fate: str) -> Finding:
+    first = run.row(0, named=True)
+    sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, {fate}"
+    failed = (f"{first['sender']} fails to write {first['value']}", first["sent_at"])
+    return _finding(p, run, "aborted-read", severity, sentence, failed)
 
 
 def phantom_reads(p: Partition) -> Iterator[Finding]:
