@@ -16,6 +16,7 @@ from .partition import Partition
 from .replicas import extents, where
 
 MOST = 20  # senders, readers: more are counted
+UNDECODED = "a record of a batch that all replicas hold alike (of large logs these are not decoded)"
 
 Record = dict[str, Any]
 
@@ -27,9 +28,11 @@ def offset_story(p: Partition, offset: int, causes: list[Record]) -> Record | No
     sent = p.sends.filter(pl.col("offset") == offset).sort("invoked", "at")
     read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
     held = _held(p, offset)
-    legal = _absence(p, offset, sent) if not any(row["holds"] for row in held if row["last"]) else None
+    here = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
+    legal = None if here else _absence(p, offset, sent)
     covering = [cause for cause in causes if _covers(cause, offset)]
-    if not (len(sent) or len(read) or any(row["holds"] for row in held) or covering or legal):
+    stands = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
+    if not (len(sent) or len(read) or stands or covering or legal):
         return None
     epochs = sorted({row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None})
     return {
@@ -97,14 +100,17 @@ def _held(p: Partition, offset: int) -> list[Record]:
 def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
     assert p.kept is not None
     if bound["start"] is not None and offset < bound["start"]:
-        return f"its log starts at {bound['start']}"
+        return f"nothing: its log starts at {bound['start']}"
     if bound["end"] is not None and offset >= bound["end"]:
-        return f"its log ends at {bound['end']}"
+        return f"nothing: its log ends at {bound['end']}"
     own = (pl.col("snapshot") == snapshot) & (pl.col("broker") == bound["broker"])
+    sealed = own & (pl.col("first_offset") <= offset) & (pl.col("last_offset") >= offset)
+    if p.kept.sealed.filter(sealed).height:
+        return UNDECODED
     hurt = p.kept.damage.filter(
         own & (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)
     )
-    return f"damaged: {hurt['reason'][0]}" if hurt.height else "nothing at this offset (a gap)"
+    return f"nothing: damaged: {hurt['reason'][0]}" if hurt.height else "nothing (a gap)"
 
 
 def _led(p: Partition, epoch: int) -> Record:

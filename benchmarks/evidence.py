@@ -1,9 +1,10 @@
-"""How `check` on Spark takes large logs: `python benchmarks/evidence.py [--gigabytes 10] [--partitions 6]`.
+"""How `check` on Spark takes large logs: `python benchmarks/evidence.py [--gigabytes 10] [--partitions 6] [--history]`.
 
 Writes three replicas of some partitions, one of which holds half of all bytes, in segments of 1 GiB at most: batches
 of 16 KB that repeat with their offsets moved on, each under its own CRC (the base offset stands before it). One
 replica's tail is of another epoch, so that there is a divergence to find. Then `logjudge check` judges the folder,
 and the resident memory of the driver, its JVM and their workers is sampled from /proc. The files are deleted.
+With `--history` a few sends of a client lie beside the logs: the values of all batches are then needed.
 """
 
 from __future__ import annotations
@@ -59,6 +60,16 @@ def write_cluster(root: Path, gigabytes: float, partitions: int) -> int:
     return sum(file.stat().st_size for file in root.rglob("*.log"))
 
 
+def write_history(root: Path, partitions: int) -> None:
+    """One acknowledged send a partition, of a value that stands at its offset 0."""
+    value = "1-0".ljust(VALUE, "x")
+    with (root / "history.jsonl").open("w") as out:
+        for number in range(partitions):
+            send = {"process": "p0", "op": number, "f": "send", "topic": "orders", "partition": number, "value": value}
+            out.write(json.dumps({"time": 2 * number, "type": "invoke", **send}) + "\n")
+            out.write(json.dumps({"time": 2 * number + 1, "type": "ok", "offset": 0, **send}) + "\n")
+
+
 def resident(pid: int) -> tuple[float, float, float]:
     """MB of the process, of the JVMs below it and of the Python workers below these (proportional where shared)."""
     children: dict[int, list[int]] = {}
@@ -107,15 +118,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=10)
     parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--history", action="store_true")
     parser.add_argument("--engine", choices=("spark", "local"), default="spark")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="logjudge-evidence-") as folder:
         size = write_cluster(Path(folder) / "run", options.gigabytes, options.partitions)
+        if options.history:
+            write_history(Path(folder) / "run", options.partitions)
         measured = judge(Path(folder) / "run", Path(folder) / "out", options.engine)
     took = measured.pop("seconds")
     peaks = ", ".join(f"{name} {size:,.0f} MB" for name, size in measured.items())
     rate = f"{size / 1e6 / took:,.0f} MB/s with the session's start"
-    print(f"{size / 1e9:.2f} GB on {options.engine}, {os.cpu_count()} cores: {took:.1f} s, {rate}; peak of {peaks}")
+    beside = " beside a history" if options.history else ""
+    what = f"{size / 1e9:.2f} GB{beside} on {options.engine}, {os.cpu_count()} cores"
+    print(f"{what}: {took:.1f} s, {rate}; peak of {peaks}")
 
 
 if __name__ == "__main__":

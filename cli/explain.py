@@ -136,7 +136,7 @@ def _offset(document: Document, opened: Inspected, name: str, offset: int) -> No
 def _held(row: Record) -> list[str]:
     held = row["holds"]
     if held is None:
-        return ["", "", f"nothing: {row['why_not']}"]
+        return ["", "", row["why_not"]]
     value = (
         f"<{held['control']} marker>" if held["control"] else "tombstone" if held["value"] is None else held["value"]
     )

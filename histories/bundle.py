@@ -20,7 +20,7 @@ from .readers.parquet import dialect_of
 EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
 
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
-LARGE_BYTES = 256 << 20  # of all replicas' segments of a partition; the variable LOGJUDGE_LARGE_BYTES overrides it
+LARGE_BYTES = 256 << 20  # of all segments of a run; the variable LOGJUDGE_LARGE_BYTES overrides it
 UNDATED = "1970-01-01T00:00:00+00:00"
 
 

@@ -188,19 +188,13 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
 
 
 def with_headers_first(parts: Iterable[Part], large: int) -> list[Part]:
-    """The parts, with segments of partitions that take more bytes than `large` as `headers`: their records are decoded
+    """The parts, with segments as `headers` where all together take more bytes than `large`: their records are decoded
     only where it is known which of them matter.
     """
     told = list(parts)
-    sizes: dict[tuple[str | None, int | None], int] = {}
-    for part in told:
-        if part.kind == "segment":
-            where = (part.topic, part.partition)
-            sizes[where] = sizes.get(where, 0) + (part.end or 0) - part.start
-    return [
-        replace(part, kind="headers") if part.kind == "segment" and sizes[part.topic, part.partition] > large else part
-        for part in told
-    ]
+    if sum((part.end or 0) - part.start for part in told if part.kind == "segment") <= large:
+        return told
+    return [replace(part, kind="headers") if part.kind == "segment" else part for part in told]
 
 
 def read_part(part: Part) -> list[Block]:

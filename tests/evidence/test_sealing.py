@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import polars as pl
 import pytest
+from logjudge.analysis.inspecting import Inspected
 from logjudge.analysis.local import judge_run
+from logjudge.analysis.offset_story import UNDECODED, offset_story
 from logjudge.analysis.sealing import sealed_batches
 from logjudge.histories.bundle import open_run
+from logjudge.histories.evidence.layout import with_headers_first
 
 
 def judged(folder):
@@ -57,3 +62,24 @@ def test_with_a_history_one_copy_is_decoded_for_all_that_hold_it():
     assert not len(sealed)
     copies = {row["crc"]: [copy["broker"] for copy in row["copies"]] for row in chosen.iter_rows(named=True)}
     assert copies == {5: ["1", "2"], 6: ["1"], 66: ["2"]}
+
+
+def test_an_offset_that_is_not_decoded_is_told_as_held(unpacked, monkeypatch, tmp_path):
+    """Without a history a folder of brokers has ranges that nobody decoded."""
+    shutil.copytree(unpacked("acks1-failover-a") / "brokers", tmp_path / "brokers")
+    monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
+    opened = Inspected(tmp_path)
+    p = opened.partition("orders-0")
+    story = offset_story(p, int(p.kept.sealed["first_offset"][0]), [])
+    assert {row["why_not"] for row in story["held"]} == {UNDECODED}
+    assert story["absence"] is None
+    beyond = int(p.kept.batches["last_offset"].max()) + 1
+    assert offset_story(p, beyond, []) is None
+
+
+def test_all_segments_together_make_a_run_large(unpacked):
+    parts = open_run(unpacked("acks1-failover-a")).evidence
+    total = sum((part.end or 0) - part.start for part in parts if part.kind == "segment")
+    assert with_headers_first(parts, total) == list(parts)
+    assert {part.kind for part in with_headers_first(parts, total - 1)} >= {"headers"}
+    assert "segment" not in {part.kind for part in with_headers_first(parts, total - 1)}
