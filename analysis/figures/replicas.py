@@ -12,6 +12,7 @@ ends   [[time, broker, offset, kind]]: loaded, snapshot, truncated, corruption, 
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -97,15 +98,31 @@ def _times(timeline: Timeline) -> Record:
     ]
     lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
     ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.noop]
-    isr = [(time, sorted(brokers)) for time, brokers, _ in timeline.isr if time is not None]
-    changes = [row for number, row in enumerate(isr) if number == 0 or isr[number - 1][1] != row[1]]
     return {
         "cuts": _cuts(timeline)[:MOST_MOMENTS],
         "terms": terms[:MOST_MOMENTS],
-        "isr": [list(row) for row in changes[:MOST_MOMENTS]],
+        "isr": _in_sync(timeline)[:MOST_MOMENTS],
         "lives": [list(row) for row in lives[:MOST_MOMENTS]],
         "ends": [list(row) for row in ends[:MOST_MOMENTS]],
     }
+
+
+def _in_sync(timeline: Timeline) -> list[list[Any]]:
+    """The ISR from each of its changes on.
+
+    Controllers log no change that comes of fencing: KRaft then takes the broker out of the ISR, unless it is the last
+    one (ReplicationControlManager.handleBrokerFenced).
+    """
+    said: list[tuple[int | None, list[str], str]] = [(time, sorted(brokers), "") for time, brokers, _ in timeline.isr]
+    fenced = (event for event in timeline.events if event.fact.about and event.fact.about[0] == "fenced")
+    dated = [row for row in (*said, *((event.time, [], event.broker) for event in fenced)) if row[0] is not None]
+    changes: list[list[Any]] = []
+    for time, brokers, gone in sorted(dated, key=itemgetter(0)):
+        before = changes[-1][1] if changes else []
+        now = ([name for name in before if name != gone] or before) if gone else brokers
+        if now != before:
+            changes.append([time, now])
+    return changes
 
 
 def _cuts(timeline: Timeline) -> list[list[Any]]:

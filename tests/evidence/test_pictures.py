@@ -45,6 +45,13 @@ def test_the_logs_of_a_recorded_run(unclean: dict[str, Any]) -> None:
     assert part["replicas"]["logs"][-1]["differ"] == []
 
 
+def test_a_fenced_broker_is_out_of_sync_unless_it_was_the_last(unclean: dict[str, Any]) -> None:
+    """The controller logged that it fenced 1 and 2, then 3, and no ISR between the first election and the unclean."""
+    (part,) = unclean["partitions"]
+    in_sync = [set(brokers) for _, brokers in part["replicas"]["isr"]]
+    assert in_sync[in_sync.index({"1", "2", "3"}) :][:4] == [{"1", "2", "3"}, {"1", "3"}, {"3"}, {"2"}]
+
+
 def test_titles_say_what_to_see(unclean: dict[str, Any]) -> None:
     (subject,) = replicas.subjects(unclean)
     title = draw("replicas", unclean, subject).get_suptitle()
