@@ -143,12 +143,6 @@ def source_of(fact: Record) -> str:
     return f"{source} byte {fact['byte']}" if fact["byte"] is not None else source
 
 
-def sentence_of(why: Why, most: int = 12) -> str:
-    """The whole chain in one sentence, as a postmortem begins."""
-    dated = [f"{step.seconds} s {step.says}" if step.seconds else step.says for step in why.steps[:most]]
-    return "; ".join(dated)
-
-
 def impact_by_cause(whys: list[Why]) -> list[tuple[str, int, int | None]]:
     """Cause, lost records, and how many of them were consumed before (None where nobody knows)."""
     totals: dict[str, tuple[int, int | None]] = {}
