@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from . import style
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 
 CAPTION = (
     "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
-    " (hatched: though it was down or fenced), a thin line while it lived out of sync. × it died or was fenced, ● it"
-    " started or was unfenced. A red line is an unclean election, a grey one a clean one. Below, where each log ended:"
-    " ● as a broker loaded it or a snapshot shows it, ▼ checkpointed high watermarks, × where it was cut. Between the"
-    " marks nobody knows."
+    " (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged in red: several brokers led"
+    " one epoch. × it died or was fenced, ● it started or was unfenced. A red line is an unclean election, a grey one a"
+    " clean one. Below, where each log ended: ● as a broker loaded it or a snapshot shows it, ▼ checkpointed high"
+    " watermarks, × where it was cut. Between the marks nobody knows."
 )
 MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
@@ -90,13 +91,23 @@ def _since(figures: Record, low: int) -> str:
 
 def _brokers(told: Record) -> list[str]:
     named = {term["leader"] for term in told["terms"]} | {name for _, isr in told["isr"] for name in isr}
-    return sorted(named | set(told["brokers"]), key=lambda name: (len(name), name))[:MOST_BROKERS]
+    return sorted(named | set(told["brokers"]), key=_in_order)[:MOST_BROKERS]
+
+
+def _in_order(broker: str) -> tuple[int, str]:
+    """Ids are numbers as a rule, and any text in a file that lies."""
+    return len(broker), broker
 
 
 def _title(name: str, part: Record, told: Record) -> str:
     unclean = [term for term in told["terms"] if term["how"] == "unclean election"]
+    torn = next((term for term in told["terms"] if term["rivals"]), None)
     why = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
     lost = f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
+    if torn is not None:
+        both = sorted([torn["leader"], *(rival for rival, _ in torn["rivals"])], key=_in_order)
+        said = " and ".join(style.printable(broker, 12) for broker in both[:3])
+        return f"{lost}: brokers {said} each led epoch {torn['epoch']}"
     if unclean:
         said = ", ".join(f"{style.printable(term['leader'], 12)} in epoch {term['epoch']}" for term in unclean[:3])
         return f"{lost}: unclean election of broker {said}"
@@ -104,7 +115,7 @@ def _title(name: str, part: Record, told: Record) -> str:
         return f"{lost}: {', '.join(why)}"
     changes = max(len(told["terms"]) - 1, 0)
     known = all(term["how"] != "whether it was clean is not known" for term in told["terms"])
-    clean = ", none of them unclean" if known else ", whether all were clean is not known"
+    clean = ", none of them unclean" if known else ", not known to be clean"
     return f"{lost}: {style.plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
 
 
@@ -142,48 +153,57 @@ def _leaders(
 ) -> None:
     terms = [term for term in told["terms"] if term["time"] is not None and term["time"] <= high]
     for number, term in enumerate(terms):
-        since = max(term["time"], low)
-        until = terms[number + 1]["time"] if number + 1 < len(terms) else high
-        if term["leader"] not in rows or until < low:
-            continue
-        # Whoever is down leads nothing, whatever the last record of it says.
-        gone = [start for start, end in down[term["leader"]] if since < start < until]
-        until = min([until, *gone])
-        row, colour = rows[term["leader"]], COLOURS[number % len(COLOURS)]
-        axis.barh(row, place(until) - place(since), left=place(since), height=0.62, color=colour, zorder=4)
-        width = (place(until) - place(since)) / (place(high) - place(low))
-        for text in (f"leads, epoch {term['epoch']}", f"epoch {term['epoch']}", str(term["epoch"])):
-            if width > 0.0105 * len(text):
-                axis.text(
-                    place(since) + 0.004 * (place(high) - place(low)),
-                    row,
-                    text,
-                    va="center",
-                    fontsize=8.5,
-                    color="white" if colour in DARK else DARK_TEXT,
-                    zorder=8,
-                )
-                break
+        ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, high]
+        until = min(end for end in ends if end is not None)
+        edge = {"edgecolor": style.RED, "linewidth": 2} if term["rivals"] else {}
+        for broker, since in [(term["leader"], term["time"]), *term["rivals"]]:
+            led = _alive(down.get(broker, []), max(since, low), until)
+            if broker in rows and led is not None:
+                _bar(axis, rows[broker], led, (low, high), term["epoch"], COLOURS[number % len(COLOURS)], place, **edge)
         if term["epoch"] > 0 and low <= term["time"]:
-            unclean = term["how"] == "unclean election"
-            axis.axvline(
-                place(term["time"]),
-                color=style.RED if unclean else style.FAINT,
-                linewidth=2 if unclean else 1,
-                zorder=6,
-            )
-            if unclean:
-                begins = f", from offset {term['start']}" if term["start"] is not None else ""
-                axis.annotate(
-                    f"unclean election{begins}",
-                    (place(term["time"]), 0.62),
-                    (4, 0),
-                    textcoords="offset points",
-                    color=style.RED,
-                    fontsize=8.5,
-                    va="center",
-                    zorder=9,
-                )
+            _election(axis, term, place)
+
+
+def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, int] | None:
+    """Whoever is down leads nothing, whatever the last record of it says: what of a term is before its first death."""
+    for died, back in down:
+        if died <= since < back:
+            since = back
+        elif since < died:
+            until = min(until, died)
+    return (since, until) if since < until else None
+
+
+def _bar(
+    axis: Axes, row: int, led: tuple[int, int], span: tuple[int, int], epoch: int, colour: str, place: Any, **edge: Any
+) -> None:
+    """A spell of leading, and its epoch in as many words as fit."""
+    left, right = map(place, led)
+    axis.barh(row, right - left, left=left, height=0.62, color=colour, zorder=4, **edge)
+    whole = place(span[1]) - place(span[0])
+    for text in (f"leads, epoch {epoch}", f"epoch {epoch}", str(epoch)):
+        if (right - left) / whole > 0.0105 * len(text):
+            ink = "white" if colour in DARK else DARK_TEXT
+            axis.text(left + 0.004 * whole, row, text, va="center", fontsize=8.5, color=ink, zorder=8)
+            break
+
+
+def _election(axis: Axes, term: Record, place: Any) -> None:
+    if term["how"] != "unclean election":
+        axis.axvline(place(term["time"]), color=style.FAINT, linewidth=1, zorder=6)
+        return
+    axis.axvline(place(term["time"]), color=style.RED, linewidth=2, zorder=6)
+    begins = f", from offset {term['start']}" if term["start"] is not None else ""
+    axis.annotate(
+        f"unclean election{begins}",
+        (place(term["time"]), 0.62),
+        (4, 0),
+        textcoords="offset points",
+        color=style.RED,
+        fontsize=8.5,
+        va="center",
+        zorder=9,
+    )
 
 
 def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, list[str]]]:
@@ -207,10 +227,11 @@ def _lives(told: Record) -> list[tuple[int, str, str]]:
 
 
 def _down(told: Record, broker: str, low: int, high: int) -> list[tuple[int, int]]:
+    """Whom an ISR takes in again is alive, though only paused brokers come back without a start."""
+    lives = [(time, kind) for time, name, kind in _lives(told) if name == broker]
+    lives += [(now, "joined") for (_, was), (now, isr) in pairwise(told["isr"]) if broker in isr and broker not in was]
     spells, since = [], None
-    for time, name, kind in _lives(told):
-        if name != broker:
-            continue
+    for time, kind in sorted(lives):
         if kind == "died":
             since = time
         elif since is not None:
@@ -222,31 +243,28 @@ def _down(told: Record, broker: str, low: int, high: int) -> list[tuple[int, int
 
 def _ends(axis: Axes, ends: list[list[Any]], brokers: list[str], place: Any) -> None:
     for number, broker in enumerate(brokers):
-        colour = COLOURS[number % len(COLOURS)]
         own = [end for end in ends if end[1] == broker]
         logs = [end for end in own if end[3] != "high-watermark"]
         if not own:
             continue
-        axis.plot(
-            [place(end[0]) for end in logs], [end[2] for end in logs], color=colour, linewidth=1, linestyle=(0, (3, 3))
+        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
+        _marks(axis, logs, place, **look, linewidth=1, linestyle=(0, (3, 3)))
+        _marks(axis, logs, place, "loaded", "snapshot", **look, linestyle="", marker="o", markersize=6)
+        _marks(axis, logs, place, "truncated", "corruption", **look, linestyle="", marker="X", markersize=9)
+        _marks(
+            axis, own, place, "high-watermark", **look, linestyle="", marker="v", markersize=5, markerfacecolor="none"
         )
-        for kinds, marker, size in ((("loaded", "snapshot"), "o", 6), (("truncated", "corruption"), "X", 9)):
-            chosen = [end for end in logs if end[3] in kinds]
-            axis.plot(
-                [place(end[0]) for end in chosen], [end[2] for end in chosen], marker, color=colour, markersize=size
-            )
-        marks = [end for end in own if end[3] == "high-watermark"]
-        axis.plot(
-            [place(end[0]) for end in marks],
-            [end[2] for end in marks],
-            "v",
-            color=colour,
-            markersize=5,
-            markerfacecolor="none",
-        )
-        axis.plot([], [], "o-", color=colour, label=f"broker {style.printable(broker, 12)}")
+        axis.plot([], [], "o-", color=look["color"], label=f"broker {style.printable(broker, 12)}")
     axis.set_title("where each log ended (▼ high watermark, × cut)")
     axis.set_ylabel("offset")
     axis.grid(axis="y")
-    axis.set_ylim(bottom=0)
-    axis.legend(loc="upper left", ncols=4)
+    low, high = min(end[2] for end in ends), max(end[2] for end in ends)
+    margin = max((high - low) * 0.15, 1)
+    axis.set_ylim(max(low - margin, -margin / 3), high + margin)
+    axis.locator_params("y", integer=True, nbins=6)
+    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=MOST_BROKERS, borderaxespad=0.1, handlelength=1.8)
+
+
+def _marks(axis: Axes, ends: list[list[Any]], place: Any, *kinds: str, **look: Any) -> None:
+    chosen = [end for end in ends if end[3] in kinds or not kinds]
+    axis.plot([place(end[0]) for end in chosen], [end[2] for end in chosen], **look)

@@ -24,6 +24,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     # A leader that restarts says so again in the same epoch, from where its log ends then.
     again = term.leader == broker and term.start is not None
     term.name_leader(broker)
+    term.claims.setdefault(broker, fact.time)
     if again:
         builder.ends.append(LogEnd(broker, start, "loaded", fact, fact.time))
     else:

@@ -19,11 +19,13 @@ class Term:
     leader: str | None = None
     start: int | None = None  # the first offset of the epoch
     time: int | None = None  # ns, when it was elected or began to lead
+    ended: int | None = None  # ns, when the controller recorded that nobody led any more
     isr: frozenset[str] | None = None  # at its beginning
     before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
     before_fact: Fact | None = None  # where `before` is said, if not by the term's own facts
     outsider: bool = False  # the controller said that it chose from outside the ISR
     conflict: bool = False
+    claims: dict[str, int | None] = field(default_factory=dict)  # who said of itself that it led, and when first
     facts: list[Fact] = field(default_factory=list)
     start_facts: list[Fact] = field(default_factory=list)
     partition_epochs: list[int] = field(default_factory=list)  # said during the term

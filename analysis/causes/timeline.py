@@ -141,6 +141,8 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     listed = ", ".join(str(v) for v in row["isr"])
     source = (row["file"], None, row["byte"])
     if row["leader"] == -1:
+        if previous is not None and previous["leader"] != -1:
+            builder.term(previous["leader_epoch"]).ended = time
         builder.isr.append((time, isr, Fact(f"{name} had no leader any more, ISR [{listed}]", time, *source)))
         return
     if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:

@@ -4,7 +4,8 @@ logs   [{name, time, brokers: [{broker, start, end, high_watermark, blocks}], di
        one a snapshot; a block is [first, last, leader epoch or null, side]: the side is the first broker with the
        same records where replicas differ, else null
 cuts   [[time, broker, end, was]]: truncations that cut something; `was` is the end before, where it is known
-terms  [{epoch, leader, time, start, how}]
+terms  [{epoch, leader, time, start, how, ended, rivals}]: `ended` where the controller recorded that nobody led any
+       more; `rivals` are [broker, time] of others that said that they led the same epoch
 isr    [[time, [brokers]]]
 lives  [[time, broker, "died" (or fenced), "started" or "unfenced"]]
 ends   [[time, broker, offset, kind]]: loaded, snapshot, truncated, corruption, high-watermark
@@ -92,7 +93,15 @@ def _blocks(mine: pl.DataFrame, sides: pl.DataFrame) -> list[list[Any]]:
 
 def _times(timeline: Timeline) -> Record:
     terms = [
-        {"epoch": t.epoch, "leader": t.leader, "time": t.time, "start": t.start, "how": how_elected(t)}
+        {
+            "epoch": t.epoch,
+            "leader": t.leader,
+            "time": t.time,
+            "start": t.start,
+            "how": how_elected(t),
+            "ended": t.ended,
+            "rivals": [[name, time] for name, time in t.claims.items() if name != t.leader and time is not None],
+        }
         for t in timeline.terms.values()
         if t.leader is not None
     ]

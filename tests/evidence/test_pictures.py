@@ -11,6 +11,8 @@ import pytest
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.local import judge_run
 from logjudge.histories.bundle import open_run
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
 from logjudge.plots import PLOTS, draw, replicas, style, swimlane
 
 Unpack = Callable[[str], Path]
@@ -64,6 +66,18 @@ def test_a_broker_is_away_from_its_fencing_to_its_unfencing() -> None:
     lives = [[1, "1", "died"], [3, "1", "unfenced"], [4, "1", "started"], [6, "2", "died"], [12, "1", "died"]]
     assert swimlane._down({"lives": lives}, "1", 0, 10) == [(1, 3)]
     assert swimlane._down({"lives": lives}, "2", 0, 10) == [(6, 10)]
+
+
+def test_two_leaders_of_one_epoch_are_told(tmp_path: Path) -> None:
+    figures = figures_of(write_bundle(load("zombie-controller"), tmp_path / "run").folder)
+    told = figures["partitions"][0]["replicas"]
+    first, second, last = told["terms"]
+    # Broker 1 had died in epoch 0 before the controller named it for epoch 1.
+    assert (first["ended"], second["ended"], second["rivals"]) == (None, 7_600_000_000, [])
+    assert (last["leader"], last["rivals"]) == ("2", [["3", 10_100_000_000]])
+    assert draw("swimlane", figures, {"partition": "orders-0"}).get_suptitle() == (
+        "orders-0: brokers 2 and 3 each led epoch 3"
+    )
 
 
 def test_hostile_names_are_drawn(unclean: dict[str, Any], tmp_path: Path) -> None:
