@@ -77,8 +77,10 @@ class IsrKeeper(Server):
         if not self._isr_changed or not self.rules.zookeeper:
             return
         newest = max(self.replicas[p].last_isr_change for p in self._isr_changed)
-        if now - newest > PROPAGATION_QUIET or now - self.last_propagation > PROPAGATION_LATEST:
+        quiet = now - newest > PROPAGATION_QUIET
+        if quiet or now - self.last_propagation > PROPAGATION_LATEST:
             self.last_propagation = now
+            self.tell_fact("isr-propagated", quiet)
             changed, self._isr_changed = tuple(self._isr_changed), []
             self.network.tell(self.id, FIRST_CONTROLLER, self.cluster.quorum.notify_isr, changed)
 

@@ -113,9 +113,8 @@ class Process:
         self._parked_consumers: dict[int, list[FetchRequest]] = {}
         self._backlog: list[tuple[Callable[[Any], None], Any]] = []
         self._isr_changed: list[int] = []
-        self.last_propagation = 0
         self._disk_free = 0
-        now = self.loop.now
+        self.last_propagation = now = self.loop.now
         phase = int(self._rng.random() * SECOND)
         config = self.config
         self._due_heartbeat = now

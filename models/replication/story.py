@@ -137,6 +137,10 @@ _SAY: dict[str, Callable[..., str]] = {
     "truncate": _truncate,
     "isr-shrink": _shrink,
     "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_list(isr)}",  # noqa: ARG005
+    "isr-propagated": lambda node, quiet: (
+        f"leader {node} tells the controller of its changed ISRs, "
+        + ("quiet for 5 s" if quiet else "never quiet for 5 s in the last 60 s")
+    ),
     "elected": _elected,
     "fenced": lambda node, broker: f"broker {broker}'s session ends",  # noqa: ARG005
     "controller": lambda node, epoch: f"controller {node} takes over with controller epoch {epoch}",

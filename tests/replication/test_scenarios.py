@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from logjudge.histories.simulation.outcome import outcome
 from logjudge.histories.simulation.pages import digest, page
 from logjudge.histories.simulation.scenario_file import dump, parse
 from logjudge.histories.simulation.scenarios import load, names
+from logjudge.models.replication.config import SECOND
+from logjudge.models.replication.state import Fact
 from logjudge.models.replication.truth import lost
 
 DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
@@ -68,6 +71,21 @@ def test_the_incident_loses_three_and_seven() -> None:
 def test_the_last_replica_standing_loses_what_elr_keeps() -> None:
     assert lost(load("last-replica-standing").run())
     assert not lost(load("elr").run())
+
+
+def test_the_lagging_mark_harms_only_who_joins_at_it() -> None:
+    scenario = load("isr-join-lagging-mark")
+    assert sum(one.ack.end - one.ack.base for one in lost(scenario.run())) == 18
+    assert not lost(replace(scenario, variant="kip-320").run())
+
+
+def test_an_isr_that_flaps_is_told_after_60_seconds_and_when_it_rests() -> None:
+    facts: list[Fact] = []
+    load("isr-propagation").run(tell=facts.append)
+    changes = [time for time, _, kind, _ in facts if kind == "isr-updated"]
+    told = [(time, details[0]) for time, _, kind, details in facts if kind == "isr-propagated"]
+    assert [(round(time / SECOND), quiet) for time, quiet in told] == [(60, False), (75, True)]
+    assert len([time for time in changes if time < told[0][0]]) == 14
 
 
 def test_a_majority_does_not_wait_for_the_slow_node() -> None:
