@@ -21,9 +21,12 @@ from ..models.replication.search import SURVIVABLE, Explored, Space, explore, sh
 from ..models.replication.variants import VARIANTS
 from .engines import session_of, spark_options
 from .main import EXIT_BREACH
+from .scenarios import picture
 from .simulate import _setting
 
 CHUNK = 200  # seeds in one piece of work
+# What shows a breach best; the lanes of leaders and ISRs show all others.
+PICTURES = {"no-divergence": "replicas", "no-consumer-loss": "offsets", "no-stale-read": "lag"}
 
 Work = tuple[Space, range, tuple[str, ...], bool]
 
@@ -44,7 +47,11 @@ Work = tuple[Space, range, tuple[str, ...], bool]
 @spark_options
 @click.option("--faults", help="Kinds of faults, with commas; by default all that a log must survive.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write the shrunk scenario.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The file (.toml) of the shrunk scenario; its picture stands beside it.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -67,6 +74,12 @@ def command(
         if kind not in PATTERNS:
             raise UsageError(f"there is no fault {kind!r} to draw; there are {', '.join(PATTERNS)}")
     space = Space(variant, kinds, dict(_setting(text) for text in settings))
+    path = out or Path(f"{variant}-{invariant}.toml")
+    # Before hours of searching.
+    if path.suffix != ".toml":
+        raise UsageError(f"--out {path}: expected a file that ends in .toml")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--out {path}: there is no folder {path.absolute().parent}")
     try:
         space.scenario(seed)
     except ConfigError as error:
@@ -92,14 +105,19 @@ def command(
     small, tries = shrink(space.scenario(losing), invariant)
     told, _ = story(small)
     small = replace(
-        small, name=f"{variant}-{invariant}", title=f"{invariant} broken by {variant}", story="\n".join(told)
+        small,
+        name=f"{variant}-{invariant}",
+        title=f"{invariant} broken by {variant}",
+        story="\n".join(told),
+        picture=PICTURES.get(invariant, small.picture),
+        breaks=(invariant,),
     )
-    small = replace(small, breaks=(invariant,))
     click.echo(f"shrunk in {tries} runs to {len(small.faults)} faults and {small.config().ops} records:")
     click.echo("\n".join(told))
-    path = out or Path(f"{variant}-{invariant}.toml")
     path.write_bytes(scenario_file.dump(small).encode())
-    click.echo(f"written to {path}; replay it with: logjudge simulate --config {path} --out RUN")
+    drawn = path.with_suffix(".svg")
+    picture(small, drawn, small.title)
+    click.echo(f"written to {path} and {drawn}; replay it with: logjudge simulate --config {path} --out RUN")
     ctx.exit(EXIT_BREACH)
 
 

@@ -22,6 +22,7 @@ def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> Non
     assert "distinct states" in result.output
     assert "its high watermark" in result.output
     scenario = read(out)
+    assert "1 acknowledged record lost" in (tmp_path / "found.svg").read_text(encoding="utf-8")
     assert 1 <= len(scenario.faults) <= 4
     assert scenario.config().ops < 60
     found = INVARIANTS[LOSS][0](scenario.run())
@@ -69,7 +70,10 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
     assert cluster.final
 
 
-@pytest.mark.parametrize("option", [["--faults", "flood"], ["--set", "no.such=1"], ["--set", "x"]])
+@pytest.mark.parametrize(
+    "option",
+    [["--faults", "flood"], ["--set", "no.such=1"], ["--set", "x"], ["--out", "x.svg"], ["--out", "no/such/x.toml"]],
+)
 def test_wrong_options_are_a_sentence(option: list[str]) -> None:
     result = CliRunner().invoke(cli, ["search", "--variant", "kraft", *option])
     assert result.exit_code != 0
