@@ -18,6 +18,9 @@ KINDS = {"crash": "kill", "one-way": "partition"}
 HEALS = {"crash": "restart", "power-loss": "restart", "shutdown": "restart", "disk-full": "restart"}
 
 
+BUFFER = 1 << 20  # characters
+
+
 class Recorder:
     """A History (models/replication/history.py) that writes native events. Times become nanoseconds."""
 
@@ -25,13 +28,15 @@ class Recorder:
         self._out = out
         self._topic = topic
         self._lines: list[str] = []
+        self._size = 0  # characters in them: a poll's line may have 500 records
         self._nemesis = 0
         self._admin = 0
         self.lines = 0
 
     def _write(self, line: str) -> None:
         self._lines.append(line)
-        if len(self._lines) >= 4096:
+        self._size += len(line)
+        if self._size >= BUFFER:
             self.flush()
 
     def flush(self) -> None:
@@ -39,6 +44,7 @@ class Recorder:
         self._lines.append("")
         self._out.write("\n".join(self._lines))
         self._lines = []
+        self._size = 0
 
     def _both(self, time: int, process: str, op: int, rest: str) -> None:
         """An operation that takes no time: its invocation and its completion."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from ...models.replication.log import Batch, ReplicaLog
+from ...models.replication.batches import Batch
+from ...models.replication.log import ReplicaLog
 from .names import epoch_ms, value
 
 HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
@@ -52,28 +55,23 @@ def message_set(batch: Batch, partition: int) -> bytes:
     return b"".join(found)
 
 
-def segments(log: ReplicaLog, partition: int, magic: int, segment_bytes: int) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """(base offset, chunks) of each segment file; an empty log has one empty file."""
+def segments(log: ReplicaLog, partition: int, magic: int, segment_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Chunks of segment files, each with the base offset of its file; an empty log has one empty file."""
     write = batch_bytes if magic == 2 else message_set
-    batches = log.batches()
-    first = batches[0].base if batches else log.end
-    start = 0
-    while True:
-        size, stop = 0, start
-        while stop < len(batches):
-            size += 61 + 30 * (batches[stop].end - batches[stop].base)  # an upper estimate decides the roll
-            if size > segment_bytes and stop > start:
-                break
-            stop += 1
-        base = batches[start].base if start < len(batches) else first
-        yield base, (write(batch, partition) for batch in batches[start:stop])
-        start = stop
-        if start >= len(batches):
-            return
+    base, size = -1, 0
+    for batch in log.batches():
+        most = 61 + 30 * (batch.end - batch.base)  # an upper estimate decides the roll
+        if base < 0 or size + most > segment_bytes:
+            base, size = batch.base, 0
+        size += most
+        yield base, write(batch, partition)
+    if base < 0:
+        yield log.end, b""
 
 
 def write_segments(folder: Path, log: ReplicaLog, partition: int, magic: int, segment_bytes: int) -> None:
-    for base, chunks in segments(log, partition, magic, segment_bytes):
+    chunks = segments(log, partition, magic, segment_bytes)
+    for base, own in groupby(chunks, key=itemgetter(0)):
         with (folder / f"{base:020d}.log").open("wb") as out:
-            for chunk in chunks:
+            for _, chunk in own:
                 out.write(chunk)

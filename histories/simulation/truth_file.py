@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...models.replication.acks import Ack
 from ...models.replication.cluster import Cluster
-from ...models.replication.ledger import Ack
 from ...models.replication.scenario import Scenario
 from ...models.replication.truth import Lost, Repeat, absent, lost, repeats, went_back
 from .names import value

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .batches import Batch
 from .client import Client
 from .config import MS, SECOND
-from .log import Batch
 from .requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest
 from .state import NO_LEADER
 

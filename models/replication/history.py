@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .log import Batch
+from .batches import Batch
 from .producer import ProducerBatch
 
 Given = list[tuple[int, Batch]]  # partition and records

@@ -6,11 +6,14 @@ checked on.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .log import Batch, ReplicaLog
+from .acks import Ack, Acks, Loss
+from .batches import Batch
+from .packed import Rows
 from .state import PartitionState
 
 if TYPE_CHECKING:
@@ -19,56 +22,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .producer import ProducerBatch
     from .replica import Replica
-
-
-class Ack:
-    """An acknowledged batch: values `first` … of a producer at offsets `base` up to `end`."""
-
-    __slots__ = ("acks", "base", "end", "epoch", "first", "isr", "loss", "producer", "time")
-
-    def same(self, batch: Batch) -> bool:
-        """Does a log's batch hold some of these values at the offsets that were acknowledged?"""
-        return (
-            batch.producer == self.producer
-            and batch.first - batch.base == self.first - self.base
-            and batch.base < self.end
-            and batch.end > self.base
-        )
-
-    def __init__(self, base: int, end: int, producer: int, first: int, acks: int, time: int, epoch: int) -> None:
-        self.base = base
-        self.end = end
-        self.producer = producer
-        self.first = first
-        self.acks = acks
-        self.time = time
-        self.epoch = epoch  # the leader epoch that appended it
-        self.isr: tuple[int, ...] = ()  # as the quorum had it then
-        self.loss: Loss | None = None
-
-    def held_by(self, log: ReplicaLog) -> bool:
-        return self.end <= log.start or log.holds(max(self.base, log.start), self.end, self.producer, self._first(log))
-
-    def part(self, start: int, stop: int) -> Ack:
-        """The records from `start` up to `stop` of this batch."""
-        if start == 0 and self.base + stop == self.end:
-            return self
-        base, first = self.base + start, self.first + start
-        return Ack(base, self.base + stop, self.producer, first, self.acks, self.time, self.epoch)
-
-    def _first(self, log: ReplicaLog) -> int:
-        return self.first + max(0, log.start - self.base)
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Why an acknowledged batch is gone: the leader that did not have it, and why it did not."""
-
-    cause: str
-    detail: str
-    time: int
-    leader: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +48,7 @@ class Ledger:
     """Collects; judges nothing but the few invariants that must be seen at the moment."""
 
     def __init__(self, partitions: int) -> None:
-        self.acks: list[list[Ack]] = [[] for _ in range(partitions)]
+        self.acks = [Acks() for _ in range(partitions)]
         # producer -> sorted ranges of value numbers that leaders wrote, and that they wrote more than once
         self.written: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(partitions)]
         self.rewritten: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(partitions)]
@@ -112,11 +65,11 @@ class Ledger:
         self.read_by: dict[str, dict[int, list[tuple[int, int]]]] = {}  # polled, and handled, offset ranges
         self.handled_by: dict[str, dict[int, list[tuple[int, int]]]] = {}
         self.resets: list[tuple[str, int, int, int]] = []  # consumer, partition, from, to
-        self.latencies: list[int] = []  # from a batch's first record to its acknowledgement, microseconds
+        self.latencies = array("q")  # from a batch's first record to its acknowledgement, microseconds
         self.shrinks = 0
         self.elections = 0
         self.unclean_elections = 0
-        self._committed: list[list[Batch]] = [[] for _ in range(partitions)]
+        self._committed = [Rows() for _ in range(partitions)]  # base, end, uid
         self._committed_end = [0] * partitions
 
     # --- acknowledgements and commits
@@ -129,29 +82,32 @@ class Ledger:
         for low, high in known[max(0, bisect_left(known, (first, 0)) - 1) :]:
             if low < end and high > first:
                 again = self.rewritten[batch.partition].setdefault(batch.producer, [])
-                _merge(again, max(first, low), min(end, high))
-        _merge(known, first, end)
+                merge(again, max(first, low), min(end, high))
+        merge(known, first, end)
 
     def acknowledged(self, batch: ProducerBatch, base: int, acks: int, time: int) -> None:
         partition = batch.partition
-        ack = Ack(base, base + batch.count, batch.producer, batch.first, acks, time, batch.epoch)
-        self.acks[partition].append(ack)
-        self.latencies.append(time - batch.created)
         known = self.states[partition]
-        ack.isr = known.isr if known is not None else ()
+        isr = known.isr if known is not None else ()
+        end = base + batch.count
+        row = (base, end, batch.producer, batch.first, acks, time, batch.epoch, isr)
+        kept = self.acks[partition]
+        kept.append(row)
+        self.latencies.append(time - batch.created)
         newest = self.newest[partition]
-        if newest is not None and newest[1].epoch > ack.epoch and not ack.held_by(newest[0].log):
+        if newest is not None and newest[1].epoch > batch.epoch and not (ack := Ack(*row)).held_by(newest[0].log):
             # Acknowledged by a leader that was already replaced: nobody begins to lead without it later.
-            ack.loss = self._explain(ack, *newest, time)
-        if ack.end > self.acknowledged_end.get(partition, 0):
-            self.acknowledged_end[partition] = ack.end
+            kept.losses[len(kept) - 1] = self._explain(ack, *newest, time)
+        if end > self.acknowledged_end.get(partition, 0):
+            self.acknowledged_end[partition] = end
 
     def committed(self, replica: Replica) -> None:
         """A leader's high watermark moved: what is below it was exposed, and must never change."""
         partition = replica.partition
         mark, end = replica.hw, self._committed_end[partition]
         if mark > end:
-            self._committed[partition].extend(replica.log.read(max(end, replica.log.start), 1 << 30, mark))
+            for batch in replica.log.read(max(end, replica.log.start), 1 << 30, mark):
+                self._committed[partition].append((batch.base, batch.end, batch.uid))
             self._committed_end[partition] = mark
 
     def removed(self, broker: int, partition: int, batches: list[Batch], reason: str, time: int) -> None:
@@ -186,22 +142,23 @@ class Ledger:
             # A leader that comes back in its own epoch was not elected again: the ISR is as it stands.
             self.elected[partition][state.epoch] = known
         self.newest[partition] = (replica, state)
-        for ack in self.acks[partition]:
+        losses = self.acks[partition].losses
+        for number, ack in enumerate(self.acks[partition]):
             if ack.held_by(replica.log):
-                ack.loss = None
-            elif ack.loss is None:
-                ack.loss = self._explain(ack, replica, state, now)
+                losses.pop(number, None)
+            elif number not in losses:
+                losses[number] = self._explain(ack, replica, state, now)
 
     def _check_committed(self, replica: Replica, now: int) -> None:
         partition, log = replica.partition, replica.log
         committed = self._committed[partition]
-        for index, batch in enumerate(committed):
-            if batch.end <= log.start:
+        for number, (base, end, uid) in enumerate(committed.rows()):
+            if end <= log.start:
                 continue
-            base = max(batch.base, log.start)
+            base = max(base, log.start)
             held = log.at(base)
-            last = log.at(batch.end - 1)
-            if held is not None and held.uid == batch.uid and last is not None and last.uid == batch.uid:
+            last = log.at(end - 1)
+            if held is not None and held.uid == uid and last is not None and last.uid == uid:
                 continue
             self._breach(
                 "no-committed-loss",
@@ -209,7 +166,7 @@ class Ledger:
                 partition,
                 f"broker {replica.broker} leads epoch {replica.epoch} without the committed offset {base}",
             )
-            del committed[index:]
+            committed.cut(number)
             self._committed_end[partition] = min(base, log.end)
             return
 
@@ -279,7 +236,7 @@ class Ledger:
     # --- consumers
 
     def read(self, name: str, partition: int, batch: Batch) -> None:
-        _merge(
+        merge(
             self.seen.setdefault(partition, {}).setdefault(batch.producer, []),
             batch.first,
             batch.first + batch.end - batch.base,
@@ -310,7 +267,7 @@ class Ledger:
             self.breaches.append(Breach(invariant, time, partition, text))
 
 
-def _merge(ranges: list[tuple[int, int]], first: int, end: int) -> None:
+def merge(ranges: list[tuple[int, int]], first: int, end: int) -> None:
     """Add a range to a sorted list of ranges that do not touch."""
     if not ranges or ranges[-1][1] < first:
         ranges.append((first, end))

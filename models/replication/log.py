@@ -1,79 +1,13 @@
 """One replica's log: batches of records, the leader epochs they were written in, and what is safe on disk.
 
-Brokers never touch the lists: they append, read, truncate and ask. A batch is immutable and shared by the
-replicas that hold it, so `a is b` or equal `uid`s mean the same append; a slice of it keeps its `uid`.
+Brokers never touch the lists: they append, read, truncate and ask.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from .batches import Batch, Batches
 
 UNDEFINED = -1  # Kafka's UNDEFINED_EPOCH and UNDEFINED_EPOCH_OFFSET
-
-
-class Batch:
-    """Records of one producer to one partition: values `first`, `first+1`, … at offsets `base` up to `end`.
-
-    Simplification: all records of a batch carry one timestamp, the time of its first send (microseconds).
-    """
-
-    __slots__ = (
-        "base",
-        "end",
-        "epoch",
-        "first",
-        "pid",
-        "producer",
-        "producer_epoch",
-        "sequence",
-        "time",
-        "uid",
-    )
-
-    def __init__(
-        self,
-        base: int,
-        end: int,
-        epoch: int,
-        producer: int,
-        first: int,
-        time: int,
-        uid: int,
-        pid: int = -1,
-        producer_epoch: int = -1,
-        sequence: int = -1,
-    ) -> None:
-        self.base = base
-        self.end = end
-        self.epoch = epoch
-        self.producer = producer
-        self.first = first
-        self.time = time
-        self.uid = uid
-        self.pid = pid
-        self.producer_epoch = producer_epoch
-        self.sequence = sequence
-
-    def cut(self, start: int, end: int) -> Batch:
-        """The part of this batch between two offsets.
-
-        Simplification: v2 batches cannot be cut, but messages of formats 0 and 1 stood alone, and only
-        there do replicas disagree on where batches begin.
-        """
-        skipped = start - self.base
-        sequence = self.sequence + skipped if self.sequence >= 0 else -1
-        return Batch(
-            start,
-            end,
-            self.epoch,
-            self.producer,
-            self.first + skipped,
-            self.time,
-            self.uid,
-            self.pid,
-            self.producer_epoch,
-            sequence,
-        )
 
 
 class ProducerState:
@@ -95,24 +29,22 @@ class ProducerState:
             del self.recent[0]
 
 
-class ReplicaLog:
+class ReplicaLog(Batches):
     """Append, read, truncate. `end` is the LEO; offsets below `flushed` survive a power loss."""
 
-    __slots__ = ("_bases", "_batches", "end", "epochs", "flushed", "producers", "start")
+    __slots__ = ("end", "epochs", "flushed", "producers", "start")
 
     def __init__(self) -> None:
+        super().__init__()
         self.start = 0
         self.end = 0
         self.flushed = 0
         self.epochs: list[tuple[int, int]] = []  # (epoch, start offset), both increasing
         self.producers: dict[int, ProducerState] = {}
-        self._batches: list[Batch] = []
-        self._bases: list[int] = []
 
     def append(self, batch: Batch) -> None:
         """Add a batch that begins at the log's end."""
-        self._batches.append(batch)
-        self._bases.append(batch.base)
+        Batches.append(self, batch)
         self.end = batch.end
         if not self.epochs or self.epochs[-1][0] < batch.epoch:
             self.assign_epoch(batch.epoch, batch.base)
@@ -138,36 +70,6 @@ class ReplicaLog:
     def last_epoch(self) -> int:
         return self.epochs[-1][0] if self.epochs else UNDEFINED
 
-    def read(self, offset: int, limit: int, below: int) -> list[Batch]:
-        """At most `limit` batches from `offset` on whose records are below `below`."""
-        batches = self._batches
-        index = bisect_right(self._bases, offset) - 1
-        if index < 0:
-            index = 0
-        if batches and batches[index].end <= offset:
-            index += 1
-        found = batches[index : index + limit]
-        if not found:
-            return found
-        if found[0].base < offset:
-            found[0] = found[0].cut(offset, found[0].end)
-        while found and found[-1].end > below:
-            last = found.pop()
-            if last.base < below:
-                found.append(last.cut(last.base, below))
-        return found
-
-    def batches(self) -> list[Batch]:
-        """All batches, for those who write or compare logs. Not to be changed."""
-        return self._batches
-
-    def at(self, offset: int) -> Batch | None:
-        """The batch that holds `offset`."""
-        index = bisect_right(self._bases, offset) - 1
-        if index >= 0 and self._batches[index].end > offset:
-            return self._batches[index]
-        return None
-
     def holds(self, base: int, end: int, producer: int, first: int) -> bool:
         """Are the values from `first` on, of this producer, at the offsets from `base` up to `end`?"""
         return self._holds_one(base, producer, first) and self._holds_one(end - 1, producer, first + end - 1 - base)
@@ -185,18 +87,7 @@ class ReplicaLog:
         if offset >= self.end:
             self._forget_epochs()
             return []
-        index = bisect_right(self._bases, offset) - 1
-        removed: list[Batch] = []
-        if index >= 0 and self._batches[index].base < offset:
-            kept = self._batches[index]
-            if kept.end > offset:
-                self._batches[index] = kept.cut(kept.base, offset)
-                removed.append(kept.cut(offset, kept.end))
-            index += 1
-        index = max(index, 0)
-        removed.extend(self._batches[index:])
-        del self._batches[index:]
-        del self._bases[index:]
+        removed = self.cut_off(offset)
         self.end = max(offset, self.start)
         self.start = min(self.start, self.end)
         self.flushed = min(self.flushed, self.end)
@@ -210,19 +101,15 @@ class ReplicaLog:
 
     def restart_at(self, offset: int) -> list[Batch]:
         """Empty the log and begin again at `offset` (truncateFullyAndStartAt)."""
-        removed = self._batches
+        removed = self.cut_off(0)
         self.start = self.end = self.flushed = offset
-        self._batches, self._bases, self.epochs, self.producers = [], [], [], {}
+        self.epochs, self.producers = [], {}
         return removed
 
     def advance_start(self, offset: int) -> None:
         """Delete what is below `offset`, batch by batch, as retention and delete-records do."""
         self.start = max(self.start, min(offset, self.end))
-        index = 0
-        while index < len(self._batches) and self._batches[index].end <= self.start:
-            index += 1
-        del self._batches[:index]
-        del self._bases[:index]
+        self.drop_below(self.start)
         while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
             del self.epochs[0]
         if self.epochs and self.epochs[0][1] < self.start:
@@ -230,7 +117,7 @@ class ReplicaLog:
 
     def _rebuild_producers(self) -> None:
         self.producers = {}
-        for batch in self._batches:
+        for batch in self.batches():
             if batch.pid >= 0:
                 self._remember(batch)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from .batches import Batch
 from .config import Config
-from .log import Batch, ReplicaLog
+from .log import ReplicaLog
 from .requests import (
     DUPLICATE,
     NONE,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .batches import Batch
     from .broker import Broker
     from .client import Client
     from .consumer import Consumer
     from .fetcher import Fetcher
     from .isr import IsrKeeper
-    from .log import Batch
     from .producer import Producer, ProducerBatch
 
 # Kafka's error names, as clients and histories see them.

@@ -5,11 +5,16 @@ Everything is told in runs of neighbouring offsets, so that a large loss is a sh
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from .ledger import Ack
+from .acks import Ack
+from .batches import Batch
+from .ledger import merge
 from .log import ReplicaLog
 
 if TYPE_CHECKING:
@@ -53,10 +58,11 @@ def lost(cluster: Cluster) -> list[Lost]:
         if log is None:
             continue
         reads = _Reads(cluster, partition)
-        gone = [ack for ack in ledger.acks[partition] if ack.acks != 0 and not ack.held_by(log)]
-        held = _held(log, {ack.producer for ack in gone})
-        for ack in gone:
-            loss = ack.loss or ledger.explain_late(ack, partition)
+        acks = ledger.acks[partition]
+        gone = [(number, ack) for number, ack in enumerate(acks) if ack.acks != 0 and not ack.held_by(log)]
+        held = _held(log, {ack.producer for _, ack in gone})
+        for number, ack in gone:
+            loss = acks.losses.get(number) or ledger.explain_late(ack, partition)
             for part in _missing(ack, held.get(ack.producer, [])):
                 read = reads.saw(part)
                 found.append(Lost(partition, part, loss.cause, loss.detail, loss.time, loss.leader, loss.epoch, read))
@@ -82,11 +88,10 @@ def absent(cluster: Cluster) -> list[list[Ack]]:
 def _held(log: ReplicaLog, producers: set[int]) -> dict[int, list[tuple[int, int]]]:
     """The ranges of values that a log holds, of these producers, sorted."""
     held: dict[int, list[tuple[int, int]]] = {}
-    for batch in log.batches():
+    for batch in log.batches() if producers else ():
         if batch.producer in producers:
-            ranges = held.setdefault(batch.producer, [])
-            ranges.append((batch.first, batch.first + batch.end - batch.base))
-    return {producer: sorted(ranges) for producer, ranges in held.items()}
+            merge(held.setdefault(batch.producer, []), batch.first, batch.first + batch.end - batch.base)
+    return held
 
 
 def _missing(ack: Ack, held: list[tuple[int, int]]) -> list[Ack]:
@@ -120,45 +125,80 @@ class _Reads:
         return place + 1 < len(ranges) and ranges[place + 1][0] <= last
 
 
-def went_back(acks: list[Ack]) -> list[tuple[int, int, int]]:
+def went_back(acks: Iterable[Ack]) -> list[tuple[int, int, int]]:
     """(producer, value number, value number before it) where a producer's acknowledged offsets go back, in the
     order in which it sent."""
-    found: list[tuple[int, int, int]] = []
+    found: dict[int, list[tuple[int, int, int]]] = {}
     last: dict[int, Ack] = {}
-    for ack in sorted((ack for ack in acks if ack.acks != 0), key=lambda ack: (ack.producer, ack.first)):
+    for ack in acks if _in_turn(acks) else sorted(acks, key=attrgetter("producer", "first")):
         before = last.get(ack.producer)
-        if before is not None and ack.base < before.end - 1:
-            found.append((ack.producer, ack.first, before.first + before.end - before.base - 1))
-        last[ack.producer] = ack
-    return found
+        if ack.acks != 0 and before is not None and ack.base < before.end - 1:
+            back = (ack.producer, ack.first, before.first + before.end - before.base - 1)
+            found.setdefault(ack.producer, []).append(back)
+        if ack.acks != 0:
+            last[ack.producer] = ack
+    return [back for producer in sorted(found) for back in found[producer]]
+
+
+def _in_turn(acks: Iterable[Ack]) -> bool:
+    """Was everything acknowledged in the order in which it was sent, as nearly always? Then nothing is sorted."""
+    last: dict[int, int] = {}
+    for ack in acks:
+        if ack.first < last.get(ack.producer, 0):
+            return False
+        last[ack.producer] = ack.first
+    return True
 
 
 def repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Repeat]]:
     """(duplicates, reorderings) in one log."""
     duplicates: list[Repeat] = []
     reordered: list[Repeat] = []
-    seen: dict[int, list[tuple[int, int, int]]] = {}  # producer -> sorted (first, end, offset)
+    seen: dict[int, _Ranges] = {}
     for batch in log.batches():
-        ranges = seen.setdefault(batch.producer, [])
+        ranges = seen.setdefault(batch.producer, _Ranges())
         end = batch.first + batch.end - batch.base
-        place = bisect_right(ranges, (batch.first, 1 << 60, 0))
-        if place == len(ranges) and (not ranges or ranges[-1][1] <= batch.first):
-            if ranges and ranges[-1][1] == batch.first and ranges[-1][2] + ranges[-1][1] - ranges[-1][0] == batch.base:
-                ranges[-1] = (ranges[-1][0], end, ranges[-1][2])
-            else:
-                ranges.append((batch.first, end, batch.base))
+        place = bisect_right(ranges.firsts, batch.first)
+        if place == len(ranges.firsts) and (not place or ranges.ends[-1] <= batch.first):
+            if not ranges.goes_on(batch):
+                ranges.insert(place, batch.first, end, batch.base)
+            ranges.ends[-1] = end
             continue
-        overlaps = [r for r in ranges[max(0, place - 1) : place + 1] if r[0] < end and r[1] > batch.first]
+        overlaps = [
+            one
+            for one in range(max(0, place - 1), min(place + 1, len(ranges.firsts)))
+            if ranges.firsts[one] < end and ranges.ends[one] > batch.first
+        ]
         if overlaps:
-            first = max(batch.first, overlaps[0][0])
-            shared = min(end, overlaps[0][1]) - first
-            earlier = overlaps[0][2] + first - overlaps[0][0]
+            earlier = overlaps[0]
+            first = max(batch.first, ranges.firsts[earlier])
+            shared = min(end, ranges.ends[earlier]) - first
+            before = ranges.offsets[earlier] + first - ranges.firsts[earlier]
             offset = batch.base + first - batch.first
-            duplicates.append(Repeat(partition, batch.producer, first, shared, offset, earlier))
+            duplicates.append(Repeat(partition, batch.producer, first, shared, offset, before))
         else:
-            ranges.insert(place, (batch.first, end, batch.base))
+            ranges.insert(place, batch.first, end, batch.base)
             reordered.append(Repeat(partition, batch.producer, batch.first, end - batch.first, batch.base, -1))
     return duplicates, reordered
+
+
+class _Ranges:
+    """A producer's values in a log: sorted ranges, each with the offset of its first value. Arrays, as two producers
+    that take turns leave as many ranges as there are batches."""
+
+    def __init__(self) -> None:
+        self.firsts, self.ends, self.offsets = array("q"), array("q"), array("q")
+
+    def insert(self, place: int, first: int, end: int, offset: int) -> None:
+        self.firsts.insert(place, first)
+        self.ends.insert(place, end)
+        self.offsets.insert(place, offset)
+
+    def goes_on(self, batch: Batch) -> bool:
+        """Does a batch continue the last range, in values and in offsets?"""
+        if not self.ends or self.ends[-1] != batch.first:
+            return False
+        return self.offsets[-1] + self.ends[-1] - self.firsts[-1] == batch.base
 
 
 def conflicts(one: ReplicaLog, other: ReplicaLog) -> list[tuple[int, int]]:
