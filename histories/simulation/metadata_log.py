@@ -28,7 +28,7 @@ class MetadataLog:
         self._folder = brokers / str(FIRST_CONTROLLER) / "data"
         self._records: list[tuple[int, int, bytes]] = []  # microseconds, controller epoch, record
         self._cluster: Cluster | None = None
-        self._registered: dict[int, int] = {}  # broker -> incarnation
+        self._registered: dict[int, tuple[int, int]] = {}  # broker -> incarnation, broker epoch
 
     def attach(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class MetadataLog:
         if kind == "registered":
             self._admit(time, *details)
         elif kind == "fenced":
-            self._write(time, "BROKER_REGISTRATION_CHANGE_RECORD", brokerId=details[0], brokerEpoch=0, fenced=FENCED)
+            self._fence(time, details[0], FENCED)
         elif kind == "stored":
             self._store(time, *details)
 
@@ -46,8 +46,8 @@ class MetadataLog:
         """A new process registers; then, and after a fence alone, the broker is let in."""
         assert self._cluster is not None
         incarnation = self._cluster.quorum.incarnations[broker]
-        if self._registered.get(broker) != incarnation:
-            self._registered[broker] = incarnation
+        if broker not in self._registered or self._registered[broker][0] != incarnation:
+            self._registered[broker] = incarnation, len(self._records)
             about = {
                 "incarnationId": uuid(self._cluster.seed, f"incarnation {broker} {incarnation}"),
                 "brokerEpoch": len(self._records),
@@ -58,7 +58,12 @@ class MetadataLog:
                 "fenced": True,
             }
             self._write(time, "REGISTER_BROKER_RECORD", brokerId=broker, **about)
-        self._write(time, "BROKER_REGISTRATION_CHANGE_RECORD", brokerId=broker, brokerEpoch=0, fenced=UNFENCED)
+        self._fence(time, broker, UNFENCED)
+
+    def _fence(self, time: int, broker: int, fenced: int) -> None:
+        """A broker's epoch is the offset of its registration; who replays the log compares it (ClusterDelta)."""
+        epoch = self._registered[broker][1]
+        self._write(time, "BROKER_REGISTRATION_CHANGE_RECORD", brokerId=broker, brokerEpoch=epoch, fenced=fenced)
 
     def _store(self, time: int, partition: int, before: PartitionState | None, after: PartitionState) -> None:
         assert self._cluster is not None

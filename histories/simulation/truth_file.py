@@ -3,6 +3,7 @@ causes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...models.replication.acks import Ack
@@ -112,7 +113,7 @@ def _written_again(cluster: Cluster) -> list[str]:
     ]
 
 
-def _latency(latencies: list[int]) -> dict[str, float]:
+def _latency(latencies: Sequence[int]) -> dict[str, float]:
     """Median, 99th percentile and largest, of batches."""
     ordered = sorted(latencies)
     if not ordered:

@@ -15,6 +15,8 @@ from logjudge.histories.evidence.cluster_metadata import read_cluster_metadata
 from logjudge.histories.evidence.dump_text import is_dump, parse_dump, read_dump
 from logjudge.histories.evidence.segments import read_segment
 from logjudge.histories.evidence.tables import BATCHES
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
 from polars.testing import assert_frame_equal
 
 SEGMENT = f"{0:020d}.log"
@@ -129,3 +131,19 @@ class TestKafkaOnMetadata:
         ours, _ = read_cluster_metadata(folder)
         assert_frame_equal(dump.metadata, ours.drop("file"))
         assert ours.height > 20
+
+
+@pytest.mark.parametrize("name", ["kip-101-loss", "kip-279-mended", "last-known-leader", "zombie-controller"])
+class TestKafkaOnSimulatedLogs:
+    pytestmark = needs_kafka
+
+    def test_every_segment_and_the_metadata_log_are_read(self, tmp_path, name):
+        brokers = write_bundle(load(name), tmp_path).folder / "brokers"
+        for path in sorted(brokers.glob(f"*/data/orders-*/{SEGMENT}")):
+            text = dump_log("--deep-iteration", "--print-data-log", "--files", str(path))
+            assert "isvalid: false" not in text
+            assert text.count("payload: ") == read_segment(path).records.height
+        for folder in brokers.glob("*/data/__cluster_metadata-0"):
+            [dump] = parse_dump(dump_log("--cluster-metadata-decoder", "--files", str(folder / SEGMENT)))
+            ours, _ = read_cluster_metadata(folder)
+            assert_frame_equal(dump.metadata, ours.drop("file"))
