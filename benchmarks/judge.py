@@ -157,7 +157,9 @@ def _numbered(one: dict[str, Any]) -> list[str]:
 
 
 def _harmed(truth: dict[str, Any]) -> bool:
-    told = ("lost_acked_count", "duplicates", "written_again", "reordered", "went_back", "consumer_resets", "truncated")
+    told = ("lost_acked_count", "duplicates", "written_again", "reordered", "went_back", "consumer_resets")
+    if not truth["acknowledged"] and truth["unclean_elections"]:
+        return True  # with acks=0 nothing acknowledged is lost, but a consumer may have read what was
     return any(truth.get(name) for name in told) or any(map(bool, truth["divergent"].values()))
 
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
 from .succession import (
-    SECOND,
     Succession,
     acknowledgement,
     alone_in_sync,
     chain,
     deaths,
+    ended_short,
+    failed_together,
     had_them,
+    in_sync,
     succession,
-    truncations,
 )
 from .timeline import Timeline
 
@@ -33,11 +34,10 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     found = succession(timeline, lost)
     if found.new is None or found.new_leader is None or found.old_leader is None:
         return lacks(*found.missing)
-    together = _in_sync(timeline, lost)
-    if len(together) > 1 and all(_ended_short(timeline, member, lost, lost.last) for member in together):
-        # Kafka promises nothing where all in-sync replicas fail at once, and nobody was the last to stand.
-        names = ", ".join(sorted(together))
-        return lacks(f"why brokers {names}, all in sync, started again without the records (a failure of power?)")
+    together = failed_together(timeline, lost)
+    if together:
+        # Nobody was the last to stand.
+        return lacks(*together)
     broker = found.new_leader
     if found.new is not found.old and found.new.elected_uncleanly:
         return NOT_THE_CASE
@@ -46,7 +46,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         had = had_them(timeline, broker, lost)
         if not had:
             return NOT_THE_CASE
-    short = _ended_short(timeline, broker, lost, lost.first)
+    short = ended_short(timeline, broker, lost, lost.first)
     if not short:
         return lacks(
             f"that broker {broker}'s log ended at or below offset {lost.first} when it started again "
@@ -84,50 +84,13 @@ def _of(details: object, lost: Lost) -> bool:
     return details.get("topic") == lost.topic and details.get("partition") == lost.partition
 
 
-def _ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[Fact]:
-    """Facts that the log ended at or below an offset (`most`) after the records had been acknowledged, though nobody
-    had truncated it.
-    """
-    out = []
-    # Brokers' clocks may be a little off the history's, in which both the acknowledgement and the death are told.
-    died = [e.time for e in timeline.died(broker) if e.fact.place is not None and e.time is not None]
-    since = min((time for time in died if lost.last_acked and time >= lost.last_acked), default=lost.last_acked)
-    cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
-    for kind in ("corruption", "loaded", "snapshot"):
-        for end in timeline.ends_of(broker, kind):
-            late = end.time is not None and since is not None and end.time > since - SECOND
-            if end.end <= most and late and not any(cut <= (end.time or 0) for cut in cuts):
-                out.append(end)
-                break
-    if not out:
-        return []
-    marks = [
-        m.fact
-        for m in timeline.ends_of(broker, "high-watermark")
-        if m.snapshot in {e.snapshot for e in out if e.snapshot is not None} and m.end > most
-    ]
-    return [*(e.fact for e in out), *marks]
-
-
-def _in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
-    """The ISR when the last record was acknowledged, as far as it is told, without those that had died: not every
-    evidence tells that it shrank. Empty if nobody says.
-    """
-    at = lost.last_acked
-    if at is None:
-        return frozenset()
-    known = [isr for time, isr, _ in timeline.isr if time is not None and time <= at]
-    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time <= at}
-    return frozenset(broker for broker in known[-1] if last.get(broker) != "died") if known else frozenset()
-
-
 def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> list[Fact]:
     """That the broker was alone in sync when the records were acknowledged, or when it was elected again."""
     new = found.new
     if new is not None and new is not found.old and new.before is not None:
         return new.facts[:1] if new.before == {broker} else []
     alone = alone_in_sync(timeline, broker, lost.last_acked)
-    if alone or len(_in_sync(timeline, lost)) > 1:
+    if alone or len(in_sync(timeline, lost)) > 1:
         return alone
     again = [
         fact

@@ -169,7 +169,58 @@ def had_them(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     during = [entry for entry in dated if entry[0] > lost.first_acked]
     if not before or any(broker not in isr for _, isr, _ in [before[-1], *during]):
         return []
-    return [before[-1][2]]
+    # An ISR keeps a dead broker until its session ends. Only the history's own clock tells before or after so exactly.
+    lives = [e for e in timeline.events if e.broker == broker and e.fact.place is not None and e.time is not None]
+    latest = [e.kind for e in lives if (e.time or 0) < lost.first_acked]
+    return [] if latest[-1:] == ["died"] else [before[-1][2]]
+
+
+def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[Fact]:
+    """Facts that the log ended at or below an offset (`most`) after the records had been acknowledged, though nobody
+    had truncated it.
+    """
+    out = []
+    # Brokers' clocks may be a little off the history's, in which both the acknowledgement and the death are told.
+    died = [e.time for e in timeline.died(broker) if e.fact.place is not None and e.time is not None]
+    since = min((time for time in died if lost.last_acked and time >= lost.last_acked), default=lost.last_acked)
+    cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
+    for kind in ("corruption", "loaded", "snapshot"):
+        for end in timeline.ends_of(broker, kind):
+            late = end.time is not None and since is not None and end.time > since - SECOND
+            if end.end <= most and late and not any(cut <= (end.time or 0) for cut in cuts):
+                out.append(end)
+                break
+    if not out:
+        return []
+    marks = [
+        m.fact
+        for m in timeline.ends_of(broker, "high-watermark")
+        if m.snapshot in {e.snapshot for e in out if e.snapshot is not None} and m.end > most
+    ]
+    return [*(e.fact for e in out), *marks]
+
+
+def in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
+    """The ISR when the last record was acknowledged, as far as it is told, without those that had died: not every
+    evidence tells that it shrank. Empty if nobody says.
+    """
+    at = lost.last_acked
+    if at is None:
+        return frozenset()
+    known = [isr for time, isr, _ in timeline.isr if time is not None and time <= at]
+    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time <= at}
+    return frozenset(broker for broker in known[-1] if last.get(broker) != "died") if known else frozenset()
+
+
+def failed_together(timeline: Timeline, lost: Lost) -> list[str]:
+    """What is not known where all in-sync replicas lost the records by themselves: Kafka promises nothing where they
+    fail at once, and whoever is elected afterwards takes nothing away.
+    """
+    together = in_sync(timeline, lost)
+    if len(together) < 2 or not all(ended_short(timeline, member, lost, lost.last) for member in together):
+        return []
+    names = ", ".join(sorted(together))
+    return [f"why brokers {names}, all in sync, started again without the records (a failure of power?)"]
 
 
 def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:

@@ -14,6 +14,7 @@ from .succession import (
     alone_in_sync,
     chain,
     deaths,
+    failed_together,
     held_at_snapshot,
     returned,
     succession,
@@ -39,6 +40,9 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, or the controller's log)"
         )
+    together = failed_together(timeline, lost)
+    if together:
+        return lacks(*together)
     if new.start is None:
         return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # Whoever was in sync before is not the new leader, so the acknowledging leader is another broker.
