@@ -49,7 +49,7 @@ class Ack:
         )
 
     def held_by(self, log: ReplicaLog) -> bool:
-        return self.end <= log.start or log.holds(max(self.base, log.start), self.end, self.producer, self._first(log))
+        return _held(log, self.base, self.end, self.producer, self.first)
 
     def part(self, start: int, stop: int) -> Ack:
         """The records from `start` up to `stop` of this batch."""
@@ -58,8 +58,11 @@ class Ack:
         base, first = self.base + start, self.first + start
         return Ack(base, self.base + stop, self.producer, first, self.acks, self.time, self.epoch, self.isr)
 
-    def _first(self, log: ReplicaLog) -> int:
-        return self.first + max(0, log.start - self.base)
+
+def _held(log: ReplicaLog, base: int, end: int, producer: int, first: int) -> bool:
+    """Does a log hold these values, as far as they are not below its start?"""
+    below = max(0, log.start - base)
+    return end <= log.start or log.holds(base + below, end, producer, first + below)
 
 
 class Acks(Rows):
@@ -73,3 +76,9 @@ class Acks(Rows):
 
     def __iter__(self) -> Iterator[Ack]:
         return starmap(Ack, self.rows())
+
+    def missing_from(self, log: ReplicaLog) -> Iterator[tuple[int, Ack]]:
+        """Those that a log does not hold, with their numbers."""
+        for number, row in enumerate(self.rows()):
+            if not _held(log, *row[:4]):
+                yield number, Ack(*row)

@@ -79,10 +79,11 @@ class Ledger:
         batch.epoch = epoch
         first, end = batch.first, batch.first + batch.count
         known = self.written[batch.partition].setdefault(batch.producer, [])
-        for low, high in known[max(0, bisect_left(known, (first, 0)) - 1) :]:
-            if low < end and high > first:
-                again = self.rewritten[batch.partition].setdefault(batch.producer, [])
-                merge(again, max(first, low), min(end, high))
+        if known and known[-1][1] > first:
+            for low, high in known[max(0, bisect_left(known, (first, 0)) - 1) :]:
+                if low < end and high > first:
+                    again = self.rewritten[batch.partition].setdefault(batch.producer, [])
+                    merge(again, max(first, low), min(end, high))
         merge(known, first, end)
 
     def acknowledged(self, batch: ProducerBatch, base: int, acks: int, time: int) -> None:
@@ -142,12 +143,11 @@ class Ledger:
             # A leader that comes back in its own epoch was not elected again: the ISR is as it stands.
             self.elected[partition][state.epoch] = known
         self.newest[partition] = (replica, state)
-        losses = self.acks[partition].losses
-        for number, ack in enumerate(self.acks[partition]):
-            if ack.held_by(replica.log):
-                losses.pop(number, None)
-            elif number not in losses:
-                losses[number] = self._explain(ack, replica, state, now)
+        acks = self.acks[partition]
+        acks.losses = {
+            number: acks.losses.get(number) or self._explain(ack, replica, state, now)
+            for number, ack in acks.missing_from(replica.log)
+        }
 
     def _check_committed(self, replica: Replica, now: int) -> None:
         partition, log = replica.partition, replica.log
@@ -157,8 +157,9 @@ class Ledger:
                 continue
             base = max(base, log.start)
             held = log.at(base)
-            last = log.at(end - 1)
-            if held is not None and held.uid == uid and last is not None and last.uid == uid:
+            if held is not None and held.uid == uid and held.end < end:
+                held = log.at(end - 1)
+            if held is not None and held.uid == uid:
                 continue
             self._breach(
                 "no-committed-loss",

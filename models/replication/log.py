@@ -72,11 +72,11 @@ class ReplicaLog(Batches):
 
     def holds(self, base: int, end: int, producer: int, first: int) -> bool:
         """Are the values from `first` on, of this producer, at the offsets from `base` up to `end`?"""
-        return self._holds_one(base, producer, first) and self._holds_one(end - 1, producer, first + end - 1 - base)
-
-    def _holds_one(self, offset: int, producer: int, value: int) -> bool:
-        batch = self.at(offset)
-        return batch is not None and batch.producer == producer and batch.first + offset - batch.base == value
+        batch = self.at(base)
+        if batch is None or batch.producer != producer or batch.first + base - batch.base != first:
+            return False
+        # Its last value tells of all where this is another batch.
+        return batch.end >= end or self.holds(end - 1, end, producer, first + end - 1 - base)
 
     def truncate(self, offset: int) -> list[Batch]:
         """Drop everything at and above `offset`; what was dropped comes back.

@@ -59,7 +59,7 @@ def lost(cluster: Cluster) -> list[Lost]:
             continue
         reads = _Reads(cluster, partition)
         acks = ledger.acks[partition]
-        gone = [(number, ack) for number, ack in enumerate(acks) if ack.acks != 0 and not ack.held_by(log)]
+        gone = [(number, ack) for number, ack in acks.missing_from(log) if ack.acks != 0]
         held = _held(log, {ack.producer for _, ack in gone})
         for number, ack in gone:
             loss = acks.losses.get(number) or ledger.explain_late(ack, partition)
