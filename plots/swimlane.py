@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 CAPTION = (
     "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
-    " (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged in red: several brokers led"
-    " one epoch. × it died or was fenced, ● it started or was unfenced. A red line is an unclean election, a grey one a"
+    " (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged in red: several led one"
+    " epoch. × it died or was fenced, ● it started or was unfenced. A red line is an unclean election, a grey one a"
     " clean one. Below, where each log ended: ● as a broker loaded it or a snapshot shows it, ▼ checkpointed high"
     " watermarks, × where it was cut. Between the marks nobody knows."
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .facts import NOT_THE_CASE, Attempt, Lost, lacks
 from .succession import (
+    Succession,
     acknowledgement,
     alone_in_sync,
     chain,
@@ -40,7 +41,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, or the controller's log)"
         )
-    together = failed_together(timeline, lost)
+    together = failed_together(timeline, lost) if _led_again(found, lost) else []
     if together:
         return lacks(*together)
     if new.start is None:
@@ -64,3 +65,10 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if replicas in ("1", ""):
         prevented.append("min.insync.replicas=2 (with acks=all nothing is acknowledged by the leader alone)")
     return Attempt(True, facts, prevented)
+
+
+def _led_again(found: Succession, lost: Lost) -> bool:
+    """Did the old leader come back in its own epoch? What it lacked then, no later election took."""
+    told = found.old.facts if found.old else []
+    again = f"broker {found.old_leader} began to lead"
+    return any(f.says.startswith(again) and f.time and lost.last_acked and f.time > lost.last_acked for f in told)

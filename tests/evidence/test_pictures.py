@@ -64,8 +64,8 @@ def test_titles_say_what_to_see(unclean: dict[str, Any]) -> None:
 
 def test_a_broker_is_away_from_its_fencing_to_its_unfencing() -> None:
     lives = [[1, "1", "died"], [3, "1", "unfenced"], [4, "1", "started"], [6, "2", "died"], [12, "1", "died"]]
-    assert swimlane._down({"lives": lives}, "1", 0, 10) == [(1, 3)]
-    assert swimlane._down({"lives": lives}, "2", 0, 10) == [(6, 10)]
+    assert swimlane._down({"lives": lives, "isr": []}, "1", 0, 10) == [(1, 3)]
+    assert swimlane._down({"lives": lives, "isr": []}, "2", 0, 10) == [(6, 10)]
 
 
 def test_two_leaders_of_one_epoch_are_told(tmp_path: Path) -> None:
