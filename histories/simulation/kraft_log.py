@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...models.replication.state import PartitionState
+from ...models.replication.state import Followed, Led, PartitionState, Shrunk, Truncated
 from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
 
 LOG = "org.apache.kafka.storage.internals.log.UnifiedLog"
@@ -69,21 +69,10 @@ class KraftWording(Wording):
         lines.append(("server", "INFO", text, PARTITION))
         return lines
 
-    def leader(
-        self,
-        node: int,
-        partition: int,
-        epoch: int,
-        end: int,
-        mark: int,
-        isr: tuple[int, ...],
-        version: int,
-        previous: tuple[int, int],
-        unclean: bool,
-    ) -> list[Line]:
-        name = self.name(partition)
+    def leader(self, node: int, led: Led) -> list[Line]:
+        name = self.name(led.partition)
         lines: list[Line] = []
-        if unclean:
+        if led.unclean:
             text = (
                 f"[Broker id={node}] The topic partition {name} was marked as RECOVERING. "
                 "Marking the topic partition as RECOVERED."
@@ -93,82 +82,72 @@ class KraftWording(Wording):
         lines.append(("server", "INFO", text, MANAGER))
         text = (
             f"[Broker id={node}] Leader {name} with topic id Some({self.topic_id}) starts at leader epoch "
-            f"{epoch} from offset {end} with partition epoch {version}, high watermark {mark}, ISR "
-            f"[{ids(isr)}], adding replicas [] and removing replicas [] . Previous leader "
-            f"{_some(previous[0])} and previous leader epoch was {previous[1]}."
+            f"{led.epoch} from offset {led.end} with partition epoch {led.version}, high watermark {led.mark}, ISR "
+            f"[{ids(led.isr)}], adding replicas [] and removing replicas [] . Previous leader "
+            f"{_some(led.previous[0])} and previous leader epoch was {led.previous[1]}."
         )
         lines.append(("state-change", "INFO", text, STATE))
         return lines
 
-    def follower(
-        self,
-        node: int,
-        partition: int,
-        epoch: int,
-        leader: int,
-        end: int,
-        mark: int,
-        version: int,
-        previous: tuple[int, int],
-        isr: tuple[int, ...],
-    ) -> list[Line]:
-        name = self.name(partition)
+    def follower(self, node: int, followed: Followed) -> list[Line]:
+        name = self.name(followed.partition)
         text = (
-            f"[Broker id={node}] Follower {name} starts at leader epoch {epoch} from offset {end} with "
-            f"partition epoch {version} and high watermark {mark}. Current leader is {leader}. Previous "
-            f"leader {_some(previous[0])} and previous leader epoch was {previous[1]}."
+            f"[Broker id={node}] Follower {name} starts at leader epoch {followed.epoch} from offset {followed.end} "
+            f"with partition epoch {followed.version} and high watermark {followed.mark}. Current leader is "
+            f"{followed.leader}. Previous leader {_some(followed.previous[0])} and previous leader epoch was "
+            f"{followed.previous[1]}."
         )
         lines: list[Line] = [("state-change", "INFO", text, STATE)]
-        if leader > 0:
+        if followed.leader > 0:
             text = (
-                f"[ReplicaFetcherManager on broker {node}] Added fetcher to broker {leader} for partitions "
-                f"HashMap({name} -> InitialFetchState(Some({self.topic_id}),BrokerEndPoint[id={leader}, "
-                f"host=127.0.0.1, port={19090 + leader}],{epoch},{end}))"
+                f"[ReplicaFetcherManager on broker {node}] Added fetcher to broker {followed.leader} for partitions "
+                f"HashMap({name} -> InitialFetchState(Some({self.topic_id}),BrokerEndPoint[id={followed.leader}, "
+                f"host=127.0.0.1, port={19090 + followed.leader}],{followed.epoch},{followed.end}))"
             )
             lines.append(("server", "INFO", text, MANAGER))
         return lines
 
-    def truncate(
-        self, node: int, partition: int, before: int, after: int, reason: str, detail: Any, leader: int
-    ) -> list[Line]:
-        name = self.name(partition)
+    def truncate(self, node: int, cut: Truncated) -> list[Line]:
+        name = self.name(cut.partition)
         where = f"partition={name}, dir={self.folder(node)}"
-        if reason == "unclean-disk":
-            if after == before:
+        if cut.reason == "unclean-disk":
+            if cut.after == cut.before:
                 return []
-            text = f"[LogLoader {where}] Corruption found in segment 0, truncating to offset {after}"
+            text = f"[LogLoader {where}] Corruption found in segment 0, truncating to offset {cut.after}"
             return [("server", "WARN", text, LOADER)]
-        fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={leader}, fetcherId=0]"
-        if reason == "epoch":
+        fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
+        if cut.reason == "epoch":
             why = (
-                f"leader epoch and offset EpochEndOffset(errorCode=0, partition={partition}, "
-                f"leaderEpoch={detail[0]}, endOffset={detail[1]})"
+                f"leader epoch and offset EpochEndOffset(errorCode=0, partition={cut.partition}, "
+                f"leaderEpoch={cut.detail[0]}, endOffset={cut.detail[1]})"
             )
         else:
-            why = f"local high watermark {after}"
+            why = f"local high watermark {cut.after}"
         text = (
-            f"{fetcher} Truncating partition {name} with TruncationState(offset={after}, completed=true) due to {why}"
+            f"{fetcher} Truncating partition {name} with TruncationState(offset={cut.after}, completed=true) "
+            f"due to {why}"
         )
-        if reason == "out-of-range":
+        if cut.reason == "out-of-range":
             text = (
-                f"{fetcher} Reset fetch offset for partition {name} from {before} to current leader's "
-                f"latest offset {detail[0]}"
+                f"{fetcher} Reset fetch offset for partition {name} from {cut.before} to current leader's "
+                f"latest offset {cut.detail[0]}"
             )
-        if after < before:
-            cut = f"[UnifiedLog {where}] Truncating to offset {after}"
+        if cut.after < cut.before:
+            done = f"[UnifiedLog {where}] Truncating to offset {cut.after}"
         else:
-            cut = (
-                f"[UnifiedLog {where}] Truncating to {after} has no effect as the largest offset in the log "
-                f"is {before - 1}"
+            done = (
+                f"[UnifiedLog {where}] Truncating to {cut.after} has no effect as the largest offset in the log "
+                f"is {cut.before - 1}"
             )
-        level = "WARN" if reason == "out-of-range" else "INFO"
-        return [("server", level, text, FETCHER), ("server", "INFO", cut, LOG)]
+        level = "WARN" if cut.reason == "out-of-range" else "INFO"
+        return [("server", level, text, FETCHER), ("server", "INFO", done, LOG)]
 
-    def isr_shrink(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int, out: Any) -> list[Line]:
-        behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in out)
+    def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
+        behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in shrunk.out)
         text = (
-            f"[Partition {self.name(partition)} broker={node}] Shrinking ISR from {ids(old)} to "
-            f"{ids(new)}. Leader: (highWatermark: {mark}, endOffset: {end}). Out of sync replicas: {behind}"
+            f"[Partition {self.name(shrunk.partition)} broker={node}] Shrinking ISR from {ids(shrunk.old)} to "
+            f"{ids(shrunk.new)}. Leader: (highWatermark: {shrunk.mark}, endOffset: {shrunk.end}). "
+            f"Out of sync replicas: {behind}"
         )
         return [("server", "INFO", text, PARTITION)]
 

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from ...models.replication.cluster import Cluster
 from ...models.replication.network import FIRST_CONTROLLER, QUORUM
-from ...models.replication.state import Fact
+from ...models.replication.state import Fact, arguments
 from .names import stamp, uuid
 
 PARTITION = "kafka.cluster.Partition"
@@ -66,7 +66,7 @@ class LogWriter:
             node = FIRST_CONTROLLER if controller is None else controller.id
         if node in self._cluster.brokers:
             time += self._cluster.brokers[node].skew
-        for file, level, text, logger in method(node, *details):
+        for file, level, text, logger in method(node, *arguments(kind, details)):
             line = f"[{stamp(time)}] {level} {text} ({logger})\n" if level else f"{text}\n"
             self._open(node, file).write(line)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...models.replication.state import PartitionState
+from ...models.replication.state import Followed, Led, PartitionState, Shrunk, Truncated
 from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
 
 OLD_LOG = "kafka.log.Log"
@@ -45,31 +45,20 @@ class ZookeeperWording(Wording):
         lines.append(("server", "INFO", text, OLD_LOG))
         return lines
 
-    def leader(
-        self,
-        node: int,
-        partition: int,
-        epoch: int,
-        end: int,
-        mark: int,
-        isr: tuple[int, ...],
-        version: int,
-        previous: tuple[int, int],
-        unclean: bool,
-    ) -> list[Line]:
-        text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(partition)}"
-        return [self._received(node, partition, epoch, node, isr, version), ("server", "INFO", text, MANAGER)]
+    def leader(self, node: int, led: Led) -> list[Line]:
+        text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(led.partition)}"
+        return [self._received(node, node, led), ("server", "INFO", text, MANAGER)]
 
-    def _received(self, node: int, partition: int, epoch: int, leader: int, isr: tuple[int, ...], version: int) -> Line:
+    def _received(self, node: int, leader: int, told: Led | Followed) -> Line:
         controller = self.cluster.quorum.controller
         sender = controller.id if controller is not None else -1
         known = self.cluster.brokers[node].controller_epoch
-        replicas = self.cluster.quorum.states[partition].replicas
+        replicas = self.cluster.quorum.states[told.partition].replicas
         text = (
             f"{self.received(node)} LeaderAndIsr request PartitionState(controllerEpoch={known}, "
-            f"leader={leader}, leaderEpoch={epoch}, isr={self.listed(isr)}, zkVersion={version}, "
-            f"replicas={self.listed(replicas)}) correlation id {version} from controller {sender} "
-            f"epoch {known} for partition {self.old(partition)}"
+            f"leader={leader}, leaderEpoch={told.epoch}, isr={self.listed(told.isr)}, zkVersion={told.version}, "
+            f"replicas={self.listed(replicas)}) correlation id {told.version} from controller {sender} "
+            f"epoch {known} for partition {self.old(told.partition)}"
         )
         return ("state-change", "TRACE", text, STATE)
 
@@ -79,21 +68,11 @@ class ZookeeperWording(Wording):
     def listed(self, nodes: tuple[int, ...]) -> str:
         return f"[{', '.join(map(str, nodes))}]"
 
-    def follower(
-        self,
-        node: int,
-        partition: int,
-        epoch: int,
-        leader: int,
-        end: int,
-        mark: int,
-        version: int,
-        previous: tuple[int, int],
-        isr: tuple[int, ...],
-    ) -> list[Line]:
-        received = self._received(node, partition, epoch, leader, isr, version)
-        removed = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(partition)}"
-        return [received, ("server", "INFO", removed, MANAGER)]
+    def follower(self, node: int, followed: Followed) -> list[Line]:
+        removed = (
+            f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(followed.partition)}"
+        )
+        return [self._received(node, followed.leader, followed), ("server", "INFO", removed, MANAGER)]
 
     def fetching(self, node: int, partition: int, leader: int, offset: int, epoch: int) -> list[Line]:
         text = (
@@ -103,35 +82,26 @@ class ZookeeperWording(Wording):
         )
         return [("server", "INFO", text, MANAGER)]
 
-    def truncate(
-        self,
-        node: int,
-        partition: int,
-        before: int,
-        after: int,
-        reason: str,
-        detail: Any,
-        leader: int,
-    ) -> list[Line]:
-        name = self.name(partition)
-        if reason == "unclean-disk":
-            if before == after:
+    def truncate(self, node: int, cut: Truncated) -> list[Line]:
+        name = self.name(cut.partition)
+        if cut.reason == "unclean-disk":
+            if cut.before == cut.after:
                 return []
-            text = f"Found invalid messages in log segment /{name}/{0:020d}.log at byte offset {after}."
+            text = f"Found invalid messages in log segment /{name}/{0:020d}.log at byte offset {cut.after}."
             return [("server", "WARN", text, OLD_LOG)]
         lines: list[Line] = []
-        if reason == "out-of-range":
+        if cut.reason == "out-of-range":
             text = (
-                f"[ReplicaFetcherThread-0-{leader}], Replica {node} for partition {self.old(partition)} "
-                f"reset its fetch offset from {before} to current leader {leader}'s latest offset {after}"
+                f"[ReplicaFetcherThread-0-{cut.leader}], Replica {node} for partition {self.old(cut.partition)} "
+                f"reset its fetch offset from {cut.before} to current leader {cut.leader}'s latest offset {cut.after}"
             )
             lines.append(("server", "WARN", text, "kafka.server.ReplicaFetcherThread"))
-        lines.append(("server", "INFO", f"Truncating log {name} to offset {after}.", OLD_LOG))
+        lines.append(("server", "INFO", f"Truncating log {name} to offset {cut.after}.", OLD_LOG))
         return lines
 
-    def isr_shrink(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int, out: Any) -> list[Line]:
-        about = f"for partition {self.old(partition)} "
-        return self._isr(node, partition, f"Shrinking ISR {about}from {ids(old)} to {ids(new)}")
+    def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
+        about = f"for partition {self.old(shrunk.partition)} "
+        return self._isr(node, shrunk.partition, f"Shrinking ISR {about}from {ids(shrunk.old)} to {ids(shrunk.new)}")
 
     def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> list[Line]:
         about = f"for partition {self.name(partition)} "
@@ -207,24 +177,13 @@ class EpochWording(ZookeeperWording):
         )
         return [*lines, ("server", "INFO", text, OLD_LOG)]
 
-    def leader(
-        self,
-        node: int,
-        partition: int,
-        epoch: int,
-        end: int,
-        mark: int,
-        isr: tuple[int, ...],
-        version: int,
-        previous: tuple[int, int],
-        unclean: bool,
-    ) -> list[Line]:
-        name = self.name(partition)
+    def leader(self, node: int, led: Led) -> list[Line]:
+        name = self.name(led.partition)
         text = (
-            f"[Partition {name} broker={node}] {name} starts at Leader Epoch {epoch} from offset {end}. "
-            f"Previous Leader Epoch was: {previous[1]}"
+            f"[Partition {name} broker={node}] {name} starts at Leader Epoch {led.epoch} from offset {led.end}. "
+            f"Previous Leader Epoch was: {led.previous[1]}"
         )
-        lines = super().leader(node, partition, epoch, end, mark, isr, version, previous, unclean)
+        lines = super().leader(node, led)
         return [*lines, ("server", "INFO", text, PARTITION)]
 
     def received(self, node: int) -> str:
@@ -233,36 +192,30 @@ class EpochWording(ZookeeperWording):
     def listed(self, nodes: tuple[int, ...]) -> str:
         return ids(nodes)
 
-    def truncate(
-        self,
-        node: int,
-        partition: int,
-        before: int,
-        after: int,
-        reason: str,
-        detail: Any,
-        leader: int,
-    ) -> list[Line]:
-        log, name = self.log(node, partition), self.name(partition)
-        if reason == "unclean-disk":
-            return super().truncate(node, partition, before, after, reason, detail, leader)
-        fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={leader}, fetcherId=0]"
-        if reason == "out-of-range":
-            text = f"{fetcher} Reset fetch offset for partition {name} from {before} to current leader's latest offset"
-            return [("server", "WARN", f"{text} {after}", FETCHER), self._cut(log, before, after)]
-        if reason == "high-watermark":
-            why = f"Truncating partition {name} to local high watermark {after}"
-        elif detail[1] >= before:
+    def truncate(self, node: int, cut: Truncated) -> list[Line]:
+        log, name = self.log(node, cut.partition), self.name(cut.partition)
+        if cut.reason == "unclean-disk":
+            return super().truncate(node, cut)
+        fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
+        if cut.reason == "out-of-range":
+            text = (
+                f"{fetcher} Reset fetch offset for partition {name} from {cut.before} to current leader's latest "
+                f"offset {cut.after}"
+            )
+            return [("server", "WARN", text, FETCHER), self._cut(log, cut.before, cut.after)]
+        if cut.reason == "high-watermark":
+            why = f"Truncating partition {name} to local high watermark {cut.after}"
+        elif cut.detail[1] >= cut.before:
             why = (
-                f"Based on follower's leader epoch, leader replied with an offset {detail[1]} >= the follower's log "
-                f"end offset {before} in {name}. No truncation needed."
+                f"Based on follower's leader epoch, leader replied with an offset {cut.detail[1]} >= the follower's "
+                f"log end offset {cut.before} in {name}. No truncation needed."
             )
         else:
             why = (
-                f"Based on follower's leader epoch, leader replied with an offset {detail[1]} < the follower's log "
-                f"end offset {before} in {name}. Truncating to {after}."
+                f"Based on follower's leader epoch, leader replied with an offset {cut.detail[1]} < the follower's "
+                f"log end offset {cut.before} in {name}. Truncating to {cut.after}."
             )
-        return [("server", "INFO", f"{fetcher} {why}", FETCHER), self._cut(log, before, after)]
+        return [("server", "INFO", f"{fetcher} {why}", FETCHER), self._cut(log, cut.before, cut.after)]
 
     def _cut(self, log: str, before: int, after: int) -> Line:
         if after < before:
@@ -270,8 +223,8 @@ class EpochWording(ZookeeperWording):
         text = f"{log} Truncating to {after} has no effect as the largest offset in the log is {before - 1}"
         return ("server", "INFO", text, OLD_LOG)
 
-    def isr_shrink(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int, out: Any) -> list[Line]:
-        return self._isr(node, partition, f"Shrinking ISR from {ids(old)} to {ids(new)}")
+    def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
+        return self._isr(node, shrunk.partition, f"Shrinking ISR from {ids(shrunk.old)} to {ids(shrunk.new)}")
 
     def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> list[Line]:
         return self._isr(node, partition, f"Expanding ISR from {ids(old)} to {ids(new)}")

@@ -12,7 +12,7 @@ from .network import QUORUM
 from .process import DOWN, PROPAGATION_CHECK, RUNNING, STARTING, TICK
 from .replica import Replica
 from .requests import NOT_LEADER, TIMED_OUT, FetchRequest, ProduceRequest
-from .state import NO_LEADER, Instruction, PartitionState
+from .state import NO_LEADER, Followed, Instruction, Led, PartitionState
 
 
 class Broker(IsrKeeper):
@@ -215,17 +215,9 @@ class Broker(IsrKeeper):
             self._lead(replica, state, previous)
             return
         replica.start_following(state)
-        self.tell_fact(
-            "follower",
-            partition,
-            state.epoch,
-            state.leader,
-            replica.log.end,
-            replica.hw,
-            state.version,
-            previous,
-            state.isr,
-        )
+        end, mark = replica.log.end, replica.hw
+        followed = Followed(partition, state.epoch, state.leader, end, mark, state.version, previous, state.isr)
+        self.tell_fact("follower", *followed)
         if state.leader != NO_LEADER:
             if state.leader not in self.fetchers:
                 self.fetchers[state.leader] = Fetcher(self, state.leader)
@@ -233,17 +225,9 @@ class Broker(IsrKeeper):
 
     def _lead(self, replica: Replica, state: PartitionState, previous: tuple[int, int]) -> None:
         replica.start_leading(state, self.wall())
-        self.tell_fact(
-            "leader",
-            replica.partition,
-            state.epoch,
-            replica.log.end,
-            replica.hw,
-            state.isr,
-            state.version,
-            previous,
-            state.unclean,
-        )
+        end, mark = replica.log.end, replica.hw
+        led = Led(replica.partition, state.epoch, end, mark, state.isr, state.version, previous, state.unclean)
+        self.tell_fact("leader", *led)
         self.cluster.on_leader(self, replica, state)
         self._advance(replica)
 

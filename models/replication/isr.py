@@ -8,7 +8,7 @@ from .process import RUNNING
 from .replica import Replica
 from .requests import AlterIsr
 from .serving import Server
-from .state import PartitionState
+from .state import PartitionState, Shrunk
 
 PROPAGATION_QUIET = 5 * SECOND  # ReplicaManager.IsrChangePropagationBlackOut
 PROPAGATION_LATEST = 60 * SECOND  # IsrChangePropagationInterval's upper bound
@@ -28,7 +28,8 @@ class IsrKeeper(Server):
             if out:
                 isr = tuple(r for r in replica.isr if r not in out)
                 ends = tuple((r, replica.remotes[r].leo) for r in out)
-                self.tell_fact("isr-shrink", replica.partition, replica.isr, isr, replica.hw, replica.log.end, ends)
+                shrunk = Shrunk(replica.partition, replica.isr, isr, replica.hw, replica.log.end, ends)
+                self.tell_fact("isr-shrink", *shrunk)
                 self.cluster.ledger.shrunk(self, replica, out, now)
                 self._propose(replica, isr)
 

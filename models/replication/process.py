@@ -15,7 +15,7 @@ from .fetcher import Fetcher
 from .network import Network
 from .replica import Replica
 from .requests import EpochRequest, FetchRequest, ProduceRequest
-from .state import PartitionState
+from .state import PartitionState, Truncated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +156,7 @@ class Process:
         log = replica.log
         before = log.end
         removed = log.truncate(max(offset, log.start))
-        self.tell_fact("truncate", replica.partition, before, log.end, reason, detail, replica.leader)
+        self.tell_fact("truncate", *Truncated(replica.partition, before, log.end, reason, detail, replica.leader))
         replica.hw = min(replica.hw, log.end)
         if replica.partition in self.recovery_points:
             # LogManager.truncateTo checkpoints the recovery points, so none stays beyond its log.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 NO_LEADER = -1
 
@@ -33,18 +34,61 @@ class Instruction:
     registration: int = 0  # which registration of the broker it belongs to; 0: any
 
 
+class Led(NamedTuple):
+    """Details of `leader`."""
+
+    partition: int
+    epoch: int
+    end: int  # of its log
+    mark: int  # its high watermark
+    isr: tuple[int, ...]
+    version: int
+    previous: tuple[int, int]  # leader and leader epoch before
+    unclean: bool
+
+
+class Followed(NamedTuple):
+    """Details of `follower`."""
+
+    partition: int
+    epoch: int
+    leader: int
+    end: int
+    mark: int
+    version: int
+    previous: tuple[int, int]
+    isr: tuple[int, ...]
+
+
+class Truncated(NamedTuple):
+    """Details of `truncate`."""
+
+    partition: int
+    before: int  # the log's end
+    after: int
+    reason: str  # high-watermark, epoch, out-of-range, unclean-disk
+    detail: tuple[Any, ...]
+    leader: int
+
+
+class Shrunk(NamedTuple):
+    """Details of `isr-shrink`."""
+
+    partition: int
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+    mark: int
+    end: int
+    out: tuple[tuple[int, int], ...]  # who was taken out, and the end of its log
+
+
 # Facts: (time, node, kind, details). The kinds, and their details:
 #   start, ready            a broker's process comes up; it serves again
 #   stop                    reason: crash, power-loss, shutdown, disk-full
 #   pause, resume
 #   loaded                  partition, log end, checkpointed high watermark, was the last stop clean
-#   leader                  partition, epoch, log end, high watermark, isr, version, previous, unclean
-#   follower                partition, epoch, leader, log end, high watermark, version, previous, isr
-#                           (previous: leader and leader epoch before)
-#   truncate                partition, end before, end after, reason, detail, leader
-#                           (reason: high-watermark, epoch, out-of-range, unclean-disk)
+#   leader, follower, truncate, isr-shrink      as the classes above say
 #   fetching                partition, leader, from offset, leader epoch
-#   isr-shrink              partition, old, new, high watermark, log end, log ends of those taken out
 #   isr-expand              partition, old, new, high watermark, log end
 #   isr-updated             partition, isr, version
 #   isr-refused             partition, isr, version
@@ -56,3 +100,15 @@ class Instruction:
 #   fetch-error             partition, leader, error, fetch offset
 #   out-of-order            partition, producer id, log end, incoming sequence, last sequence
 Fact = tuple[int, int, str, tuple[Any, ...]]
+_SHAPES: dict[str, Callable[..., Any]] = {
+    "leader": Led,
+    "follower": Followed,
+    "truncate": Truncated,
+    "isr-shrink": Shrunk,
+}
+
+
+def arguments(kind: str, details: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The details as whoever words the fact takes them: one object where they are many."""
+    shape = _SHAPES.get(kind)
+    return details if shape is None else (shape(*details),)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from .cluster import Cluster
-from .state import Fact, PartitionState
+from .state import Fact, Followed, Led, PartitionState, Shrunk, Truncated, arguments
 from .truth import lost
 
 
@@ -18,7 +17,7 @@ def tell(cluster: Cluster, facts: list[Fact], limit: int = 60) -> list[str]:
         say = _SAY.get(kind)
         if say is None:
             continue
-        sentence = say(node, *details)
+        sentence = say(node, *arguments(kind, details))
         if sentence and (time > 0 or kind != "start"):
             if not single and isinstance(details[0] if details else None, int) and kind in _OF_PARTITION:
                 sentence = f"[{cluster.config.topic}-{details[0]}] {sentence}"
@@ -80,38 +79,27 @@ def _loaded(node: int, partition: int, end: int, mark: int, clean: bool) -> str:
     return f"broker {node} loads its log: end {end}, checkpointed high watermark {mark}"
 
 
-def _leader(
-    node: int,
-    partition: int,  # noqa: ARG001
-    epoch: int,
-    end: int,
-    mark: int,
-    isr: tuple[int, ...],
-    version: int,  # noqa: ARG001
-    previous: tuple[int, int],  # noqa: ARG001
-    unclean: bool,
-) -> str:
-    how = ", elected uncleanly" if unclean else ""
-    return f"broker {node} leads epoch {epoch} from offset {end}, high watermark {mark}, ISR {_list(isr)}{how}"
+def _leader(node: int, led: Led) -> str:
+    how = ", elected uncleanly" if led.unclean else ""
+    return (
+        f"broker {node} leads epoch {led.epoch} from offset {led.end}, high watermark {led.mark},"
+        f" ISR {_list(led.isr)}{how}"
+    )
 
 
-def _follower(node: int, partition: int, epoch: int, leader: int, end: int, mark: int, *_: Any) -> str:  # noqa: ARG001
-    if leader < 0:
+def _follower(node: int, followed: Followed) -> str:
+    if followed.leader < 0:
         return ""
-    return f"broker {node} follows {leader} in epoch {epoch}: log end {end}, high watermark {mark}"
+    return (
+        f"broker {node} follows {followed.leader} in epoch {followed.epoch}: log end {followed.end},"
+        f" high watermark {followed.mark}"
+    )
 
 
-def _truncate(
-    node: int,
-    partition: int,  # noqa: ARG001
-    before: int,
-    after: int,
-    reason: str,
-    *_: Any,
-) -> str:
-    if before == after:
+def _truncate(node: int, cut: Truncated) -> str:
+    if cut.before == cut.after:
         return ""
-    return f"broker {node} cuts its log from {before} to {after}, {_WHY[reason]}"
+    return f"broker {node} cuts its log from {cut.before} to {cut.after}, {_WHY[cut.reason]}"
 
 
 def _elected(node: int, partition: int, old: PartitionState, new: PartitionState) -> str:  # noqa: ARG001
@@ -121,9 +109,12 @@ def _elected(node: int, partition: int, old: PartitionState, new: PartitionState
     return f"controller {node} {how}elects broker {new.leader} for epoch {new.epoch}, ISR {_list(new.isr)}"
 
 
-def _shrink(node: int, partition: int, old: Any, new: Any, mark: int, end: int, out: Any) -> str:  # noqa: ARG001
-    behind = ", ".join(f"{b} at {leo}" for b, leo in out)
-    return f"leader {node} shrinks the ISR from {_list(old)} to {_list(new)}: log end {end}, behind: {behind}"
+def _shrink(node: int, shrunk: Shrunk) -> str:
+    behind = ", ".join(f"{broker} at {end}" for broker, end in shrunk.out)
+    return (
+        f"leader {node} shrinks the ISR from {_list(shrunk.old)} to {_list(shrunk.new)}: log end {shrunk.end},"
+        f" behind: {behind}"
+    )
 
 
 _SAY: dict[str, Callable[..., str]] = {
