@@ -35,15 +35,13 @@ class Repeated:
 
 def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[str, Any] | None) -> Explanation:
     """The cause of a duplicate; `producer` is the process in run.json."""
-    kept = timeline.kept
-    copies = kept.records.filter(
-        (pl.col("snapshot") == kept.last)
-        & (pl.col("value") == repeated.value)
-        & pl.col("offset").is_in(list(repeated.offsets))
-    )
-    if kept.leader is not None and (copies["broker"] == kept.leader).any():
-        copies = copies.filter(pl.col("broker") == kept.leader)
-    copies = copies.unique("offset", keep="first", maintain_order=True).sort("offset")
+    standing = _standing(timeline, repeated)
+    copies = standing.filter(pl.col("value") == repeated.value)
+    replaced = standing.filter(pl.col("value").is_null() | (pl.col("value") != repeated.value))["offset"].to_list()
+    if replaced:
+        # The first copy was cut off before the second was written: no retry put them out of order.
+        where = ", ".join(map(str, replaced))
+        return Explanation("unknown", missing=[f"what cut off the copy at offset {where}, where another record stands"])
     configured = None if producer is None else producer.get("enable.idempotence")
     if configured is True or copies["producer_id"].drop_nulls().len():
         return Explanation("unknown", missing=["how an idempotent producer's record came to stand twice"])
@@ -69,6 +67,17 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
         ["enable.idempotence=true (the default of Kafka's own client since 3.0)"],
         CITATION,
     )
+
+
+def _standing(timeline: Timeline, repeated: Repeated) -> pl.DataFrame:
+    """What the logs hold at the offsets of the copies at the end: the leader's log, where it is known."""
+    kept = timeline.kept
+    held = kept.records.filter(
+        (pl.col("snapshot") == kept.last) & pl.col("offset").is_in(list(repeated.offsets)) & pl.col("control").is_null()
+    )
+    if kept.leader is not None and (held["broker"] == kept.leader).any():
+        held = held.filter(pl.col("broker") == kept.leader)
+    return held.unique("offset", keep="first", maintain_order=True).sort("offset")
 
 
 def _between(timeline: Timeline, copies: pl.DataFrame) -> list[Fact]:

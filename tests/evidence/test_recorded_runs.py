@@ -212,6 +212,13 @@ def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
         assert explain_repeated(timeline, repeated, {"enable.idempotence": True}).cause == "unknown"
 
 
+def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(recorded):
+    """A consumer read p0-295 at 895; both brokers lost it there, and its retry stands at 479."""
+    run = recorded("kip-101-a")
+    repeated = Repeated("orders", 0, "p0-295", (479, 895), "p0")
+    assert explain_repeated(run.timeline("orders", 0), repeated, run.about["processes"]["p0"]).cause == "unknown"
+
+
 def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):
     root = unpacked("unclean-election-m") / "snapshots" / "before-rejoin" / "brokers"
     tables = gathered(block for part in find_parts(root) for block in read_part(part))
