@@ -32,6 +32,9 @@ def command(source: str, target: Path, reader: str | None, overwrite: bool) -> i
     with Progress(target.name) as progress:
         events, bad = convert(open_run(Path(source), reader), target, progress)
     click.echo(f"{events:,} events written to {target}")
+    config = Path(source) / "run.json" if Path(source).is_dir() else Path(source).with_name("run.json")
+    if config.is_file() and not target.with_name("run.json").exists():
+        click.echo(f"rules need run.json too, which is no part of a history: copy {config} beside it", err=True)
     if bad:
         click.echo(f"{bad:,} malformed lines were left out; `logjudge check {source}` lists them", err=True)
     return EXIT_UNKNOWN if bad else EXIT_VALID

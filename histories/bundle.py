@@ -134,6 +134,7 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
     if not path.exists():
         raise InputError(str(path), "nothing", EXPECTED, "check the path")
+    _refuse_many(path)
     evidence = _evidence(path, reader)
     files = _history_files(path) if path.is_dir() else [path] if not evidence else []
     if not files and not evidence:
@@ -155,6 +156,16 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     settings = Settings(name, dialect, config)
     run = Run(path, settings, tuple(splits), (), size, evidence)
     return replace(run, files=tuple(dict.fromkeys(run._shown)))
+
+
+def _refuse_many(path: Path) -> None:
+    """Runs of different clusters must not be judged as one: a folder of bundles is none. Raises InputError."""
+    if not path.is_dir() or (path / "run.json").exists():
+        return
+    bundles = sorted(each.name for each in path.iterdir() if (each / "run.json").is_file())
+    if len(bundles) > 1:
+        found = f"{len(bundles)} run bundles in it ({', '.join(bundles[:3])}{', …' * (len(bundles) > 3)})"
+        raise InputError(str(path), found, "one run", f"name them one by one: {path}/*")
 
 
 def _evidence(path: Path, reader: str | None) -> tuple[Part, ...]:

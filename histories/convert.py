@@ -24,6 +24,8 @@ def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: N
     """Writes all events of the run to one file; returns how many, and how many lines were malformed."""
     if not target.name.endswith(ENDINGS):
         raise UsageError(f"{target}: found an unknown ending, expected one of {', '.join(ENDINGS)}")
+    if not target.parent.is_dir():
+        raise UsageError(f"{target}: found no folder {target.parent}, expected one; make it first")
     written = bad = 0
     with _writer(target, run.settings.dialect) as put:
         for done, split in enumerate(run.splits):

@@ -15,6 +15,7 @@ import numpy as np
 BLOCK_BYTES = 32 << 20
 SPLIT_BYTES = 32 << 20
 HEAD_BYTES = 64 << 10
+MOST_DECOMPRESSED = 4 << 30  # of a file that is held whole
 _CHUNK = 1 << 20
 GZIP_MAGIC, ZSTD_MAGIC, PARQUET_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 
@@ -82,6 +83,16 @@ def head_of(path: Path) -> bytes:
     except (OSError, ValueError):
         pass
     return head[:HEAD_BYTES]
+
+
+def whole(path: Path) -> bytes:
+    """All of a file, decompressed. Raises OSError or ValueError where it is damaged, or a bomb."""
+    data = bytearray()
+    for chunk in _chunks(path, compression := compression_of(path)):
+        data += chunk
+        if compression and len(data) > MOST_DECOMPRESSED:
+            raise ValueError(f"more than {MOST_DECOMPRESSED >> 30} GiB when decompressed")
+    return bytes(data)
 
 
 def blocks(split: Split, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:

@@ -201,6 +201,17 @@ def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
     assert len(tables[0]) == 12  # no brokers beside the converted history
 
 
+def test_convert_says_what_it_leaves_behind(tmp_path: Path) -> None:
+    assert "run.json" in run("convert", LOSSY, tmp_path / "history.parquet").stderr
+    assert "found no folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
+
+
+def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(CLEAN, tmp_path / name)
+    assert "found 2 run bundles in it (one, two), expected one run" in str(check(tmp_path).exception)
+
+
 def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
     done = shell("check", CLEAN, "--engine", "local", "--no-plots", cwd=tmp_path)
     assert done.returncode == 0

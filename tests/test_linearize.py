@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -201,6 +202,16 @@ def test_an_operation_that_the_model_lacks_names_its_line(tmp_path: Path) -> Non
     result = run(path, "--model", "queue")
     assert result.return_value == 2
     assert f"{path}:1: found the operation 'write'" in result.stderr
+
+
+def test_compressed_files_are_read(tmp_path: Path) -> None:
+    whole = gzip.compress((DATA / "etcd_000.log").read_bytes())
+    (tmp_path / "etcd_000.log.gz").write_bytes(whole)
+    assert run(tmp_path / "etcd_000.log.gz").return_value == run(DATA / "etcd_000.log").return_value
+    (tmp_path / "cut.log.gz").write_bytes(whole[:-9])
+    result = run(tmp_path / "cut.log.gz")
+    assert result.return_value == 2
+    assert "found the gzip data ends before its end mark" in result.stderr
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ...models.operations import UNKNOWN, Action, Operation
 from ..errors import InputError, UsageError
+from ..files import whole
 
 TYPES = ("invoke", "ok", "fail", "info")
 
@@ -171,9 +172,11 @@ def read_operations(path: str, format_name: str | None = None) -> History:
     if format_name is not None and format_name not in OPERATION_READERS:
         raise UsageError(f"no format {format_name!r}; there are {', '.join(OPERATION_READERS)}")
     try:
-        data = Path(path).read_bytes()
+        data = whole(Path(path))
     except OSError as error:
         raise InputError(path, error.strerror or "a failure to read", "a file of operations") from error
+    except ValueError as error:
+        raise InputError(path, str(error), "a whole compressed file") from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
