@@ -121,8 +121,11 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
     best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
     own = metadata.filter((pl.col("snapshot") == best["snapshot"]) & (pl.col("broker") == best["broker"]))
     previous: dict[str, Any] | None = None
-    for row in own.sort("offset", maintain_order=True).iter_rows(named=True):
+    # Records of one batch share a millisecond: nanoseconds after it keep their order.
+    within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
+    for row in own.sort("offset", maintain_order=True).with_columns(within).iter_rows(named=True):
         time = builder.at(row["time"])
+        time = time if time is None else time + row["within"]
         if row["kind"] == "config" and row["topic"] == builder.kept.topic:
             builder.config.setdefault(row["key"], row["value"])
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
