@@ -61,7 +61,8 @@ def open_session(
         session = builder.getOrCreate()
     except Exception as error:
         raise MissingComponentError(
-            f"Spark could not be started ({first_line(error)}); `logjudge doctor` says what is missing,"
+            f"Spark could not be started on {remote or master or 'local[*]'} ({first_line(error)});"
+            " `logjudge doctor` says what is missing,"
             " and --engine local needs neither Spark nor Java"
         ) from error
     if remote or (master and not master.startswith("local")):
