@@ -14,6 +14,7 @@ from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 
 MARK = "verdict.json"
+OURS = {MARK, "findings.parquet", "quarantine.jsonl", "figures.json", "report.html", "report.md", "plots"}
 _ENDINGS = re.compile(r"(\.(jsonl|json|edn|parquet|log|txt|gz|zst))+$")
 
 
@@ -27,7 +28,7 @@ def check_target(folder: Path) -> None:
     """Refuses a target that holds anything but an earlier result. Raises UsageError."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise UsageError(f"{folder}: found something that is no folder, expected a new folder or an earlier result")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder):
+    if folder.is_dir() and any(folder.iterdir()) and not (_is_ours(folder) and _holds_nothing_else(folder)):
         raise UsageError(
             f"{folder}: found a folder with other files, expected a new folder or an earlier result;"
             " name another with --out"
@@ -41,12 +42,18 @@ def _is_ours(folder: Path) -> bool:
         return False
 
 
+def _holds_nothing_else(folder: Path) -> bool:
+    """Whoever put notes beside a result must not lose them."""
+    return {path.name for path in folder.iterdir()} <= OURS
+
+
 def is_verdict(content: bytes) -> bool:
     """Whether a file named MARK is one of ours."""
     try:
-        return "rules" in json.loads(content)
-    except (ValueError, TypeError):
+        told = json.loads(content)
+    except (ValueError, RecursionError):
         return False
+    return isinstance(told, dict) and isinstance(told.get("rules"), dict) and "verdict" in told
 
 
 def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:

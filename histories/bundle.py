@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -132,11 +133,12 @@ def path_below(root: str, uri: str) -> str:
 
 def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
-    if not path.exists():
-        raise InputError(str(path), "nothing", EXPECTED, "check the path")
+    _check_path(path)
     _refuse_many(path)
     evidence = _evidence(path, reader)
     files = _history_files(path) if path.is_dir() else [path] if not evidence else []
+    for file in files:
+        _check_path(file)
     if not files and not evidence:
         raise InputError(str(path), "no history and no broker's files in it", EXPECTED)
     config, config_name = _read_config(path)
@@ -156,6 +158,17 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     settings = Settings(name, dialect, config)
     run = Run(path, settings, tuple(splits), (), size, evidence)
     return replace(run, files=tuple(dict.fromkeys(run._shown)))
+
+
+def _check_path(path: Path) -> None:
+    """A pipe would be waited for, and a link may lead nowhere. Raises InputError."""
+    try:
+        kind = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        said = "nothing" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", None) or str(error)
+        raise InputError(str(path), said, EXPECTED, "check the path") from error
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise InputError(str(path), "neither a file nor a folder", EXPECTED, "check the path")
 
 
 def _refuse_many(path: Path) -> None:

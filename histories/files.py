@@ -16,7 +16,9 @@ BLOCK_BYTES = 32 << 20
 SPLIT_BYTES = 32 << 20
 HEAD_BYTES = 64 << 10
 MOST_DECOMPRESSED = 4 << 30  # of a file that is held whole
+MOST_LINE = 256 << 20  # of what ends in no line feed, so that it costs no more memory
 _CHUNK = 1 << 20
+_SLICE = 4 << 10  # of zstd data, of which a few bytes may become 128 KB
 GZIP_MAGIC, ZSTD_MAGIC, PARQUET_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 
 
@@ -109,6 +111,8 @@ def blocks(split: Split, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
                 yield block
                 first_line += block.lines
                 pending, gathered = [part[cut:]], len(part) - cut
+            elif gathered > block_bytes + MOST_LINE:
+                raise ValueError(f"a line of more than {MOST_LINE >> 20} MiB")
     except (OSError, ValueError) as error:
         # What was read before the damage is judged; the report says that the rest is missing.
         yield Block(first_line, b"".join(pending), f"the file cannot be read further: {error}")
@@ -140,14 +144,30 @@ def _chunks(path: Path, compression: str) -> Iterator[bytes]:
         if compression == "gzip":
             yield from _gunzip(iter(lambda: file.read(_CHUNK), b""))
         elif compression == "zstd":
-            import zstandard
-
-            try:
-                yield from zstandard.ZstdDecompressor().read_to_iter(file, read_size=_CHUNK, write_size=_CHUNK)
-            except zstandard.ZstdError as error:
-                raise ValueError(str(error)) from error
+            yield from _unzstd(iter(lambda: file.read(_SLICE), b""))
         else:
             yield from iter(lambda: file.read(_CHUNK), b"")
+
+
+def _unzstd(slices: Iterator[bytes]) -> Iterator[bytes]:
+    """All frames, one after the other; the stream reader of the library ends in silence where a frame is cut."""
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    begun = False
+    for piece in slices:
+        data = piece
+        while data:
+            if decompressor.eof:  # another frame follows, as in concatenated files
+                decompressor = zstandard.ZstdDecompressor().decompressobj()
+            try:
+                yield decompressor.decompress(data)
+            except zstandard.ZstdError as error:
+                raise ValueError(str(error)) from error
+            begun = True
+            data = decompressor.unused_data if decompressor.eof else b""
+    if begun and not decompressor.eof:
+        raise ValueError("the zstd data ends before its end mark")
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:

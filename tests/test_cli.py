@@ -102,11 +102,24 @@ def test_a_foreign_folder_is_never_touched(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
+def test_notes_beside_a_result_are_never_lost(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    check(CLEAN, "--out", out)
+    (out / "notes.txt").write_text("what we know")
+    assert "found a folder with other files" in str(check(CLEAN, "--out", out).exception)
+    run_folder = shutil.copytree(CLEAN, tmp_path / "run")
+    for forged in ('["rules"]', '"our rules"', '{"rules": {}, "verdict": "valid"}'):
+        (run_folder / "verdict.json").write_text(forged)
+        assert "found a folder with other files" in str(check(run_folder, "--out", run_folder).exception)
+    assert (run_folder / "history.jsonl.gz").exists() or (run_folder / "history.jsonl").exists()
+
+
 def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
     check(LOSSY, "--out", tmp_path / "out")
-    (tmp_path / "out" / "left-over").touch()
+    (tmp_path / "out" / "plots").mkdir(exist_ok=True)
+    (tmp_path / "out" / "plots" / "left-over").touch()
     assert check(CLEAN, "--out", tmp_path / "out").return_value == 0
-    assert not (tmp_path / "out" / "left-over").exists()
+    assert not (tmp_path / "out" / "plots" / "left-over").exists()
     assert json.loads((tmp_path / "out" / "verdict.json").read_text())["verdict"] == "valid"
 
 

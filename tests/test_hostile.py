@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from click.testing import CliRunner
 from logjudge.cli.main import cli
+from logjudge.histories import files
+from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.files import blocks
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election" / "history.jsonl.gz"
 EVENTS: list[dict[str, Any]] = [json.loads(line) for line in gzip.decompress(EXAMPLE.read_bytes()).splitlines()[:400]]
@@ -52,6 +57,8 @@ def test_what_is_no_history_is_said_in_a_sentence(name: str, tmp_path: Path) -> 
 
 DAMAGED = {
     "truncated gzip": gzip.compress(lines(EVENTS))[:5000],
+    "truncated zstd": zstandard.compress(lines(EVENTS)) + zstandard.compress(b"\n" * 9)[:-1],
+    "zstd and more": zstandard.compress(lines(EVENTS)) + b"garbage",
     "deep line": lines(EVENTS) + b"[" * 100_000 + b"\n",
     "long line": lines(EVENTS) + b'{"x":"' + b"a" * 30_000_000 + b'"}\n',
     "invalid UTF-8": lines(EVENTS) + b'{"time":1,"process":"\xff","op":1,"type":"invoke","f":"poll"}\n',
@@ -65,6 +72,33 @@ def test_damage_is_quarantined_and_never_valid(name: str, tmp_path: Path) -> Non
     (tmp_path / "h.jsonl").write_bytes(DAMAGED[name])
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3
     assert len((tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()) in (1, 2)
+
+
+def test_all_frames_of_a_zstd_file_are_read(tmp_path: Path) -> None:
+    half = len(EVENTS) // 2
+    (tmp_path / "h.jsonl.zst").write_bytes(
+        b"".join(map(zstandard.compress, (lines(EVENTS[:half]), lines(EVENTS[half:]))))
+    )
+    run = open_run(tmp_path / "h.jsonl.zst")
+    assert b"".join(block.data for block in blocks(run.splits[0])) == lines(EVENTS)
+
+
+def test_a_line_without_end_costs_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_LINE", 1 << 20)
+    (tmp_path / "h.jsonl.gz").write_bytes(gzip.compress(lines(EVENTS) + b"a" * 60_000_000))
+    found = list(blocks(open_run(tmp_path / "h.jsonl.gz").splits[0], 1 << 20))
+    assert "a line of more than 1 MiB" in found[-1].damage
+    assert sum(len(block.data) for block in found) < 40_000_000
+
+
+def test_pipes_and_links_to_nowhere_are_refused(tmp_path: Path) -> None:
+    for name in ("pipe", "link", "loop"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "pipe" / "history.jsonl")
+    (tmp_path / "link" / "history.jsonl").symlink_to("nowhere")
+    (tmp_path / "loop" / "history.jsonl").symlink_to("history.jsonl")
+    for path in (tmp_path / "pipe", tmp_path / "pipe" / "history.jsonl", tmp_path / "link", tmp_path / "loop"):
+        assert check(path, tmp_path / "out") == 2
 
 
 @pytest.mark.parametrize("change", [lambda data: b"\xef\xbb\xbf" + data, lambda data: data.replace(b"\n", b"\r\n")])

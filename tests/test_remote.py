@@ -72,7 +72,7 @@ def test_what_is_not_there_is_said_in_a_sentence(spark: Any, mounted: str) -> No
 def test_results_go_to_a_uri_whole_and_over_nothing_else(spark: Any, bundle: Path, mounted: str) -> None:
     result = bundle.parent / "result"
     result.mkdir()
-    (result / "verdict.json").write_text('{"rules": {}}')
+    (result / "verdict.json").write_text('{"rules": {}, "verdict": "valid"}')
     for _ in range(2):  # again over the earlier result
         remote.publish(spark, result, f"{mounted}/out", MARK, is_verdict)
     assert [path.name for path in (bundle.parent / "out").iterdir() if path.suffix != ".crc"] == ["verdict.json"]

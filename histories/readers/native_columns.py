@@ -40,9 +40,9 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[Other]]:
     """The plain events of whole lines (columns of EVENTS), and the lines that are none. `blob` is UTF-8."""
     buf = np.frombuffer(blob, np.uint8)
     lines, braces = 1 + scanned.count(buf, 10), 1 + scanned.count(buf, 123)
-    events, steps = _table(lines, WIDTH), _table(braces, WIDTH)
+    events, steps = _table(min(lines, braces), WIDTH), _table(braces, WIDTH)
     items = [_table(braces, ITEM_WIDTH) for _ in range(4)]
-    ends, step_ends = _table(lines, 4), _table(braces, 4)
+    ends, step_ends = _table(min(lines, braces), 4), _table(braces, 4)
     others, filled = np.empty((lines, 3), np.int64), np.zeros(scanned.COUNTED, np.int64)
     texts, copied = np.empty(len(blob), np.uint8), np.zeros((COPIED + 1, 3), np.int64)
     tables = (events, *items, steps, ends, step_ends)
@@ -65,8 +65,9 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[Other]]:
 
 
 def _table(rows: int, width: int) -> Longs:
-    """Filled row by row and read column by column: each column is one piece of memory."""
-    return np.empty((rows, width), np.int64, order="F")
+    """Filled row by row and read column by column: each column is one piece of memory. Two rows at least, as one row
+    is of another type to numba."""
+    return np.empty((rows + 1, width), np.int64, order="F")
 
 
 def _item_lists(items: list[Longs], filled: Longs) -> list[tuple[Longs, int, tuple[str, ...]]]:

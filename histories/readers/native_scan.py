@@ -243,7 +243,7 @@ def steps(
         row = filled[STEPS]
         table[row, PRESENT] = table[row, SEEN] = 0
         i, closed = fields(buf, i + 1, end, table, row, STEP_RECORDS, records, offsets, long, copied, filled)
-        if i < 0 or not closed or table[row, PRESENT] >> FUNCTION & 1 == 0:
+        if i < 0 or not closed or table[row, PRESENT] >> FUNCTION & 1 == 0 or is_odd(table, row):
             return -1
         ends[row, 1], ends[row, 2] = filled[STEP_RECORDS], filled[STEP_OFFSETS]
         filled[STEPS] = row + 1

@@ -35,6 +35,7 @@ def check(path: Path) -> int:
 
 def dialect_of(path: Path) -> str:
     """The reader of the history that was converted, where its own rules judge it: jepsen, or nothing."""
+    check(path)
     metadata = pq.read_schema(path).metadata or {}
     return str(metadata.get(_DIALECT, b""), "utf-8", "replace")
 
