@@ -158,6 +158,7 @@ def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> N
     unplaced = seen.sends.filter(pl.col("partition").is_null())
     if len(unplaced):
         parts.unplaced.append(unplaced)
+        parts.add("acknowledged nowhere", int(unplaced["acknowledged"].sum()))
 
 
 def _by_unit(seen: Observations, settings: Settings) -> Iterator[tuple[Unit, str, pl.DataFrame]]:

@@ -14,6 +14,7 @@ FORMAT = 1
 SEVERITIES = ("violation", "permitted", "note")
 NO_CLIENTS = "no history of clients: what was acknowledged, and so what was lost, is not known"
 BY_VALUE = ("lost-write", "unseen", "duplicate", "aborted-read", "phantom-read", "precommitted-read")
+BY_PARTITION = ("lost-write", "unseen", "inconsistent-offsets", "duplicate", "realtime-order", "acknowledged-absent")
 BY_TIME = ("realtime-order", "stale-end-offset", "phantom-read", "precommitted-read")
 
 
@@ -165,6 +166,10 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             BY_TIME,
         ),
     ]
+    nowhere = counts.get("acknowledged nowhere", 0)
+    if nowhere:
+        says = f"{nowhere} sends were acknowledged in no partition that was recorded, so they are not looked for"
+        items.append(_assumption("partitions recorded", False, says, BY_PARTITION))
     made_up = sum(summary["counts"]["synthetic"] for summary in results.summaries)
     if made_up:
         items.append(

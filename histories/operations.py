@@ -20,6 +20,9 @@ _REPEATED = (
 _MOST_OPS = 1 << 44
 
 
+_OF_ANOTHER = pl.format("found the completion of a {}, expected that of the {} that was invoked", "f", "invoked_f")
+
+
 class Paired(NamedTuple):
     """What pairing gives: operations, events that wait for their other half, and events that have none."""
 
@@ -43,6 +46,11 @@ def pair(events: pl.DataFrame) -> Paired:
         invoked, again = _first_of_each(invoked)
         completed, twice = _first_of_each(completed)
         malformed = pl.concat([again, twice])
+        joined, found, open_invocations = _join(invoked, completed)
+    strange = joined.filter(found & (joined["f"] != joined["invoked_f"]))
+    if len(strange):
+        completed = completed.join(strange.select("place"), on="place", how="anti", maintain_order="left")
+        malformed = pl.concat([malformed, strange.select("place", _OF_ANOTHER.alias("reason"))])
         joined, found, open_invocations = _join(invoked, completed)
     names = [name for name in OPERATIONS if name in events.columns]
     operations = joined.filter(found).select(
@@ -72,6 +80,7 @@ def _join(invoked: pl.DataFrame, completed: pl.DataFrame) -> tuple[pl.DataFrame,
         "pairing",
         pl.col("time").alias("invoked"),
         pl.col("place").alias("invoked_at"),
+        pl.col("f").alias("invoked_f"),
         *(pl.col(name).alias(f"invoked_{name}") for name in repeated),
     )
     joined = completed.join(known, on="pairing", how="left", maintain_order="left")

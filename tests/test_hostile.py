@@ -91,6 +91,25 @@ def test_a_line_without_end_costs_no_more_memory(tmp_path: Path, monkeypatch: py
     assert sum(len(block.data) for block in found) < 40_000_000
 
 
+def test_what_is_acknowledged_in_no_partition_is_never_valid(tmp_path: Path) -> None:
+    bare = [{k: v for k, v in e.items() if k != "partition" or e["f"] != "send"} for e in EVENTS]
+    (tmp_path / "h.jsonl").write_bytes(lines(bare))
+    assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3
+    told = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert [item["name"] for item in told["assumptions"] if item["name"] == "partitions recorded"]
+
+
+def test_a_completion_of_another_operation_is_quarantined(tmp_path: Path) -> None:
+    number = next(n for n, e in enumerate(EVENTS) if e["f"] == "send" and e["type"] == "ok")
+    (tmp_path / "h.jsonl").write_bytes(lines([{**e, "f": "poll"} if n == number else e for n, e in enumerate(EVENTS)]))
+    assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3
+    (row,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+    assert (row["line"], row["reason"]) == (
+        number + 1,
+        "found the completion of a poll, expected that of the send that was invoked",
+    )
+
+
 def test_pipes_and_links_to_nowhere_are_refused(tmp_path: Path) -> None:
     for name in ("pipe", "link", "loop"):
         (tmp_path / name).mkdir()
