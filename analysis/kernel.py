@@ -117,6 +117,8 @@ def judge(p: Partition) -> list[Finding]:
         mine = sorted(judges(p), key=_order)
         for number, finding in enumerate(mine):
             finding.id = f"{rule.name}/{p.name}/{number}"
+            if p.settings.strict and finding.severity == "permitted":
+                finding.severity = "violation"
             if finding.severity == "violation" and _is_allowed(finding, p.settings):
                 finding.severity = "permitted"
         found.extend(mine)

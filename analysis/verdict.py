@@ -18,14 +18,14 @@ BY_PARTITION = ("lost-write", "unseen", "inconsistent-offsets", "duplicate", "re
 BY_TIME = ("realtime-order", "stale-end-offset", "phantom-read", "precommitted-read")
 
 
-def verdict_of(results: Results, strict: bool = False) -> dict[str, Any]:
+def verdict_of(results: Results) -> dict[str, Any]:
     """The parts of verdict.json that follow from the results (docs/verdict.md)."""
     totals = _totals(results)
     assumptions = _assumptions(results)
     broken = {rule for item in assumptions if item["holds"] is not True for rule in item["touches"]}
     chosen = results.run.settings.rules
     rules = {
-        name: _rule(rule, results, totals, name in broken, strict)
+        name: _rule(rule, results, totals, name in broken)
         for name, rule in RULES.items()
         if not chosen or name in chosen
     }
@@ -49,12 +49,12 @@ def verdict_of(results: Results, strict: bool = False) -> dict[str, Any]:
 WORST = 100  # findings that verdict.json repeats
 
 
-def report_of(results: Results, engine: str, strict: bool = False) -> dict[str, Any]:
+def report_of(results: Results, engine: str) -> dict[str, Any]:
     """The whole content of verdict.json: the verdict, what was judged, and the worst findings."""
     run = results.run
     spans = [summary["span"] for summary in results.summaries if summary["span"]]
     return {
-        **verdict_of(results, strict),
+        **verdict_of(results),
         "input": {
             "name": run.settings.name,
             "files": list(run.files),
@@ -92,7 +92,7 @@ def _totals(results: Results) -> dict[str, int]:
     return totals
 
 
-def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool, strict: bool) -> dict[str, Any]:
+def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool) -> dict[str, Any]:
     counts = dict.fromkeys(SEVERITIES, 0)
     records = dict.fromkeys(SEVERITIES, 0)
     for summary in results.summaries:
@@ -102,7 +102,7 @@ def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool, st
             records[severity] += mine.get(f"{severity} records", 0)
     unjudged = any(rule.name in summary["unjudged"] for summary in results.summaries)
     judged = rule.jepsen if results.run.settings.dialect == "jepsen" else rule.native
-    if counts["violation"] or (strict and counts["permitted"]):
+    if counts["violation"]:
         verdict = "invalid"
     elif judged is None or not all(totals.get(need, 0) for need in rule.needs):
         verdict = "not-judged"
@@ -112,9 +112,10 @@ def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool, st
         verdict = "valid"
     return {
         "verdict": verdict,
-        "count": records["violation"] if not strict else records["violation"] + records["permitted"],
+        "count": records["violation"],
         "findings": counts["violation"],
         "permitted": counts["permitted"],
+        "permitted_count": records["permitted"],
         "notes": counts["note"],
     }
 

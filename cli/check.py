@@ -36,7 +36,9 @@ GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
 @click.option("--only", multiple=True, metavar="RULE", help="Judge these rules alone; may be repeated.")
 @click.option("--skip", multiple=True, metavar="RULE", help="Leave these rules out; may be repeated.")
 @click.option("--allow", multiple=True, metavar="RULE[:acks=1]", help="Breaches to accept; may be repeated.")
-@click.option("--strict", is_flag=True, help="What the configuration permits is a breach too.")
+@click.option(
+    "--strict", is_flag=True, help="What the configuration permits is a breach too, unless --allow accepts it."
+)
 @click.option("--no-plots", is_flag=True, help="Write no pictures.")
 @spark_options
 def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
@@ -72,10 +74,10 @@ def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], optio
     with Progress(name_of(path), quiet) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
-        settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules)
+        settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules, strict=options["strict"])
         run = dataclasses.replace(run, settings=settings)
         results = engine.judge(run, progress)
-        report = report_of(results, options["engine"], options["strict"])
+        report = report_of(results, options["engine"])
         progress("writing", 0, 1, "reports")
         engine.write(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))
     if not quiet:

@@ -88,13 +88,11 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
         if (name, rule) in told:
             text = f"  {_clipped(name, 22):22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
             said = []
-            if rule["count"]:
-                said.append(
-                    f"{rule['count']:,} {_times('record', rule['count'])} in {_plural(rule['findings'], 'finding')}"
-                )
+            if rule["findings"]:
+                said.append(_found(rule["count"], rule["findings"]))
             if rule["permitted"]:
-                said.append(f"{rule['permitted']:,} permitted by the configuration")
-            lines.append(f"{text} {_clipped(', '.join(said), room.width - len(click.unstyle(text)) - 1)}")
+                said.append(_found(rule["permitted_count"], rule["permitted"]) + ", permitted")
+            lines.append(f"{text} {_clipped('; '.join(said), room.width - len(click.unstyle(text)) - 1)}")
     if len(found) > len(told):
         lines.append(f"  … {len(found) - len(told)} more rules found something")
     for verdict in ("unknown", "valid", "not-judged"):
@@ -107,8 +105,8 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
     return lines
 
 
-def _times(noun: str, count: int) -> str:
-    return noun if count == 1 else noun + "s"
+def _found(records: int, findings: int) -> str:
+    return f"{_plural(records, 'record')} in {_plural(findings, 'finding')}"
 
 
 def _worst(report: dict[str, Any], room: Room) -> list[str]:

@@ -34,6 +34,7 @@ class Settings:
     config: dict[str, Any] = field(default_factory=dict)
     allow: tuple[str, ...] = ()  # rule, or rule:acks=1: breaches that the user accepts
     rules: tuple[str, ...] = ()  # the rules to judge; empty: all
+    strict: bool = False  # what the configuration permits is a breach too
 
     @cached_property
     def processes(self) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -155,6 +156,20 @@ def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     assert verdict("--only", "lost-write", "--allow", "lost-write:acks=1")[0] == "invalid"
     assert verdict("--only", "nonmonotonic-send")[0] == "valid"
     assert verdict("--only", "nonmonotonic-send", "--strict")[0] == "invalid"
+    assert verdict("--only", "nonmonotonic-send", "--strict", "--allow", "nonmonotonic-send")[0] == "valid"
+
+
+def test_what_is_permitted_is_counted_in_records_and_findings_and_under_strict_a_breach(tmp_path: Path) -> None:
+    only = (LOSSY, "--only", "nonmonotonic-send", "--out", tmp_path / "out")
+    permitted = check(*only).output
+    assert re.search(r"nonmonotonic-send +valid +\d+ records in \d+ findings, permitted\n", permitted)
+    strict = check(*only, "--strict").output
+    assert re.search(r"nonmonotonic-send +invalid +\d+ records in \d+ findings\n", strict)
+    report = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    told = report["rules"]["nonmonotonic-send"]
+    assert told["permitted"] == told["permitted_count"] == 0
+    assert told["findings"] == len(report["findings"])
+    assert {finding["severity"] for finding in report["findings"]} == {"violation"}
 
 
 def test_junit(tmp_path: Path) -> None:

@@ -30,14 +30,21 @@ def screen(report: Report, width: int, monkeypatch: pytest.MonkeyPatch) -> list[
 @pytest.fixture(scope="module")
 def reports(unpacked: Callable[[str], Path]) -> dict[str, Report]:
     names = ("kip-101-c", "disk-truncate-m", "clean-a")
-    return {name: report_of(judge_run(open_run(unpacked(name))), "local", False) for name in names}
+    return {name: report_of(judge_run(open_run(unpacked(name))), "local") for name in names}
 
 
 def huge(report: Report, text: str) -> Report:
     """200 partitions lost, all rules broken, no assumption held; `text` is in every sentence."""
     finding, cause = report["findings"][0], report["causes"][0]
     lost = [{**cause["lost"], "topic": text, "partition": number} for number in range(200)]
-    broken = {"verdict": "invalid", "count": 10**9, "findings": 10**6, "permitted": 10**6, "notes": 0}
+    broken = {
+        "verdict": "invalid",
+        "count": 10**9,
+        "findings": 10**6,
+        "permitted": 10**6,
+        "permitted_count": 10**9,
+        "notes": 0,
+    }
     return {
         **report,
         "input": {**report["input"], "name": text, "system": {"name": text, "version": text}},
