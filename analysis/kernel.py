@@ -17,7 +17,7 @@ from .explaining import explain
 from .partition import Partition
 from .replicas import kept
 from .rules import RULES
-from .story import link
+from .story import link, permit_shadows
 from .summary import summarise
 
 Tables = dict[str, list[pl.DataFrame]]
@@ -123,6 +123,7 @@ def judge(p: Partition) -> list[Finding]:
                 finding.severity = "permitted"
         found.extend(mine)
     link(p, found)
+    permit_shadows(found)
     return found
 
 

@@ -11,6 +11,8 @@ _BY_OFFSET = {
     "replica-divergence",
 }
 _BY_VALUE = {"realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", "acknowledged-absent"}
+# The values of their findings are the records concerned, and nothing else.
+_OF_RECORDS = {"unseen", "poll-skip", "replica-divergence", "acknowledged-absent"}
 
 
 def link(p: Partition, findings: list[Finding]) -> None:  # noqa: ARG001
@@ -23,6 +25,41 @@ def link(p: Partition, findings: list[Finding]) -> None:  # noqa: ARG001
         for loss in _losses_of(finding, losses, lost_by_value):
             finding.related.append(loss.id)
             loss.related.append(finding.id)
+
+
+def permit_shadows(findings: list[Finding]) -> None:
+    """Permits, in place, what is linked to permitted losses alone and concerns nothing but what they lost."""
+    losses = [finding for finding in findings if finding.rule == "lost-write"]
+    permitted = {loss.id: loss for loss in losses if loss.severity == "permitted"}
+    breaches = [loss for loss in losses if loss.id not in permitted]
+    for finding in findings:
+        if finding.severity != "violation" or finding.rule == "lost-write" or not finding.related:
+            continue
+        alone = permitted.keys() >= set(finding.related) and not any(_overlap(finding, loss) for loss in breaches)
+        if alone and _is_covered(finding, list(permitted.values())):
+            finding.severity = "permitted"
+
+
+def _is_covered(finding: Finding, losses: list[Finding]) -> bool:
+    lost = {value for loss in losses for value in loss.values}
+    others = [value for value in finding.values if value not in lost]
+    if finding.rule in _OF_RECORDS and (others or not finding.values):
+        return False
+    if finding.rule == "inconsistent-offsets" and len(others) > finding.count:
+        return False  # an offset held two values beside the lost one
+    return finding.count <= sum(loss.count for loss in losses) and _is_within(finding, losses)
+
+
+def _is_within(finding: Finding, losses: list[Finding]) -> bool:
+    """Whether the losses cover all offsets of a finding; one without offsets is known by its values."""
+    if finding.first_offset is None or finding.last_offset is None:
+        return finding.rule in _OF_RECORDS
+    spans = [(loss.first_offset, loss.last_offset) for loss in losses]
+    first = finding.first_offset
+    for start, end in sorted((start, end) for start, end in spans if start is not None and end is not None):
+        if start <= first <= end:
+            first = end + 1
+    return first > finding.last_offset
 
 
 def _losses_of(finding: Finding, losses: list[Finding], lost_by_value: dict[str, Finding]) -> list[Finding]:

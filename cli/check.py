@@ -35,7 +35,12 @@ GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
 @click.option("--only", multiple=True, metavar="RULE", help="Judge these rules alone; may be repeated.")
 @click.option("--skip", multiple=True, metavar="RULE", help="Leave these rules out; may be repeated.")
-@click.option("--allow", multiple=True, metavar="RULE[:acks=1]", help="Breaches to accept; may be repeated.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="RULE[:acks=1]",
+    help="Breaches to accept, with what follows from a loss at its offsets alone; may be repeated.",
+)
 @click.option(
     "--strict", is_flag=True, help="What the configuration permits is a breach too, unless --allow accepts it."
 )

@@ -161,6 +161,30 @@ def test_acks_1_is_said_and_can_be_allowed(tmp_path: Path) -> None:
     assert other.of("lost-write")[0]["severity"] == "violation"
 
 
+REPLACED = "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 end=2"
+
+
+@pytest.mark.parametrize(
+    ("history", "rule", "severity"),
+    [
+        (f"{REPLACED} final:<a@0,x@1", "inconsistent-offsets", "permitted"),
+        (f"{REPLACED} d:<a@0,z@1 final:<a@0,x@1", "inconsistent-offsets", "violation"),
+        (f"{REPLACED} c:<x@1 final:<a@0,x@1", "nonmonotonic-poll", "permitted"),
+        ("{p.acks=1} p:a@0 p:b@1 p:e@2 nemesis:kill q:x@1 end=2 final:<a@0,x@1", "realtime-order", "permitted"),
+        # What replaced the loss goes before an offset that nobody lost, or a writer's that asked for more.
+        ("{p.acks=1} p:a@0 p:e@2 nemesis:kill q:x@1 q:y@2 final:<a@0,x@1,y@2", "realtime-order", "violation"),
+        ("{p.acks=1} p:a@0 r:b@1 p:e@2 nemesis:kill q:x@1 q:y@2 final:<a@0,x@1,y@2", "realtime-order", "violation"),
+    ],
+)
+def test_only_the_shadow_of_a_permitted_loss_is_permitted_with_it(
+    history: str, rule: str, severity: str, tmp_path: Path
+) -> None:
+    allowed = judge(history, tmp_path / "allowed", allow=("lost-write:acks=1",)).of(rule)
+    assert [finding["severity"] for finding in allowed] == [severity]
+    assert all(finding["related"] for finding in allowed)
+    assert {finding["severity"] for finding in judge(history, tmp_path / "plain").of(rule)} == {"violation"}
+
+
 ASSUMPTIONS = {
     "values unique": ("p:a@0 q:a@1 final:<a@0,a@1", "p:a@0 q:b@1 final:<a@0,b@1"),
     "timeouts not called failures": ("p:a@0 p:b!REQUEST_TIMED_OUT final:<a@0", "p:a@0 p:b!TOO_LARGE final:<a@0"),
