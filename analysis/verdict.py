@@ -41,6 +41,7 @@ def verdict_of(results: Results) -> dict[str, Any]:
         "format": FORMAT,
         "verdict": verdict,
         "rules": rules,
+        "skipped": [name for name in RULES if name not in rules],
         "assumptions": assumptions,
         "counts": totals,
     }

@@ -102,6 +102,10 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
         if names:
             label = click.style(f"  {verdict}: ", fg=COLOURS[verdict])
             lines += _wrapped(", ".join(names), room, first=label, indent="    ")
+    if report["skipped"]:
+        said = f"{_plural(len(report['skipped']), 'rule')} by --only or --skip: {', '.join(report['skipped'])}"
+        label = click.style("  skipped: ", fg=COLOURS["not-judged"])
+        lines += _wrapped(said, room._replace(lines=1), first=label)
     return lines
 
 

@@ -19,6 +19,7 @@ VERDICTS = {
     "unknown": "Nothing can be said for sure: no breach was found, but what the verdict rests on is incomplete.",
     "not-judged": "There was nothing to judge.",
 }
+PARTLY = "No breach of the rules that were judged."  # of a run whose caller skipped others
 _INK = {
     style.INK: "currentColor",
     style.PAPER: "var(--paper)",
@@ -73,14 +74,15 @@ def _told(
     verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, str]]
 ) -> dict[str, Any]:
     """Everything that the templates show."""
-    rules = verdict["rules"]
+    rules, skipped = verdict["rules"], verdict.get("skipped", [])
     stories, untold = stories_of(findings, list(rules))
     whys = whys_of(verdict.get("causes", []), figures["started_at"])
     moments, moments_left_out = timeline(stories, figures, whys)
     sign = first_sign(stories, figures)
     return {
         "verdict": verdict["verdict"],
-        "meaning": VERDICTS.get(verdict["verdict"], ""),
+        "meaning": _meaning(verdict),
+        "skipped": skipped,
         "name": figures["name"] or verdict["input"].get("name") or "run",
         "input": verdict["input"],
         "source": verdict["input"].get("path") or _source(verdict),
@@ -91,7 +93,7 @@ def _told(
         "untold": untold,
         "breaches": [story for story in stories if story.finding["severity"] == "violation"],
         "totals": _totals(rules),
-        "impact": figures["impact"],
+        "impact": _judged_impact(figures["impact"], skipped),
         "headline": headline(verdict, figures["impact"]),
         "moments": moments,
         "moments_left_out": moments_left_out,
@@ -114,7 +116,7 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     """What happened, in one or two sentences."""
     if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
         return _without_clients(verdict)
-    if impact["lost"]:
+    if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
         read = {
             0: "Nobody had read them",
             impact["lost"]: "All of them had been read before they vanished",
@@ -133,8 +135,31 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         return f"{'No acknowledged write was lost, but guarantees' if sound else 'Guarantees'} were broken: {counted}."
     if verdict["verdict"] == "valid" and sound:
         acknowledged = style.plural(impact["acknowledged"], "acknowledged write")
-        return f"None of {acknowledged} was lost, and no guarantee was broken."
-    return VERDICTS.get(verdict["verdict"], "")
+        others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
+        return f"None of {acknowledged} was lost, and {others} was broken."
+    return _meaning(verdict)
+
+
+def _meaning(verdict: dict[str, Any]) -> str:
+    partly = verdict["verdict"] == "valid" and verdict.get("skipped")
+    return PARTLY if partly else VERDICTS.get(verdict["verdict"], "")
+
+
+def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]:
+    """The impact, with None for every number whose rule was skipped, as nobody counted it."""
+    rules = {"lost": "lost-write", "lost_read": "lost-write", "duplicated": "duplicate"}
+    unjudged = {kind for kind, rule in rules.items() if rule in skipped}
+
+    def told(counts: list[int]) -> list[int | None]:
+        return [None if kind in unjudged else count for kind, count in zip(rules, counts, strict=True)]
+
+    return {
+        **impact,
+        **dict.fromkeys(unjudged),
+        "by_topic": [[name, acknowledged, *told(counts)] for name, acknowledged, *counts in impact["by_topic"]],
+        "by_producer": [[name, *told(counts)] for name, *counts in impact["by_producer"]],
+        "by_reader": [] if "lost" in unjudged else impact["by_reader"],
+    }
 
 
 def _source(verdict: dict[str, Any]) -> str:
@@ -155,7 +180,8 @@ def _without_clients(verdict: dict[str, Any]) -> str:
         return f"The brokers' files break {', '.join(broken)}. {nobody}"
     if not verdict["counts"].get("kept records"):
         return f"The brokers' logs tell what happened, but no records were kept. {nobody}"
-    return f"The brokers' files show no breach. {nobody}"
+    judged = " of the rules that were judged" if verdict.get("skipped") else ""
+    return f"The brokers' files show no breach{judged}. {nobody}"
 
 
 def _totals(rules: dict[str, Any]) -> dict[str, int]:
@@ -176,7 +202,7 @@ def _environment(html: bool) -> Any:
     environment.filters.update(
         shown=style.printable,
         md=markdown,
-        number=style.number,
+        number=lambda count: "not judged" if count is None else style.number(count),
         duration=style.duration,
         seconds=lambda ns: f"{ns / 1e9:.3f}",
         place=place_of,

@@ -15,6 +15,7 @@ import jsonschema
 import polars as pl
 import pytest
 from click.testing import CliRunner, Result
+from logjudge.analysis.rules import RULES
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 
@@ -157,6 +158,29 @@ def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     assert verdict("--only", "nonmonotonic-send")[0] == "valid"
     assert verdict("--only", "nonmonotonic-send", "--strict")[0] == "invalid"
     assert verdict("--only", "nonmonotonic-send", "--strict", "--allow", "nonmonotonic-send")[0] == "valid"
+
+
+def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_path: Path) -> None:
+    schema = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
+    screen = check(LOSSY, "--only", "duplicate", "--out", tmp_path / "only").output
+    verdict = json.loads((tmp_path / "only" / "verdict.json").read_text())
+    jsonschema.validate(verdict, schema)
+    assert verdict["skipped"] == [name for name in RULES if name != "duplicate"]
+    assert "  skipped: 22 rules by --only or --skip: lost-write, " in screen
+    for name in ("report.md", "report.html"):
+        text = (tmp_path / "only" / name).read_text()
+        assert "No breach of the rules that were judged." in text
+        assert "every guarantee" not in text
+        assert "no breach was found" not in text
+        assert "not judged" in text
+        assert ", ".join(verdict["skipped"]) in text
+    assert "| lost | not judged |" in (tmp_path / "only" / "report.md").read_text()
+    check(LOSSY, "--skip", "lost-write", "--out", tmp_path / "skip")
+    report = (tmp_path / "skip" / "report.md").read_text()
+    assert "| lost | not judged |\n| lost after being consumed | not judged |\n| duplicated | 0 |" in report
+    check(CLEAN, "--out", tmp_path / "all")
+    assert json.loads((tmp_path / "all" / "verdict.json").read_text())["skipped"] == []
+    assert "kipped" not in (tmp_path / "all" / "report.md").read_text()
 
 
 def test_what_is_permitted_is_counted_in_records_and_findings_and_under_strict_a_breach(tmp_path: Path) -> None:
