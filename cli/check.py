@@ -57,17 +57,18 @@ def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
     targets = _targets(runs, out)
     engine = _engine(options)
     codes: list[int] = []
-    reports: list[dict[str, Any]] = []
+    judged: list[tuple[str, dict[str, Any]]] = []
     for run, folder in zip(runs, targets, strict=True):
         try:
-            reports.append(_judge(run, folder, engine, rules, options))
-            codes.append(EXITS[reports[-1]["verdict"]])
+            report = _judge(run, folder, engine, rules, options)
+            judged.append((run, report))
+            codes.append(EXITS[report["verdict"]])
         except LogjudgeError as error:
             if len(runs) == 1:
                 raise
             click.echo(f"logjudge: {error}", err=True)
             codes.append(EXIT_USAGE)
-    _print_for_machines(reports, options)
+    _print_for_machines(judged, options)
     return min(codes, key=GRAVITY.index)
 
 
@@ -144,12 +145,13 @@ def _engine(options: dict[str, Any]) -> Engine:
     return SparkEngine(options["master"], options["remote"], options["conf"])
 
 
-def _print_for_machines(reports: list[dict[str, Any]], options: dict[str, Any]) -> None:
+def _print_for_machines(judged: list[tuple[str, dict[str, Any]]], options: dict[str, Any]) -> None:
     if options["as_json"]:
+        reports = [report for _, report in judged]
         content: Any = reports[0] if len(reports) == 1 else reports
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")
     elif options["form"]:
-        from .formats import FORMATS
+        from .formats import FORMATS, Judged
 
-        click.echo(FORMATS[options["form"]](reports))
+        click.echo(FORMATS[options["form"]]([Judged(*each) for each in judged]))

@@ -4,50 +4,113 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 from ..analysis.rules import RULES
 from ..analysis.rules.wording import plural
+from ..histories.files import is_uri, local_path
+from .output import whys_told
 
 MOST = 1000  # GitHub shows 5,000 results at most and takes 25,000
+ASSUMPTION = "assumption"  # the rule of what is unknown though no rule of ours concerns it
+NO_OPERATIONS = "the run holds no operation, so there was nothing to judge"
 _LEVELS = {"violation": "error", "permitted": "note", "note": "note"}
+_NOTICES = {"valid": "notice", "unknown": "warning", "invalid": "error"}
 
 
-def junit(reports: list[dict[str, Any]]) -> str:
-    """A suite a run, a case a rule; unknown is an error, what was not judged is skipped."""
+class Judged(NamedTuple):
+    """A run as the caller named it, and what verdict.json says of it."""
+
+    path: str
+    report: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        return f"{self.report['input']['name']}: {self.report['verdict'].upper()}"
+
+    def summary(self) -> list[str]:
+        """The verdict, which rules it leaves out, and each cause with what would have prevented it."""
+        skipped = ", ".join(self.report["skipped"])
+        told = [self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")]
+        return told + [f"{cause}: {says}" for cause, says in whys_told(self.report["causes"])]
+
+    def unknown(self) -> dict[str, str]:
+        """What is unknown, by assumption or rule, each with the reason; what an assumption explains is told there."""
+        broken = [item for item in self.report["assumptions"] if item["holds"] is not True]
+        told = {item["name"]: item["says"] for item in broken}
+        explained = {name for item in broken for name in item["touches"]}
+        for name in self.unknown_rules():
+            if name not in explained:
+                told[name] = "its evidence is damaged, incomplete or ambiguous"
+        if not told and self.report["verdict"] == "unknown":
+            told["operations recorded"] = NO_OPERATIONS
+        return told
+
+    def unknown_rules(self) -> list[str]:
+        return [name for name, rule in self.report["rules"].items() if rule["verdict"] == "unknown"]
+
+    def whys_of(self, finding: dict[str, Any]) -> str:
+        """The causes of a finding and what would have prevented them, as a sentence that goes on from its own."""
+        mine = [cause for cause in self.report["causes"] if finding["id"] in cause["findings"]]
+        return "".join(f". Why: {name}: {says}" for name, says in whys_told(mine))
+
+    def source(self, name: str) -> str:
+        """A file of the run as it is found from where the caller stands."""
+        if is_uri(self.path):
+            inside = not self.path.endswith(f"/{name}")
+            return f"{self.path.rstrip('/')}/{name}" if inside else self.path
+        given = local_path(self.path)
+        found = (given if given.is_dir() or not name else given.parent) / name
+        here = Path.cwd()
+        return str(found.relative_to(here)) if found.is_relative_to(here) else str(found)
+
+    def home(self) -> str:
+        """Where a result without a file of its own is located: the first history, else the run itself."""
+        files = self.report["input"]["files"]
+        return self.source(files[0]) if files else self.source("")
+
+
+def junit(runs: list[Judged]) -> str:
+    """A suite a run, a case a rule and an assumption; unknown is an error, what was not judged is skipped."""
     root = ElementTree.Element("testsuites")
-    for report in reports:
-        rules = report["rules"]
-        verdicts = [rule["verdict"] for rule in rules.values()]
-        suite = ElementTree.SubElement(
-            root,
-            "testsuite",
-            name=_xml(f"logjudge {report['input']['name']}"),
-            tests=str(len(rules)),
-            failures=str(verdicts.count("invalid")),
-            errors=str(verdicts.count("unknown")),
-            skipped=str(verdicts.count("not-judged")),
-        )
-        for name, rule in rules.items():
-            case = ElementTree.SubElement(suite, "testcase", classname=_xml(report["input"]["name"]), name=name)
-            _outcome(case, name, rule, report)
+    for run in runs:
+        name = _xml(run.report["input"]["name"])
+        suite = ElementTree.SubElement(root, "testsuite", name=f"logjudge {name}")
+        unknown = _errors(run)
+        assumptions = [item["name"] for item in run.report["assumptions"]]
+        for case in dict.fromkeys([*RULES, *assumptions, *unknown]):
+            _outcome(ElementTree.SubElement(suite, "testcase", classname=name, name=_xml(case)), case, run, unknown)
+        for kind, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(kind, str(len(suite.findall(f".//{tag}"))))
+        ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(run.summary()))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
 
-def _outcome(case: ElementTree.Element, name: str, rule: dict[str, Any], report: dict[str, Any]) -> None:
-    if rule["verdict"] == "invalid":
-        told = [f["sentence"] for f in report["findings"] if f["rule"] == name][:20]
+def _errors(run: Judged) -> dict[str, str]:
+    """What is unknown, with each rule that a broken assumption touches: a case of a rule fails by itself."""
+    told = run.unknown()
+    for name in run.unknown_rules():
+        touching = [item for item in run.report["assumptions"] if name in item["touches"] and item["name"] in told]
+        told.setdefault(name, "; ".join(f"{item['name']}: {item['says']}" for item in touching))
+    return told
+
+
+def _outcome(case: ElementTree.Element, name: str, run: Judged, unknown: dict[str, str]) -> None:
+    rule = run.report["rules"].get(name, {"verdict": "valid"})
+    if name in run.report["skipped"]:
+        ElementTree.SubElement(case, "skipped", message="by --only or --skip")
+    elif rule["verdict"] == "invalid":
+        told = [f["sentence"] + run.whys_of(f) for f in run.report["findings"] if f["rule"] == name][:20]
         message = f"{plural(rule['count'], 'record')} in {plural(rule['findings'], 'finding')}"
         ElementTree.SubElement(case, "failure", message=message).text = _xml("\n".join(told))
-    elif rule["verdict"] == "unknown":
-        broken = [
-            item["says"] for item in report["assumptions"] if name in item["touches"] and item["holds"] is not True
-        ]
-        ElementTree.SubElement(case, "error", message=_xml("; ".join(broken) or "unknown"))
+    elif name in unknown:
+        ElementTree.SubElement(case, "error", message=_xml(f"unknown: {name}: {unknown[name]}"))
     elif rule["verdict"] == "not-judged":
-        ElementTree.SubElement(case, "skipped")
+        ElementTree.SubElement(case, "skipped", message="the run carries nothing that it is about")
 
 
 def _xml(text: str) -> str:
@@ -55,58 +118,85 @@ def _xml(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
-def sarif(reports: list[dict[str, Any]]) -> str:
-    """The worst findings as results, located at the line of their first evidence."""
-    results = [_result(finding) for report in reports for finding in report["findings"]][:MOST]
-    driver = {
-        "name": "logjudge",
-        "version": version("logjudge"),
-        "rules": [
-            {"id": name, "shortDescription": {"text": rule.breach}, "fullDescription": {"text": rule.about}}
-            for name, rule in RULES.items()
-        ],
-    }
+def sarif(runs: list[Judged]) -> str:
+    """What is unknown, then the worst findings, as results; the verdicts as notifications of the tool."""
+    unknown = [_open(run, name, why) for run in runs for name, why in run.unknown().items()]
+    found = [_result(run, finding) for run in runs for finding in run.report["findings"]]
+    rules = [
+        {"id": name, "shortDescription": {"text": rule.breach}, "fullDescription": {"text": rule.about}}
+        for name, rule in RULES.items()
+    ]
+    rules.append({"id": ASSUMPTION, "shortDescription": {"text": "what the verdict rests on is not known to hold"}})
+    driver = {"name": "logjudge", "version": version("logjudge"), "rules": rules}
+    # The run of the tool succeeded, whatever it says of the runs that it judged.
+    invocation = {"executionSuccessful": True, "toolExecutionNotifications": [_notification(run) for run in runs]}
     return json.dumps(
         {
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
-            "runs": [{"tool": {"driver": driver}, "results": results}],
+            "runs": [{"tool": {"driver": driver}, "invocations": [invocation], "results": [*unknown, *found][:MOST]}],
         },
         indent=2,
     )
 
 
-def _result(finding: dict[str, Any]) -> dict[str, Any]:
+def _notification(run: Judged) -> dict[str, Any]:
+    level = "note" if run.report["verdict"] == "valid" else _NOTICES[run.report["verdict"]]
+    return {"level": level, "message": {"text": ". ".join(run.summary())}}
+
+
+def _open(run: Judged, name: str, why: str) -> dict[str, Any]:
+    return {
+        "ruleId": name if name in RULES else ASSUMPTION,
+        "kind": "open",
+        "level": "none",  # SARIF knows no other of what is open
+        "message": {"text": f"{run.verdict}. Unknown: {name}: {why}"},
+        "locations": [_located(run.home())],
+        "partialFingerprints": {"finding": f"unknown/{name}"},
+    }
+
+
+def _result(run: Judged, finding: dict[str, Any]) -> dict[str, Any]:
     locations = [
-        {
-            "physicalLocation": {
-                "artifactLocation": {"uri": item["source"]},
-                "region": {"startLine": item["line"]},
-            },
-            "message": {"text": item["says"]},
-        }
+        _located(run.source(item["source"]), item["says"], item["line"])
         for item in finding["evidence"]
-        if item["source"] and item["line"]
+        if item["source"]
     ]
+    # GitHub refuses all of a file in which one result has no location, and points at lines alone.
+    locations.sort(key=lambda location: "region" not in location["physicalLocation"])
     return {
         "ruleId": finding["rule"],
         "level": _LEVELS[finding["severity"]],
-        "message": {"text": finding["sentence"]},
-        "locations": locations[:1],
+        "message": {"text": f"{run.verdict}. {finding['sentence']}{run.whys_of(finding)}"},
+        "locations": locations[:1] or [_located(run.home())],
         "relatedLocations": locations[1:],
         "partialFingerprints": {"finding": finding["id"]},
     }
 
 
-def github(reports: list[dict[str, Any]]) -> str:
-    """One annotation a finding."""
+def _located(path: str, says: str = "", line: int | None = None) -> dict[str, Any]:
+    uri = path if is_uri(path) else Path(path).as_uri() if Path(path).is_absolute() else quote(path)
+    physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
+    if line:
+        physical["region"] = {"startLine": line}
+    return {"physicalLocation": physical, **({"message": {"text": says}} if says else {})}
+
+
+def github(runs: list[Judged]) -> str:
+    """An annotation for the verdict with its causes, one for each unknown, and one a finding."""
     lines = []
-    for report in reports:
-        for finding in report["findings"][:MOST]:
-            place = next(((e["source"], e["line"]) for e in finding["evidence"] if e["line"]), None)
+    for run in runs:
+        level = _NOTICES[run.report["verdict"]]
+        lines.append(f"::{level} title=logjudge::{_data('. '.join(run.summary()))}")
+        where = _property(run.home())
+        for name, why in run.unknown().items():
+            lines.append(f"::warning file={where},title={_property(name)}::{_data(f'unknown: {name}: {why}')}")
+        for finding in run.report["findings"][:MOST]:
             level = "error" if finding["severity"] == "violation" else "notice"
-            where = f" file={_property(place[0])},line={place[1]}," if place else " "
-            lines.append(f"::{level}{where}title={_property(finding['rule'])}::{_data(finding['sentence'])}")
+            place = next((e for e in finding["evidence"] if e["line"]), None)
+            where_found = f"{_property(run.source(place['source']))},line={place['line']}" if place else where
+            said = _data(finding["sentence"] + run.whys_of(finding))
+            lines.append(f"::{level} file={where_found},title={_property(finding['rule'])}::{said}")
     return "\n".join(lines)
 
 

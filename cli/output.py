@@ -131,13 +131,23 @@ def _worst(report: dict[str, Any], room: Room) -> list[str]:
 
 def _why(report: dict[str, Any], room: Room) -> list[str]:
     """Each cause and what would have prevented it; the chains of facts stand in the report and in `explain`."""
+    whys = whys_told(report["causes"])
+    lines: list[str] = ["", click.style("Why", bold=True)] if whys else []
+    for cause, said in whys[: room.shown]:
+        name = click.style(cause, bold=True, fg="yellow" if cause == "unknown" else None)
+        lines += _wrapped(said, room, first=f"  {name}: ", indent="    ")
+    if len(whys) > room.shown:
+        lines.append(f"  … {len(whys) - room.shown:,} more in the report")
+    return lines
+
+
+def whys_told(causes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Each cause of verdict.json with a sentence; what would have prevented it is said once a cause."""
     from ..plots.whys import whys_of
 
-    whys = whys_of(report["causes"], None)
-    lines: list[str] = ["", click.style("Why", bold=True)] if whys else []
     told: set[str] = set()
-    for why in whys[: room.shown]:
-        name = click.style(why.cause, bold=True, fg=None if why.known else "yellow")
+    sentences: list[tuple[str, str]] = []
+    for why in whys_of(causes, None):
         said = why.title
         if why.known and why.cause not in told:
             prevented = f". Prevented by {'; '.join(why.prevented_by)}" if why.prevented_by else ""
@@ -146,10 +156,8 @@ def _why(report: dict[str, Any], room: Room) -> list[str]:
             needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing
             said += f"; to know why, needed: {'; '.join(needed[:3])}"
         told.add(why.cause)
-        lines += _wrapped(said, room, first=f"  {name}: ", indent="    ")
-    if len(whys) > room.shown:
-        lines.append(f"  … {len(whys) - room.shown:,} more in the report")
-    return lines
+        sentences.append((why.cause, said))
+    return sentences
 
 
 def _assumptions(report: dict[str, Any], room: Room) -> list[str]:

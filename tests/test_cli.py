@@ -196,25 +196,88 @@ def test_what_is_permitted_is_counted_in_records_and_findings_and_under_strict_a
     assert {finding["severity"] for finding in report["findings"]} == {"violation"}
 
 
+# Without final reads nobody knows whether what was acknowledged is still there.
+UNREAD = """{"process":"p","op":0,"type":"invoke","f":"send","topic":"x","partition":0,"value":"a","time":1}
+{"process":"p","op":0,"type":"ok","f":"send","topic":"x","partition":0,"offset":0,"value":"a","time":2}
+"""
+PREVENTED = "Prevented by unclean.leader.election.enable=false"
+
+
+@pytest.fixture
+def unread(tmp_path: Path) -> Path:
+    (tmp_path / "unread").mkdir()
+    (tmp_path / "unread" / "history.jsonl").write_text(UNREAD)
+    return tmp_path / "unread"
+
+
 def test_junit(tmp_path: Path) -> None:
     suite = ElementTree.fromstring(check(LOSSY, "--format", "junit", "--out", tmp_path / "o").output)[0]
-    cases = {case.get("name"): [child.tag for child in case] for case in suite}
+    cases = {case.get("name"): [child.tag for child in case] for case in suite.findall("testcase")}
     assert cases["lost-write"] == ["failure"]
     assert cases["unseen"] == []
     assert cases["consumer-loss"] == ["skipped"]
+    assert cases["final reads complete"] == []
+    assert PREVENTED in str(suite.findtext("testcase[@name='lost-write']/failure"))
+    told = str(suite.findtext("system-out"))
+    assert told.startswith("unclean-election-a: INVALID\nunclean-election: ")
+    assert PREVENTED in told
 
 
-def test_sarif(tmp_path: Path) -> None:
-    sarif = json.loads(check(LOSSY, "--format", "sarif", "--out", tmp_path / "o").output)
-    first = sarif["runs"][0]["results"][0]
+def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> None:
+    result = check(unread, "--format", "junit", "--skip", "unseen", "--out", tmp_path / "o")
+    suite = ElementTree.fromstring(result.output)[0]
+    assert result.return_value == 3
+    errors = {case.get("name"): str(case[0].get("message")) for case in suite.findall("testcase[error]")}
+    assert suite.get("errors") == str(len(errors))
+    assert "nobody is known to have finally read x-0" in errors["final reads complete"]
+    assert "nobody is known to have finally read x-0" in errors["lost-write"]
+    assert suite.findtext("system-out") == "unread: UNKNOWN (skipped by --only or --skip: unseen)"
+    assert suite.find("testcase[@name='unseen']/skipped").get("message") == "by --only or --skip"  # type: ignore[union-attr]
+
+
+def test_sarif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    output = check("examples/unclean-election", "--format", "sarif", "--out", tmp_path / "o").output
+    (run_of_tool,) = json.loads(output)["runs"]
+    first = run_of_tool["results"][0]
     assert first["ruleId"] == "lost-write"
+    assert PREVENTED in first["message"]["text"]
     where = first["locations"][0]["physicalLocation"]
-    assert where == {"artifactLocation": {"uri": "history.jsonl.gz"}, "region": {"startLine": 999}}
+    assert where == {
+        "artifactLocation": {"uri": "examples/unclean-election/history.jsonl.gz"},
+        "region": {"startLine": 999},
+    }
+    (told,) = run_of_tool["invocations"][0]["toolExecutionNotifications"]
+    assert told["message"]["text"].startswith("unclean-election-a: INVALID. unclean-election: ")
+    for result in run_of_tool["results"]:
+        for location in (*result["locations"][:1], *result["relatedLocations"]):
+            assert Path(location["physicalLocation"]["artifactLocation"]["uri"]).is_file()
+        assert len(result["locations"]) == 1, result["ruleId"]
+    assert "replica-divergence" in {result["ruleId"] for result in run_of_tool["results"]}
 
 
-def test_github(tmp_path: Path) -> None:
-    lines = check(LOSSY, "--format", "github", "--out", tmp_path / "o").output.splitlines()
-    assert lines[0].startswith("::error file=history.jsonl.gz,line=999,title=lost-write::377 writes")
+def test_sarif_of_what_is_unknown_has_open_results(unread: Path, tmp_path: Path) -> None:
+    output = check(unread, "--format", "sarif", "--out", tmp_path / "o").output
+    (result,) = json.loads(output)["runs"][0]["results"]
+    assert (result["ruleId"], result["kind"], result["level"]) == ("assumption", "open", "none")
+    assert result["message"]["text"].startswith("unread: UNKNOWN. Unknown: final reads complete: nobody is known")
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == (unread / "history.jsonl").as_uri()
+
+
+def test_github(tmp_path: Path, unread: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "examples")
+    lines = check("unclean-election", "--format", "github", "--out", tmp_path / "o").output.splitlines()
+    assert lines[0].startswith("::error title=logjudge::unclean-election-a: INVALID. unclean-election: ")
+    assert PREVENTED in lines[0]
+    assert lines[1].startswith("::error file=unclean-election/history.jsonl.gz,line=999,title=lost-write::377 writes")
+    assert all("::" in line and " file=unclean-election/" in line for line in lines[1:])
+    monkeypatch.chdir(unread)
+    verdict, why = check("history.jsonl", "--format", "github", "--out", tmp_path / "u").output.splitlines()
+    assert verdict == "::warning title=logjudge::history: UNKNOWN"
+    assert why.startswith(
+        "::warning file=history.jsonl,title=final reads complete::unknown: final reads complete: nobody is known"
+    )
 
 
 def test_evidence_lines_are_the_lines_of_the_file(tmp_path: Path) -> None:
