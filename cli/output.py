@@ -103,9 +103,9 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
             label = click.style(f"  {verdict}: ", fg=COLOURS[verdict])
             lines += _wrapped(", ".join(names), room, first=label, indent="    ")
     if report["skipped"]:
-        said = f"{_plural(len(report['skipped']), 'rule')} by --only or --skip: {', '.join(report['skipped'])}"
+        named = f"{_plural(len(report['skipped']), 'rule')} by --only or --skip: {', '.join(report['skipped'])}"
         label = click.style("  skipped: ", fg=COLOURS["not-judged"])
-        lines += _wrapped(said, room._replace(lines=1), first=label)
+        lines += _wrapped(named, room._replace(lines=1), first=label)
     return lines
 
 
