@@ -160,6 +160,15 @@ def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     assert verdict("--only", "nonmonotonic-send", "--strict", "--allow", "nonmonotonic-send")[0] == "valid"
 
 
+def test_an_allowed_loss_of_a_real_run_is_valid_with_all_that_follows_from_it(tmp_path: Path) -> None:
+    source = CLEAN.parent / "acks1-failover-a"
+    result = check(source, "--allow", "lost-write:acks=1", "--json", "--out", tmp_path / "allowed")
+    assert result.return_value == 0
+    permitted = {finding["rule"] for finding in json.loads(result.output)["findings"]}
+    assert permitted >= {"lost-write", "inconsistent-offsets", "realtime-order"}
+    assert check(source, "--out", tmp_path / "plain").return_value == 1
+
+
 def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_path: Path) -> None:
     schema = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
     screen = check(LOSSY, "--only", "duplicate", "--out", tmp_path / "only").output

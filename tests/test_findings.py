@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logjudge.analysis.story import permit_shadows
+from logjudge.histories.tables import Finding
 from notation import Event, History, JudgeOnce, judge, parse
 from rules_corpus import load
 
@@ -183,6 +185,36 @@ def test_only_the_shadow_of_a_permitted_loss_is_permitted_with_it(
     assert [finding["severity"] for finding in allowed] == [severity]
     assert all(finding["related"] for finding in allowed)
     assert {finding["severity"] for finding in judge(history, tmp_path / "plain").of(rule)} == {"violation"}
+
+
+@pytest.mark.parametrize("rule", ["replica-divergence", "acknowledged-absent"])
+@pytest.mark.parametrize(
+    ("values", "first", "last", "severity"),
+    [
+        (["b", "e"], 1, 2, "permitted"),
+        (["e"], 2, 2, "permitted"),
+        (["b", "e", "f"], 1, 3, "violation"),  # an offset more
+        (["b", "f"], 1, 2, "violation"),  # another record at these offsets
+    ],
+)
+def test_what_brokers_kept_is_permitted_with_a_loss_as_far_as_it_is_of_its_records(
+    rule: str, values: list[str], first: int, last: int, severity: str
+) -> None:
+    place: dict[str, Any] = {"topic": "x", "partition": 0}
+    loss = Finding(
+        "lost-write", "", **place, id="loss", severity="permitted", first_offset=1, last_offset=2, count=2,
+        values=["b", "e"], related=["it"],
+    )  # fmt: skip
+    it = Finding(
+        rule, "", **place, id="it", first_offset=first, last_offset=last, count=len(values), values=values,
+        related=["loss"],
+    )  # fmt: skip
+    permit_shadows([loss, it])
+    assert it.severity == severity
+    assert loss.severity == "permitted"
+    it.severity, loss.severity = "violation", "violation"
+    permit_shadows([loss, it])
+    assert it.severity == "violation"
 
 
 ASSUMPTIONS = {
