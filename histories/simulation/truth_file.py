@@ -9,7 +9,7 @@ from typing import Any
 from ...models.replication.acks import Ack
 from ...models.replication.cluster import Cluster
 from ...models.replication.scenario import Scenario
-from ...models.replication.truth import Lost, Repeat, absent, lost, repeats, went_back
+from ...models.replication.truth import Lost, Repeat, absent, lost, neighbours, repeats, went_back
 from .names import value
 
 Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> where they differ
@@ -129,37 +129,23 @@ def _latency(latencies: Sequence[int]) -> dict[str, float]:
 def _losses(topic: str, gone: list[Lost]) -> list[dict[str, Any]]:
     """Neighbouring losses of one cause as one entry."""
     found: list[dict[str, Any]] = []
-    for one in gone:
-        last = found[-1] if found else None
-        values = [name for _, name in _listed([one.ack], one.partition)]
-        if (
-            last is not None
-            and last["partition"] == one.partition
-            and last["cause"] == one.cause
-            and last["leader_epoch"] == one.epoch
-            and last["acks"] == _acks(one.ack.acks)
-            and last["last_offset"] + 1 == one.ack.base
-        ):
-            last["last_offset"] = one.ack.end - 1
-            last["count"] += one.ack.end - one.ack.base
-            last["read_before"] = last["read_before"] or one.read
-            last["values"] += values
-            continue
+    for run in neighbours(gone, lambda one: (one.cause, one.epoch, one.ack.acks)):
+        one, end = run[0], run[-1].ack.end
         found.append(
             {
                 "topic": topic,
                 "partition": one.partition,
                 "first_offset": one.ack.base,
-                "last_offset": one.ack.end - 1,
-                "count": one.ack.end - one.ack.base,
+                "last_offset": end - 1,
+                "count": end - one.ack.base,
                 "acks": _acks(one.ack.acks),
                 "cause": one.cause,
                 "detail": one.detail,
                 "leader": str(one.leader),
                 "leader_epoch": one.epoch,
                 "time": one.time * 1000,
-                "read_before": one.read,
-                "values": values,
+                "read_before": any(other.read for other in run),
+                "values": [name for other in run for _, name in _listed([other.ack], one.partition)],
             }
         )
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .ledger import Breach
-from .truth import divergent, lost, repeats
+from .truth import Lost, divergent, lost, neighbours, repeats
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
     """Every acknowledged record stands at its offset in the final leader's log (or below its log start)."""
-    return [
-        Breach(
-            "no-acknowledged-loss",
-            one.time,
-            one.partition,
-            f"offsets {one.ack.base} to {one.ack.end - 1}, acknowledged with acks="
-            f"{'all' if one.ack.acks == -1 else one.ack.acks}, are gone: broker {one.leader} led epoch "
-            f"{one.epoch} without them ({one.cause}: {one.detail})",
-        )
-        for one in lost(cluster)
-    ]
+    runs = neighbours(lost(cluster), lambda one: (one.leader, one.epoch, one.cause, one.detail, one.ack.acks))
+    return [Breach("no-acknowledged-loss", min(one.time for one in run), run[0].partition, _gone(run)) for run in runs]
+
+
+def _gone(run: list[Lost]) -> str:
+    """What neighbouring losses of one cause took, in a sentence."""
+    first, last, one = run[0].ack.base, run[-1].ack.end - 1, run[0]
+    what, verb, them = ("offset", "is", "it") if first == last else ("offsets", "are", "them")
+    span = str(first) if first == last else f"{first} to {last}"
+    return (
+        f"{what} {span}, acknowledged with acks={'all' if one.ack.acks == -1 else one.ack.acks}, {verb} gone: "
+        f"broker {one.leader} led epoch {one.epoch} without {them} ({one.cause}: {one.detail})"
+    )
 
 
 def no_divergence(cluster: Cluster) -> list[Breach]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .cluster import Cluster
 from .state import Fact, Followed, Led, PartitionState, Shrunk, Truncated, arguments
-from .truth import lost
+from .truth import lost, neighbours
 
 
 def tell(cluster: Cluster, facts: list[Fact], limit: int = 60) -> list[str]:
@@ -34,21 +34,14 @@ def tell(cluster: Cluster, facts: list[Fact], limit: int = 60) -> list[str]:
 def _lost(cluster: Cluster) -> list[tuple[int, str]]:
     """One line for each run of neighbouring offsets that were acknowledged and lost, at its first
     acknowledgement."""
-    runs: list[list[int]] = []  # partition, first offset, end, first time, last time
-    for one in lost(cluster):
-        ack = one.ack
-        if runs and runs[-1][0] == one.partition and runs[-1][2] == ack.base:
-            runs[-1][2] = ack.end
-            runs[-1][3] = min(runs[-1][3], ack.time)
-            runs[-1][4] = max(runs[-1][4], ack.time)
-        else:
-            runs.append([one.partition, ack.base, ack.end, ack.time, ack.time])
     lines: list[tuple[int, str]] = []
-    for partition, base, end, first, last in runs:
-        where = f" of {cluster.config.topic}-{partition}" if cluster.config.partitions > 1 else ""
+    for run in neighbours(lost(cluster), lambda _: None):
+        base, end = run[0].ack.base, run[-1].ack.end
+        times = [one.ack.time for one in run]
+        where = f" of {cluster.config.topic}-{run[0].partition}" if cluster.config.partitions > 1 else ""
         what = f"offset {base}{where} is" if end == base + 1 else f"offsets {base} to {end - 1}{where} are"
-        until = f" until {last / 1_000_000:.3f} s" if last > first else ""
-        lines.append((first, f"{what} acknowledged{until}, and will be lost"))
+        until = f" until {max(times) / 1_000_000:.3f} s" if max(times) > min(times) else ""
+        lines.append((min(times), f"{what} acknowledged{until}, and will be lost"))
     return lines
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -67,6 +67,19 @@ def lost(cluster: Cluster) -> list[Lost]:
                 read = reads.saw(part)
                 found.append(Lost(partition, part, loss.cause, loss.detail, loss.time, loss.leader, loss.epoch, read))
     return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
+
+
+def neighbours(gone: Iterable[Lost], alike: Callable[[Lost], object]) -> list[list[Lost]]:
+    """Losses in runs: of one partition, each beginning where the one before it ended, and alike."""
+    runs: list[list[Lost]] = []
+    for one in gone:
+        before = runs[-1][-1] if runs else None
+        follows = before is not None and (before.partition, before.ack.end) == (one.partition, one.ack.base)
+        if before is not None and follows and alike(before) == alike(one):
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return runs
 
 
 def absent(cluster: Cluster) -> list[list[Ack]]:

@@ -16,6 +16,7 @@ from logjudge.histories.simulation.pages import digest, page
 from logjudge.histories.simulation.scenario_file import dump, parse
 from logjudge.histories.simulation.scenarios import load, names
 from logjudge.models.replication.config import SECOND
+from logjudge.models.replication.invariants import INVARIANTS
 from logjudge.models.replication.state import Fact
 from logjudge.models.replication.truth import lost
 
@@ -105,6 +106,16 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
     keeping = CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "b")])
     assert keeping.exit_code == 0, keeping.output
     assert "nothing acknowledged was lost" in keeping.output
+
+
+def test_a_broken_invariant_names_all_neighbouring_offsets() -> None:
+    scenario = load("kip-101-loss")
+    text = outcome(scenario.run(), scenario).breaks["no-acknowledged-loss"]
+    assert text.startswith(
+        "offsets 187 to 231, acknowledged with acks=all, are gone: broker 2 led epoch 1 without them"
+    )
+    both = INVARIANTS["no-acknowledged-loss"][0](load("incident-152-153").run())
+    assert [(one.partition, one.text.split(",")[0]) for one in both] == [(0, "offsets 0 to 2"), (1, "offsets 0 to 6")]
 
 
 def test_the_list_names_every_scenario() -> None:
