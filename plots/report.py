@@ -11,7 +11,7 @@ import polars as pl
 from . import PLOTS, draw, style
 from .escaping import file_name, markdown
 from .stories import Story, clock, faults_before, first_sign, place_of, stories_of, timeline
-from .whys import MOST_WHYS, impact_by_cause, whys_of
+from .whys import MOST_WHYS, blame, impact_by_cause, whys_of
 
 VERDICTS = {
     "valid": "No breach: every guarantee that this run can show held.",
@@ -95,6 +95,7 @@ def _told(
         "totals": _totals(rules),
         "impact": _judged_impact(figures["impact"], skipped),
         "headline": headline(verdict, figures["impact"]),
+        "blame": blame(whys, set(findings.filter(pl.col("severity") == "violation")["id"])),
         "moments": moments,
         "moments_left_out": moments_left_out,
         "faults": faults_before(stories, figures),

@@ -13,6 +13,7 @@ from .style import number, plural
 
 MOST_WHYS = 12
 MOST_STEPS = 30
+MOST_BLAMED = 3
 REPEATED = "duplicate/"  # findings of this rule are many and alike
 
 Record = dict[str, Any]
@@ -121,6 +122,24 @@ def amount(count: int, read: int | None) -> str:
     if read in (0, count):
         return f"{said}, {'all' if read else 'none'} of them consumed before"
     return f"{said}, {number(read)} of them consumed before"
+
+
+def blame(whys: list[Why], breaches: set[str]) -> str:
+    """The causes of these findings, each with what would have prevented it, for a headline; empty where none was
+    asked for. What is permitted has causes too, but nobody is to be blamed for it."""
+    asked = [why for why in whys if breaches.intersection(why.findings)]
+    causes = {why.cause: why.prevented_by for why in asked if why.known}
+    if asked and not causes:
+        return "The cause is not known."
+    told = [
+        f"Cause: {cause}" + (f", which would have been prevented by {'; '.join(prevented)}." if prevented else ".")
+        for cause, prevented in list(causes.items())[:MOST_BLAMED]
+    ]
+    if len(causes) > MOST_BLAMED:
+        told.append(f"{plural(len(causes) - MOST_BLAMED, 'more cause')} below.")
+    if not all(why.known for why in asked):
+        told.append("The cause of the rest is not known.")
+    return " ".join(told)
 
 
 def step_of(fact: Record, started_at: str) -> Step:

@@ -136,7 +136,16 @@ def test_a_known_cause_is_told(tmp_path: Path) -> None:
         for told in ("high-watermark-truncation", "broker 2 truncated to 635", "server.log", "Kafka 0.11", "KIP-101"):
             assert told.replace("-", "\\-") in text or told in text
         assert "Not determined" not in text
+        summary = text[: text.index("Impact" if name.endswith("md") else "</header>")].replace("\\", "")
+        assert "Cause: high-watermark-truncation, which would have been prevented by Kafka 0.11." in summary
     assert not (tmp_path / "plots").exists()
+
+
+def test_the_causes_stand_before_pictures_and_findings(tmp_path: Path) -> None:
+    run = judged(next(path for path in REAL if path.name == "kip-101-c"))
+    text = (save(run, tmp_path / "out") / "report.html").read_text()
+    places = [text.index(part) for part in ("</header>", "<h2>Root causes", "<figure", "<h2>What was found")]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 from logjudge.cli.document import Document
-from logjudge.plots.whys import amount, impact_by_cause, whys_of
+from logjudge.plots.whys import amount, blame, impact_by_cause, whys_of
 
 FACT = {"says": "broker 1 was killed", "time": 10_830_589_426, "source": "history.jsonl", "line": 2568, "byte": None}
 LOST = {"topic": "orders", "partition": 0, "first": 255, "last": 630, "count": 376, "read": 3}
@@ -58,6 +58,20 @@ def test_losses_of_other_partitions_and_causes_stay_apart() -> None:
 def test_unknown_reads_make_the_impact_unknown() -> None:
     whys = whys_of([cause(), cause(lost={**LOST, "partition": 1, "read": None})], "")
     assert impact_by_cause(whys) == [("unclean-election", 752, None)]
+
+
+def test_a_headline_blames_the_causes_of_breaches_alone() -> None:
+    other = cause(findings=["duplicate/orders-0/0"], lost=None, cause="retry", prevented_by=[])
+    whys = whys_of([cause(), other], "")
+    known = "Cause: unclean-election, which would have been prevented by unclean.leader.election.enable=false."
+    assert blame(whys, {"lost-write/orders-0/0"}) == known
+    assert blame(whys, {"lost-write/orders-0/0", "duplicate/orders-0/0"}) == f"{known} Cause: retry."
+    assert not blame(whys, set())
+    unknown = cause(findings=["lost-write/orders-1/0"], lost={**LOST, "partition": 1}, cause="unknown", chain=[])
+    assert blame(whys_of([unknown], ""), {"lost-write/orders-1/0"}) == "The cause is not known."
+    both = whys_of([cause(), unknown], "")
+    named = {"lost-write/orders-0/0", "lost-write/orders-1/0"}
+    assert blame(both, named) == f"{known} The cause of the rest is not known."
 
 
 def test_hostile_text_is_harmless_in_documents() -> None:
