@@ -7,6 +7,7 @@ from typing import Any
 
 from ..histories.bundle import open_run
 from ..histories.errors import UsageError
+from ..histories.tables import Finding
 from .evidence import clocks_of
 from .explaining import explain
 from .kernel import judge, partitions_of
@@ -57,9 +58,10 @@ class Inspected:
             raise UsageError(f"found {name}, of which the run knows nothing, expected one of {known}{more}")
         return self._partitions[name]
 
-    def causes(self, p: Partition) -> list[Record]:
-        """The explanations of a partition's findings, each fact with its file and line."""
-        return self.located({"causes": explain(p, judge(p))})["causes"]  # type: ignore[no-any-return]
+    def judged(self, p: Partition) -> tuple[list[Finding], list[Record]]:
+        """A partition's findings, and their explanations, each fact with its file and line."""
+        findings = judge(p)
+        return findings, self.located({"causes": explain(p, findings)})["causes"]
 
     def clocks(self) -> list[str]:
         """How each broker's clock stands against the history's, in sentences."""

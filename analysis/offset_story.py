@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
+from ..histories.tables import Evidence, Finding
 from .causes import explain_absence
 from .causes.facts import Lost
 from .chronicle import how_elected
@@ -21,18 +23,21 @@ UNDECODED = "a record of a batch that all replicas hold alike (of large logs the
 Record = dict[str, Any]
 
 
-def offset_story(p: Partition, offset: int, causes: list[Record]) -> Record | None:
-    """A record: sent, read (facts with places), held (one row a snapshot and broker), led (the terms whose epoch the
-    records carry), causes (that cover the offset), absence (legal, or None). None where nothing is known of the offset.
+def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes: list[Record]) -> Record | None:
+    """A record: sent, read, found (facts with places), held (one row a snapshot and broker), led (the terms whose epoch
+    the records carry), causes (that cover the offset), absence (legal, or None). None where nothing is known of the
+    offset.
     """
     sent = p.sends.filter(pl.col("offset") == offset).sort("invoked", "at")
     read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
     held = _held(p, offset)
     here = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
     legal = None if here else _absence(p, offset, sent)
-    covering = [cause for cause in causes if _covers(cause, offset)]
+    found = [one for one in findings if _within(offset, one)]
+    ids = {one.id for one in found}
+    covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
     stands = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
-    if not (len(sent) or len(read) or stands or covering or legal):
+    if not (len(sent) or len(read) or stands or found or covering or legal):
         return None
     epochs = sorted({row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None})
     return {
@@ -42,6 +47,8 @@ def offset_story(p: Partition, offset: int, causes: list[Record]) -> Record | No
         "sent_left_out": max(len(sent) - MOST, 0),
         "read": [_read(row) for row in read.head(MOST).iter_rows(named=True)],
         "read_left_out": max(len(read) - MOST, 0),
+        "found": [_found(one) for one in found[:MOST]],
+        "found_left_out": max(len(found) - MOST, 0),
         "held": held,
         "led": [_led(p, epoch) for epoch in epochs],
         "causes": covering,
@@ -126,9 +133,24 @@ def _led(p: Partition, epoch: int) -> Record:
     }
 
 
-def _covers(cause: Record, offset: int) -> bool:
+def _within(offset: int, one: Finding) -> bool:
+    first, last = one.first_offset, one.last_offset
+    return first is not None and first <= offset <= (first if last is None else last)
+
+
+def _found(one: Finding) -> Record:
+    said = one.rule if one.severity == "violation" else f"{one.rule} ({one.severity})"
+    seen = one.evidence[0] if one.evidence else Evidence("")
+    where_seen = {"source": seen.source, "line": seen.line, "byte": seen.byte, "place": seen.place}
+    return {"says": f"{said}: {one.sentence}", "time": None, **where_seen}
+
+
+def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
+    """Whether it explains what became of the offset: a loss there, or one of the findings (ids) that cover it."""
     lost = cause.get("lost")
-    return bool(lost and lost["first"] <= offset <= lost["last"])
+    if lost and f"{lost['topic']}-{lost['partition']}" == partition and lost["first"] <= offset <= lost["last"]:
+        return True
+    return not found.isdisjoint(cause["findings"])
 
 
 def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:

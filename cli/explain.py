@@ -10,7 +10,7 @@ import click
 from ..histories.errors import UsageError
 from .document import Document
 from .looking import Where, moment, open_to_look, where_of
-from .saved import is_saved, load
+from .saved import Saved, is_saved, load
 
 if TYPE_CHECKING:
     from ..analysis.inspecting import Inspected
@@ -31,15 +31,16 @@ def command(source: Path, place: str | None, as_markdown: bool) -> None:
     asked = where_of(place)
     document = Document()
     if is_saved(source):
-        _of_saved(document, load(source).verdict, asked)
+        _of_saved(document, load(source), asked)
     else:
         _of_run(document, open_to_look(source, as_markdown), asked)
     click.echo(document.markdown() if as_markdown else document.terminal())
 
 
-def _of_saved(document: Document, verdict: Record, asked: Where | None) -> None:
-    causes = verdict.get("causes", [])
-    told = [cause for cause in causes if asked is None or _concerns(cause, asked)]
+def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
+    verdict = saved.verdict
+    found = _found_at(saved, asked) if asked else set()
+    told = [cause for cause in verdict.get("causes", []) if asked is None or _concerns(cause, asked, found)]
     if not told:
         name = verdict["input"]["name"] if asked is None else asked.partition
         document.say(f"{name}: no cause stands in the results; explain the run itself to see the logs")
@@ -48,14 +49,27 @@ def _of_saved(document: Document, verdict: Record, asked: Where | None) -> None:
         document.say("What each replica holds there is told when the run itself is explained.")
 
 
-def _concerns(cause: Record, asked: Where) -> bool:
+def _found_at(saved: Saved, asked: Where) -> set[str]:
+    """The ids of the findings that cover an offset."""
+    import polars as pl
+
+    if asked.offset is None:
+        return set()
+    here = pl.concat_str("topic", "partition", separator="-") == asked.partition
+    within = (pl.col("first_offset") <= asked.offset) & (pl.coalesce("last_offset", "first_offset") >= asked.offset)
+    return set(saved.findings.filter(here & within)["id"])
+
+
+def _concerns(cause: Record, asked: Where, found: set[str]) -> bool:
+    from ..analysis.offset_story import covers
+
+    if asked.offset is not None:
+        return covers(cause, asked.partition, asked.offset, found)
     lost = cause.get("lost")
-    if lost is None:
-        # ids are rule/topic-partition/number
-        named = [finding.split("/", 1)[-1].rsplit("/", 1)[0] for finding in cause["findings"]]
-        return asked.offset is None and asked.partition in named
-    here = f"{lost['topic']}-{lost['partition']}" == asked.partition
-    return here and (asked.offset is None or lost["first"] <= asked.offset <= lost["last"])
+    if lost is not None:
+        return f"{lost['topic']}-{lost['partition']}" == asked.partition
+    # ids are rule/topic-partition/number
+    return asked.partition in [finding.split("/", 1)[-1].rsplit("/", 1)[0] for finding in cause["findings"]]
 
 
 def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
@@ -66,7 +80,7 @@ def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
     told = 0
     for name in names:
         p = opened.partition(name)
-        causes = opened.causes(p)
+        _, causes = opened.judged(p)
         told += len(causes)
         if asked:
             _partition(document, opened, name)
@@ -111,13 +125,14 @@ def _offset(document: Document, opened: Inspected, name: str, offset: int) -> No
     from ..analysis.offset_story import offset_story
 
     p = opened.partition(name)
-    story = offset_story(p, offset, opened.causes(p))
+    story = offset_story(p, offset, *opened.judged(p))
     if story is None:
         raise UsageError(f"found {name}@{offset}, of which neither the history nor a log knows anything")
     opened.located(story)
     document.heading(f"{name}@{offset}")
     _facts(document, "Sent", story["sent"], story["sent_left_out"], "No send is known to have written here.")
     _facts(document, "Read", story["read"], story["read_left_out"], "Nobody is known to have read it.")
+    _facts(document, "Found", story["found"], story["found_left_out"], "No rule found anything here.")
     if story["held"]:
         document.heading("Held by")
         rows = [[row["where"], f"broker {row['broker']}", *_held(row)] for row in story["held"]]

@@ -31,6 +31,20 @@ def test_an_offset_has_a_story(unpacked: Unpack) -> None:
     assert "broker 1 truncated orders-0 to offset 255" in told
 
 
+def test_an_offset_tells_findings_and_causes_of_every_rule(unpacked: Unpack, tmp_path: Path) -> None:
+    told = run("explain", unpacked("group-rebalance-a"), "events-3@365").output
+    assert "consumer-loss: group workers committed events-3@371" in told
+    assert "Why: commit-before-handle" in told
+    assert "Would have been prevented by: committing after handling" in told
+    beside = run("explain", unpacked("group-rebalance-a"), "events-3@371").output
+    assert "No rule found anything here." in beside
+    assert "Why:" not in beside
+    out = tmp_path / "out"
+    run("check", unpacked("group-rebalance-a"), "--engine", "local", "--no-plots", "--out", out)
+    assert "Why: commit-before-handle" in run("explain", out, "events-3@365").output
+    assert "Why:" not in run("explain", out, "events-3@371").output
+
+
 def test_legal_absence_is_explained(unpacked: Unpack) -> None:
     root = unpacked("retention-a")
     truth = json.loads((root / "truth.json").read_text())

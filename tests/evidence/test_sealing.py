@@ -70,11 +70,11 @@ def test_an_offset_that_is_not_decoded_is_told_as_held(unpacked, monkeypatch, tm
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
     opened = Inspected(tmp_path)
     p = opened.partition("orders-0")
-    story = offset_story(p, int(p.kept.sealed["first_offset"][0]), [])
+    story = offset_story(p, int(p.kept.sealed["first_offset"][0]), [], [])
     assert {row["why_not"] for row in story["held"]} == {UNDECODED}
     assert story["absence"] is None
     beyond = int(p.kept.batches["last_offset"].max()) + 1
-    assert offset_story(p, beyond, []) is None
+    assert offset_story(p, beyond, [], []) is None
 
 
 def test_all_segments_together_make_a_run_large(unpacked):
