@@ -14,8 +14,8 @@ from ..histories.simulation.pages import digest, page
 from ..histories.simulation.scenarios import load, names
 from ..models.replication.scenario import Scenario
 from .check import command as check
-from .main import EXIT_BREACH
-from .simulate import refuse_used, summary
+from .folder import check_target
+from .simulate import summary, write
 
 # A simulated run is small, and a student may have no Java.
 AS_LOCAL = {"engine": "local"}
@@ -33,14 +33,25 @@ def command(ctx: click.Context) -> None:
 
 @command.command("run")
 @click.argument("name")
-@click.option("--out", type=click.Path(path_type=Path), help="The folder of the bundle. [default: ./NAME]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The folder of the bundle; the report's has -judged after its name. [default: ./NAME]",
+)
 @click.pass_context
 def run(ctx: click.Context, name: str, out: Path | None) -> None:
-    """Simulate a scenario, say what became of it, and leave its bundle."""
+    """Simulate a scenario, say what became of it, and judge it.
+
+    Writes two folders, or replaces their earlier results: NAME, the bundle, and NAME-judged, what `check` says of it.
+    The exit code is that of the judge's verdict, as with `check`: 0 valid, 1 a breach, 3 unknown. What the simulator
+    itself knows to be broken is printed and does not change it, as clients may not see it or the configuration may
+    permit it.
+    """
     scenario = load(name)
     folder = out or Path(name)
-    refuse_used(folder)
-    written = write_bundle(scenario, folder)
+    judged = folder.with_name(folder.name + "-judged")
+    check_target(judged)  # before anything is written
+    written = write(scenario, folder)
     click.echo(scenario.title)
     click.echo(scenario.story)
     click.echo()
@@ -49,12 +60,13 @@ def run(ctx: click.Context, name: str, out: Path | None) -> None:
     for broken, text in came.breaks.items():
         click.echo(f"{broken} is broken: {text}")
     click.echo()
-    ctx.invoke(check, runs=(str(folder),), out=str(folder.with_name(folder.name + "-judged")), **AS_LOCAL)
+    code = ctx.invoke(check, runs=(str(folder),), out=str(judged), **AS_LOCAL)
     wrong = came.differs(scenario)
     if wrong:
         raise UsageError(f"{name} did not go as its page says: {wrong}")
-    if came.breaks:
-        ctx.exit(EXIT_BREACH)
+    knows = f"that {' and '.join(came.breaks)} broke" if came.breaks else "of nothing broken"
+    click.echo(f"Exit code {code}, from the judge's verdict; the simulator knows {knows}")
+    ctx.exit(code)
 
 
 @command.command("pages")

@@ -16,7 +16,10 @@ from ..models.replication.faults import FAULTS
 from ..models.replication.scenario import Scenario
 from ..models.replication.schedule import PATTERNS, draw, known
 from ..models.replication.variants import VARIANTS
+from .folder import is_bundle, write_whole
 
+DRAWN = ", ".join(PATTERNS)
+WRITTEN = f"In a scenario file (--config) also {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
 LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
 
 
@@ -25,11 +28,16 @@ LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
 @click.option("--seed", type=int, help="Everything random follows from it. [default: 0]")
 @click.option("--brokers", type=click.IntRange(1, 99), help="How many brokers, and replicas up to 3. [default: 3]")
 @click.option("--ops", type=click.IntRange(1), help="How many records the producers send. [default: 1000]")
-@click.option("--faults", help=f"Kinds of faults to draw, with commas: {', '.join(PATTERNS)}.")
+@click.option("--faults", help=f"Kinds of faults to draw, with commas: {DRAWN}. {WRITTEN}.")
 @click.option("--fault-count", default=3, show_default=True, type=click.IntRange(0), help="How many to draw.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A scenario file (TOML).")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder of the new bundle.")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The folder of the bundle; an earlier one is replaced.",
+)
 def command(
     variant: str | None,
     seed: int | None,
@@ -60,9 +68,8 @@ def command(
         seed=scenario.seed if seed is None else seed,
         options=options,
     )
-    refuse_used(out)
     try:
-        written = write_bundle(drawn(scenario, faults, fault_count), out)
+        written = write(drawn(scenario, faults, fault_count), out)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     click.echo(summary(written))
@@ -75,8 +82,7 @@ def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
     kinds = [kind.strip() for kind in faults.split(",") if kind.strip()]
     for kind in kinds:
         if not known(kind):
-            there = ", ".join(sorted({*PATTERNS, *FAULTS}))
-            raise UsageError(f"there is no fault {kind!r}; there are {there}")
+            raise UsageError(f"there is no fault {kind!r}; there are {DRAWN}; {WRITTEN[0].lower()}{WRITTEN[1:]}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn; write it into a scenario file")
     options = dict(scenario.options)
@@ -100,10 +106,11 @@ def _setting(text: str) -> tuple[str, Any]:
     return name, int(value) if value.lstrip("-").isdigit() else value
 
 
-def refuse_used(out: Path) -> None:
-    """Never write over what is there."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists and is not an empty folder; name another one")
+def write(scenario: Scenario, out: Path) -> Written:
+    """Simulate into a new folder, or over an earlier bundle of the simulator. Raises UsageError."""
+    written: list[Written] = []
+    write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), is_bundle)
+    return replace(written[0], folder=out)
 
 
 def summary(written: Written) -> str:

@@ -108,6 +108,28 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
     assert "nothing acknowledged was lost" in keeping.output
 
 
+def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
+    """What the configuration permits is no breach, whatever the simulator knows."""
+    told = CliRunner().invoke(cli, ["scenarios", "run", "retry-reordering", "--out", str(tmp_path / "run")])
+    assert "retry-reordering: VALID" in told.output
+    assert told.output.endswith(
+        "Exit code 0, from the judge's verdict; the simulator knows that no-duplicates and no-reordering broke\n"
+    )
+    assert told.exit_code == 0
+    text = " ".join(CliRunner().invoke(cli, ["scenarios", "run", "--help"]).output.split())
+    assert all(part in text for part in ("NAME-judged", "exit code", "judge's verdict"))
+
+
+def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
+    arguments = ["scenarios", "run", "elr", "--out", str(tmp_path / "run")]
+    assert [CliRunner().invoke(cli, arguments).exit_code for _ in range(2)] == [0, 0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run-judged"]
+    (tmp_path / "run-judged" / "verdict.json").unlink()
+    before = (tmp_path / "run" / "truth.json").stat().st_mtime_ns
+    assert "found a folder with other files" in str(CliRunner().invoke(cli, arguments).exception)
+    assert (tmp_path / "run" / "truth.json").stat().st_mtime_ns == before
+
+
 def test_a_broken_invariant_names_all_neighbouring_offsets() -> None:
     scenario = load("kip-101-loss")
     text = outcome(scenario.run(), scenario).breaks["no-acknowledged-loss"]

@@ -27,10 +27,37 @@ def test_simulate_draws_each_kind_of_fault_and_writes_a_bundle(tmp_path: Path) -
     assert truth["causes"] == ["unclean-election"]
 
 
-def test_it_never_writes_over_a_folder(tmp_path: Path) -> None:
+def simulate(out: Path, seed: int) -> str:
+    """What the command says, or its error."""
+    result = CliRunner().invoke(cli, ["simulate", "--ops", "50", "--seed", str(seed), "--out", str(out)])
+    return str(result.exception) if result.exception else result.output
+
+
+def test_it_writes_over_its_own_bundle_and_over_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("")
-    result = CliRunner().invoke(cli, ["simulate", "--out", str(tmp_path)])
-    assert "not an empty folder" in str(result.exception)
+    refused = "found a folder with other files"
+    assert refused in simulate(tmp_path, 1)
+    out = tmp_path / "run"
+    for seed in (1, 2):
+        assert simulate(out, seed).startswith(f"{out}: ")
+        assert json.loads((out / "truth.json").read_text())["seed"] == seed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "run"]
+    (out / "notes.md").write_text("mine too")
+    assert refused in simulate(out, 3)
+    (out / "notes.md").unlink()
+    run = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps({**run, "system": {"name": "kafka"}}))  # as of a recorded run
+    assert refused in simulate(out, 3)
+    (out / "run.json").unlink()
+    assert refused in simulate(out, 3)
+    assert json.loads((out / "truth.json").read_text())["seed"] == 2
+
+
+def test_help_and_error_name_the_same_faults() -> None:
+    text = " ".join(CliRunner().invoke(cli, ["simulate", "--help"]).output.split()).replace("- ", "-")
+    error = str(CliRunner().invoke(cli, ["simulate", "--faults", "flood", "--out", "x"]).exception)
+    for told in (text, error):
+        assert "n a scenario file (--config) also consumer-crash, delete-records" in told
 
 
 @pytest.mark.parametrize(
