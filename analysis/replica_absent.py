@@ -13,7 +13,7 @@ import polars as pl
 from ..histories.tables import Evidence, Finding
 from .generations import events, generations
 from .neighbours import beside, neighbours
-from .replicas import Judgement, Kept, extents, span, where
+from .replicas import Judgement, Kept, brokers, extents, span, where
 
 
 def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
@@ -128,7 +128,7 @@ def _say_unsure(out: Judgement, kept: Kept, unsure: pl.DataFrame, leads: str | N
         else f"the last leader is not known, and the logs of {', '.join(sorted(bounds['broker']))} are all"
     )
     out.unknown.append(
-        f"acknowledged-absent: {unsure.height} acknowledged records of {name} are not in the logs at hand, but {why}"
+        f"acknowledged-absent: {unsure.height:,} acknowledged records of {name} are not in the logs at hand, but {why}"
     )
 
 
@@ -137,12 +137,14 @@ def _finding(kept: Kept, run: pl.DataFrame, records: pl.DataFrame, leads: str | 
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
     everywhere = bool(run["everywhere"][0])
     elsewhere = records.join(run.select("value"), on="value", how="semi")["broker"].unique().sort()
-    count = f"{run.height} acknowledged record{'s' if run.height > 1 else ''}"
+    count, stand = f"{run.height:,} acknowledged records", "stand"
+    if run.height == 1:
+        count, stand = "1 acknowledged record", "stands"
     at = f" ({span(first, last)})" if first is not None and last is not None else ""
     absent_from = "no replica" if everywhere else f"not the log of broker {leads}, which leads"
-    sentence = f"{count}{at} {where(kept.last)} stand in {absent_from}"
+    sentence = f"{count}{at} {where(kept.last)} {stand} in {absent_from}"
     if not everywhere:
-        sentence = f"{count}{at} {where(kept.last)} stand on broker {', '.join(elsewhere)} alone"
+        sentence = f"{count}{at} {where(kept.last)} {stand} on {brokers(elsewhere)} alone"
         sentence += f", and not in the log of broker {leads}, which leads"
     says = f"{run['value'][0]!r} was acknowledged"
     says += f" at offset {first}" if first is not None else " without an offset"

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ..histories.tables import Evidence, Finding
-from .replicas import Judgement, Kept, extents, runs, span, where
+from .replicas import Judgement, Kept, brokers, extents, runs, span, where
 
 SHOWN = 20  # values named in a sentence's evidence; `values` has them all
 
@@ -100,12 +100,12 @@ def _finding(
     only_losing = [standing[i].filter(~pl.col("value").is_in(_values(within, sides, winner))) for i in losing]
     breach = any(committed[i] for i in losing) if winner is not None else sum(committed) > 1
     lost = pl.concat(only_losing) if winner is not None else pl.concat(standing)
-    names = " and ".join(f"broker{'s' if len(s) > 1 else ''} {', '.join(s)}" for s in sides)
+    names = " and ".join(map(brokers, sides))
     sentence = f"{where(snapshot)} {names} hold different records at {span(first, last)}"
     if winner is not None:
-        sentence += f"; broker {', '.join(sides[winner])} has what was elected later"
+        sentence += f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} what was elected later"
     if lost.height and winner is not None:
-        sentence += f"; {lost.height} acknowledged or read values stand only on the losing side"
+        sentence += f"; {lost.height:,} acknowledged or read values stand only on the losing side"
     elif not breach:
         sentence += "; nothing shows that the records on the losing side were committed"
     return Finding(

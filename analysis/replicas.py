@@ -10,7 +10,7 @@ completed (ns), place; and where known acks ("all", "1"), read (bool: a consumer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -213,6 +213,12 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
 def span(first: int, last: int) -> str:
     """Offsets in words."""
     return f"offset {first}" if first == last else f"offsets {first} to {last}"
+
+
+def brokers(names: Iterable[str]) -> str:
+    """broker 1, or brokers 1, 2."""
+    listed = list(names)
+    return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
 def where(snapshot: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from .replicas import brokers
 from .rules.wording import plural
 
 MOST = 3  # partitions or brokers named in a sentence
@@ -45,7 +46,7 @@ def _of_partitions(summaries: list[Record]) -> list[Record]:
 
 def _replicas(told: list[tuple[str, Record]]) -> Record:
     name = "logs of all replicas kept"
-    lacking = [f"{part} (broker {', '.join(about['missing'])})" for part, about in told if about["missing"]]
+    lacking = [f"{part} ({brokers(about['missing'])})" for part, about in told if about["missing"]]
     if lacking:
         says = f"logs of assigned replicas are missing of {_some(lacking)}: what they held cannot be compared"
         return _assumption(name, False, says, COMPARED)
@@ -83,9 +84,9 @@ def _clocks(told: list[tuple[str, Record]]) -> list[Record]:
     said = [f"clocks were corrected: {'; '.join(shifted[:MOST])}"] if shifted else []
     bounded = sorted(set(clocks) - set(unbounded))
     if bounded and not shifted:
-        said.append(f"the faults of the history agree with the logs of broker {', '.join(bounded)}")
+        said.append(f"the faults of the history agree with the logs of {brokers(bounded)}")
     if unbounded:
-        said.append(f"nothing bounds the clock of broker {', '.join(unbounded)}, taken as it is (UTC)")
+        said.append(f"nothing bounds the clock of {brokers(unbounded)}, taken as it is (UTC)")
     return [_assumption("brokers' clocks fit the history", True, "; ".join(said), ())]
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from .resting import evidence_assumptions
 from .results import Results
 from .rules import RULES, Rule
+from .rules.wording import plural
 
 FORMAT = 1
 SEVERITIES = ("violation", "permitted", "note")
@@ -140,7 +141,9 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         _assumption(
             "lines well formed",
             quarantined == 0,
-            "every line was read" if not quarantined else f"{quarantined} lines were left out (quarantine.jsonl)",
+            "every line was read"
+            if not quarantined
+            else f"{plural(quarantined, 'line')} {'was' if quarantined == 1 else 'were'} left out (quarantine.jsonl)",
             tuple(RULES),
         ),
         _assumption(

@@ -36,5 +36,6 @@ def command(source: str, target: Path, reader: str | None, overwrite: bool) -> i
     if config.is_file() and not target.with_name("run.json").exists():
         click.echo(f"rules need run.json too, which is no part of a history: copy {config} beside it", err=True)
     if bad:
-        click.echo(f"{bad:,} malformed lines were left out; `logjudge check {source}` lists them", err=True)
+        were = "line was" if bad == 1 else "lines were"
+        click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` lists them", err=True)
     return EXIT_UNKNOWN if bad else EXIT_VALID

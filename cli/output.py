@@ -36,7 +36,8 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
 def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
     lines = [_headline(report, room), *_wrapped(_scope(report, seconds), room), "", *_rules(report, room)]
     if report["findings"]:
-        lines += ["", click.style("Worst findings", bold=True), *_worst(report, room)]
+        title = "Worst findings" if report["verdict"] == "invalid" else "Findings"
+        lines += ["", click.style(title, bold=True), *_worst(report, room)]
     lines += _why(report, room)
     return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
 

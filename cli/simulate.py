@@ -117,15 +117,15 @@ def summary(written: Written) -> str:
     """What happened, in a few lines."""
     truth = written.truth
     lines = [
-        f"{written.folder}: {written.lines} events of clients, {truth['protocol_events']} of the protocol, "
-        f"{truth['acknowledged']} records acknowledged",
+        f"{written.folder}: {written.lines:,} events of clients, {truth['protocol_events']:,} of the protocol, "
+        f"{truth['acknowledged']:,} records acknowledged",
         f"elections: {truth['elections']}, of these unclean: {truth['unclean_elections']}; "
         f"ISR shrinks: {truth['isr_shrinks']}",
     ]
     if truth["lost_acked_count"]:
         lines.append(
-            f"lost though acknowledged: {truth['lost_acked_count']} ({truth['cause']}), "
-            f"read before: {truth['lost_but_read_before']}"
+            f"lost though acknowledged: {truth['lost_acked_count']:,} ({truth['cause']}), "
+            f"read before: {truth['lost_but_read_before']:,}"
         )
     else:
         lines.append("nothing acknowledged was lost")

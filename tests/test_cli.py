@@ -305,7 +305,7 @@ def test_malformed_lines_are_quarantined_and_make_it_unknown(tmp_path: Path) -> 
     (tmp_path / "history.jsonl").write_text("\n".join([*history[:10], "garbage", *history[10:]]))
     result = check(tmp_path, "--out", tmp_path / "o")
     assert result.return_value == 3
-    assert "1 lines were left out" in result.output
+    assert "1 line was left out" in result.output
     (row,) = [json.loads(line) for line in (tmp_path / "o" / "quarantine.jsonl").read_text().splitlines()]
     assert (row["source"], row["line"]) == ("history.jsonl", 11)
 

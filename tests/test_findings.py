@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logjudge.analysis.replicas import brokers
+from logjudge.analysis.rules.wording import plural
 from logjudge.analysis.story import permit_shadows
 from logjudge.histories.tables import Finding
 from notation import Event, History, JudgeOnce, judge, parse
@@ -149,6 +151,17 @@ def test_a_replaced_write_names_time_reader_and_successor(tmp_path: Path) -> Non
         (6, "b read by c"),
         (10, "offset 1 holds x instead"),
     ]
+
+
+def test_counts_and_lists_read_like_english(tmp_path: Path) -> None:
+    run = judge("{p.acks=1} p:a@0 p:b@1 p:c@2 nemesis:kill end=1 final:<a@0", tmp_path / "two")
+    assert "(b, c) with acks=1, which permits their loss, are gone; nobody" in run.of("lost-write")[0]["sentence"]
+    values = [f"v{number}" for number in range(1100)]
+    sent = " ".join(f"p:{value}@{offset}" for offset, value in enumerate(["a", *values]))
+    (loss,) = judge(f"{sent} nemesis:kill end=1 final:<a@0", tmp_path / "many").of("lost-write")
+    assert loss["sentence"].startswith("1,100 writes acknowledged at x-0@1-1100 (v0, v1, v2 and 1,097 more) are gone")
+    assert (plural(1, "line"), plural(1087, "record")) == ("1 line", "1,087 records")
+    assert (brokers(["2"]), brokers(["2", "3"])) == ("broker 2", "brokers 2, 3")
 
 
 def test_acks_1_is_said_and_can_be_allowed(tmp_path: Path) -> None:

@@ -57,16 +57,16 @@ def _lost(p: Partition, run: pl.DataFrame) -> Finding:
     if len(run) == 1:
         start = f"{first['value']} was acknowledged at {place} by {first['process']} at {seconds(first['completed'])}"
     else:
-        start = f"{len(run)} writes acknowledged at {place} ({some(run['value'].to_list())})"
+        start = f"{len(run):,} writes acknowledged at {place} ({some(run['value'].to_list())})"
     start += " with acks=1, which permits its loss" if acks == "1" and len(run) == 1 else ""
-    start += " with acks=1, which permits their loss" if acks == "1" and len(run) > 1 else ""
+    start += " with acks=1, which permits their loss," if acks == "1" and len(run) > 1 else ""
     if not len(read):
         seen = "nobody ever read it" if len(run) == 1 else "nobody ever read them"
     elif len(run) == 1:
         seen = f"{first['first_reader']} read it at {seconds(first['first_read'])} before it vanished"
     else:
         readers = some(distinct(read["first_reader"]))
-        seen = f"{len(read)} of them had been read by {readers} before they vanished"
+        seen = f"{len(read):,} of them had been read by {readers} before they vanished"
     if len(run) > 1:
         start += " are gone"
     return Finding(
@@ -101,7 +101,7 @@ def _of_run(p: Partition, run: pl.DataFrame) -> dict[str, Any]:
 def _why_gone(p: Partition, run: pl.DataFrame) -> str:
     replaced = int(run["replaced"].sum())
     if replaced:
-        holds = "its offset now holds" if len(run) == 1 else f"{replaced} of their offsets now hold"
+        holds = "its offset now holds" if len(run) == 1 else f"{replaced:,} of their offsets now hold"
         return f"{holds} {run['other'].drop_nulls()[0]}" + ("" if replaced == 1 else " and others")
     if run["shrunk"].any():
         return f"the log's end was later answered as {run['later_end'].drop_nulls()[0]}"
@@ -132,7 +132,7 @@ def unseen(p: Partition) -> Iterator[Finding]:
             sentence=f"{first['value']} was acknowledged at {place} by {first['process']} at"
             f" {seconds(first['completed'])}, but never appeared in any read; nothing proves that it is gone"
             if len(run) == 1
-            else f"{len(run)} acknowledged writes at {place} ({some(run['value'].to_list())}) of"
+            else f"{len(run):,} acknowledged writes at {place} ({some(run['value'].to_list())}) of"
             f" {some(distinct(run['process']))} never appeared in any read; nothing proves that they are gone",
             **_of_run(p, run),
             evidence=proof(

@@ -25,11 +25,11 @@ def seconds(ns: int | None) -> str:
 def some(values: Sequence[str], most: int = 3) -> str:
     """The first values, and how many more."""
     shown = ", ".join(values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+    return shown if len(values) <= most else f"{shown} and {len(values) - most:,} more"
 
 
 def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def proof(*items: tuple[str, int | None]) -> list[Evidence]:

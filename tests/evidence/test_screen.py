@@ -72,6 +72,10 @@ def test_what_is_huge(reports: dict[str, Report], text: str, width: int, monkeyp
     assert all(line.isprintable() for line in lines)
     for title in ("Worst findings", "Why", "Assumptions"):
         assert title in lines
+    # What a sound run has are no bad findings.
+    sound = screen({**reports["kip-101-c"], "verdict": "valid"}, width, monkeypatch)
+    assert "Findings" in sound
+    assert "Worst findings" not in sound
     assert any("more rules found something" in line for line in lines)
 
 
