@@ -237,7 +237,9 @@ class Partition:
         begun = _ns(mine["completed"].min())
         forward = bool((mine["offset"].diff().drop_nulls() > 0).all())
         first = _ns(mine["offset"][0])
-        assigned = self._assigned_by(list(done.processes)).filter(pl.col("completed") <= begun)
+        # An assignment from which it had read before the last heal is not where this pass began.
+        earlier = _ns(self.reads.filter(whose & (pl.col("completed") < self.last_heal))["completed"].max())
+        assigned = self._assigned_by(list(done.processes)).filter(pl.col("completed").is_between(earlier, begun))
         start = _ns(assigned["offset"][-1]) if len(assigned) else first
         still = not len(moves.filter(pl.col("completed") > begun))
         return done.complete and done.end >= self.asked_end and forward and still and start <= self.log_start
