@@ -25,6 +25,7 @@ _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("
 _INTEGERS = ("time", "op", "partition", "offset")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
+MOST_OFFSET = 2**63 - 2  # the offset behind it is a number of 64 bits too
 SCANNED_FROM = 1 << 20  # bytes of a block, from which on loading the compiled loops pays
 
 
@@ -179,8 +180,8 @@ def checked(events: pl.DataFrame, numbered: bool = True, placed: bool = True) ->
         .then(pl.format("found f {}, expected one of " + ", ".join(FUNCTIONS), pl.col("f").fill_null("null")))
         .when(no_topic)
         .then(pl.lit("found a send without topic"))
-        .when((pl.col("partition") < 0) | (pl.col("offset") < 0))
-        .then(pl.lit("found a negative partition or offset"))
+        .when((pl.col("partition") < 0) | (pl.col("offset") < 0) | (pl.col("offset") > MOST_OFFSET))
+        .then(pl.lit("found a partition or offset below 0, or beyond any log"))
         .when(_bad_items(events, "records", of_records))
         .then(pl.lit("found a record without topic, partition or offset"))
         .when(_bad_items(events, "offsets", ("topic", "partition")))
@@ -203,7 +204,7 @@ def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl
     wrong = items.filter(
         pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed)
         | pl.any_horizontal(
-            (pl.col(column).struct.field(name) < 0).fill_null(False)
+            (~pl.col(column).struct.field(name).is_between(0, MOST_OFFSET)).fill_null(False)
             for name in needed
             if name in ("partition", "offset")
         )
