@@ -64,9 +64,9 @@ def _starts(
     """All that can be after the operations of `before`, which ended first; none where a budget ran out."""
     from ..models.linearize_deep import DeepSearch  # compiled code takes longer to load than most histories to shrink
 
-    history = [operations[i] for i in chosen]
-    numbers, action_of = number_actions(model, history)
-    search = DeepSearch(history, Steps(model, list(numbers), action_of), Budget(seconds, DEFAULT_MEMORY))
+    actions, observes, history = number_actions(model, [operations[i] for i in chosen])
+    steps = Steps(model, actions, observes)
+    search = DeepSearch(history, steps, Budget(seconds, DEFAULT_MEMORY))
     if search.run() != "illegal":
         return []
     states: dict[frozenset[int], set[Hashable]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,8 +9,7 @@ import numpy as np
 from . import linearize_layout as layouts
 from . import linearize_search as searches
 from .linearize_compiled import FRONT, Ints, rehash_memo, rehash_pairs
-from .linearize_steps import FURTHEST, Budget, Found, Steps
-from .operations import Operation
+from .linearize_steps import FURTHEST, Budget, Found, History, Steps
 
 FUEL = 100_000  # candidates between two looks at the clock: a few milliseconds
 WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all of them at once
@@ -20,13 +18,17 @@ WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all
 class DeepSearch:
     """One search over one history, from its start to a verdict or the end of a budget."""
 
-    def __init__(self, operations: Sequence[Operation], steps: Steps, budget: Budget) -> None:
+    def __init__(self, history: History, steps: Steps, budget: Budget) -> None:
         self.steps, self.budget = steps, budget
-        actions = np.array(steps.action_of, np.int32)
-        self.layout = layouts.lay_out(operations, actions, steps.width)
+        # The arrays number those actions alone that this history has: there may be many others.
+        actions, action_of = np.unique(history.action_of, return_inverse=True)
+        self.actions: list[int] = actions.tolist()
+        self.layout = layouts.lay_out(history, action_of.astype(np.int32), len(actions))
         self.reason = ""
         self.search = self._new_search()
-        self.enough = self._add_steps(list(steps.table.items()))
+        number = {action: i for i, action in enumerate(self.actions)}
+        known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
+        self.enough = self._add_steps([(state, number[action], after) for (state, action), after in known])
 
     def _new_search(self) -> searches.Search:
         layout = self.layout
@@ -48,7 +50,7 @@ class DeepSearch:
             action=layout.action,
             slot=layout.slot,
             end_rank=layout.end_rank,
-            observes=np.array(self.steps.observes, np.int32),
+            observes=np.array([self.steps.observes[i] for i in self.actions], np.int32),
             class_action=layout.class_action,
             class_start=layout.class_start,
             member_rank=layout.member_rank,
@@ -97,14 +99,14 @@ class DeepSearch:
         """Call the model for the pairs that the search asked for; False if there is no memory left."""
         steps, search = self.steps, self.search
         asked: list[list[int]] = search.asked[: search.registers[searches.ASKED]].tolist()
-        state = asked[0][0]
-        row = state * steps.width
-        wanted = range(steps.width) if steps.width <= WHOLE_ROW else dict.fromkeys(pair[1] for pair in asked)
-        new = [(row + action, steps.ask(state, action)) for action in wanted if row + action not in steps.table]
-        return self._add_steps(new)
+        state, few = asked[0][0], len(self.actions) <= WHOLE_ROW
+        wanted = range(len(self.actions)) if few else dict.fromkeys(pair[1] for pair in asked)
+        known, row = steps.table, state * steps.width
+        unknown = [action for action in wanted if row + self.actions[action] not in known]
+        return self._add_steps([(state, action, steps.ask(state, self.actions[action])) for action in unknown])
 
-    def _add_steps(self, new: list[tuple[int, int]]) -> bool:
-        """Put steps into the table of the search; False if there is no memory for them."""
+    def _add_steps(self, new: list[tuple[int, int, int]]) -> bool:
+        """Put steps (state, action, state after) into the table of the search; False if there is no memory."""
         search = self.search
         needed = 2 * (int(search.registers[searches.STEPS]) + len(new))
         size = len(search.step_keys)
@@ -115,7 +117,7 @@ class DeepSearch:
             keys, values = np.zeros(size, np.int64), np.empty(size, np.int32)
             rehash_pairs(search.step_keys, search.step_values, keys, values)
             self.search = search = search._replace(step_keys=keys, step_values=values)
-        searches.add_steps(search, np.array(new, np.int64).reshape(-1, 2), self.steps.width)
+        searches.add_steps(search, np.array(new, np.int64).reshape(-1, 3))
         return self._has_memory_for(0)
 
     def _grow(self) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from .linearize_compiled import Ints, Longs, compiled
-from .operations import Operation
+from .linearize_steps import History
 
 
 class Layout(NamedTuple):
@@ -27,13 +26,11 @@ class Layout(NamedTuple):
     slots: int  # how many slots are in use at most: the greatest number of completed operations at once
 
 
-def ranks(operations: Sequence[Operation]) -> tuple[Ints, Ints]:
+def ranks(history: History) -> tuple[Ints, Ints]:
     """The places of the calls and of the ends (-1 for none) among all events; equal times put calls first."""
-    count = len(operations)
-    calls = [operation.call for operation in operations]
-    ends = [operation.end for operation in operations]
-    known = [i for i, end in enumerate(ends) if end is not None]
-    times = calls + [end for end in ends if end is not None]
+    count = len(history.calls)
+    known = [i for i, end in enumerate(history.ends) if end is not None]
+    times = [*history.calls, *(end for end in history.ends if end is not None)]
     array = np.array(times)
     if array.dtype == np.int64:
         # Stable, and the calls come first: so do they among equal times.
@@ -144,10 +141,10 @@ def _lay_out(call_rank: Ints, end_rank: Ints, action: Ints, actions: int, events
     )  # fmt: skip
 
 
-def lay_out(operations: Sequence[Operation], action: Ints, actions: int) -> Layout:
+def lay_out(history: History, action: Ints, actions: int) -> Layout:
     """Lay out operations whose actions are these numbers, below `actions`."""
-    call_rank, end_rank = ranks(operations)
-    events = len(operations) + int(np.count_nonzero(end_rank >= 0))
+    call_rank, end_rank = ranks(history)
+    events = len(action) + int(np.count_nonzero(end_rank >= 0))
     return Layout(*_lay_out(call_rank, end_rank, action, actions, events))
 
 

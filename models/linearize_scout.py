@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
-from .linearize_steps import FURTHEST, IMPOSSIBLE, Budget, Found, Steps
-from .operations import Operation
+from .linearize_steps import FURTHEST, IMPOSSIBLE, Budget, Found, History, Steps, picked
 
 # The scout gives up after so many configurations, and two more for each step that it had to ask the model
 # for: where most steps are known already, the compiled search is quicker.
@@ -28,6 +27,8 @@ PATIENCE = 400
 STILL = 10_000
 # Memo and alternatives are bounded; what is forgotten costs time, or the claim to have tried everything.
 MEMO, ALTERNATIVES = 100_000, 20_000
+# As many operations that overlap with nothing, less one, are placed between two looks at the budgets.
+LONE = 1023
 # Operations of unknown outcome are tried when nothing else is left within so many fronts.
 LATE = 16
 
@@ -45,18 +46,12 @@ FRONT_OF = itemgetter(1)
 STUCK, TIRED, ARRIVED = range(3)
 
 
-def _picked(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
-    """The values at these places."""
-    return itemgetter(*places)(values) if len(places) > 1 else [values[i] for i in places]
-
-
 class Scout:
     """One short search. Operations are numbered by their ends, those of unknown outcome last, by call."""
 
-    def __init__(self, operations: Sequence[Operation], steps: Steps, budget: Budget) -> None:
+    def __init__(self, history: History, steps: Steps, budget: Budget) -> None:
         self.steps, self.budget = steps, budget
-        _, *times, _ = zip(*operations, strict=True)
-        calls, ends = map(list, times)  # lists are quicker to sort by
+        calls, ends, action_of = history
         completed: Sequence[int] = range(len(calls))
         lost: list[int] = []
         if None in ends:
@@ -68,11 +63,11 @@ class Scout:
         self.given = given = done + lost  # the index of each number
         # What is not completed is not asked for its end. Sentinels end the loops over them: NaN is not before
         # anything, and the time before all is found at -1, too.
-        self.ends: list[float] = [*_picked(ends, done), float("-inf")]
-        self.calls: list[float] = [*_picked(calls, done), float("nan")]
-        self.lost, self.lost_calls = range(n, len(given)), _picked(calls, lost)
-        self.action_of = _picked(steps.action_of, given)
-        self.by_call = [*sorted(range(n), key=self.calls.__getitem__), n]
+        self.ends: list[float] = [*picked(ends, done), float("-inf")]
+        self.calls: list[float] = [*picked(calls, done), float("nan")]
+        self.lost, self.lost_calls = range(n, len(given)), picked(calls, lost)
+        self.action_of = picked(action_of, given)
+        self.by_call = [*sorted(range(n), key=self.calls.__getitem__), n, n]
         self.memo: set[tuple[int, Operations, Operations, int, Operations]] = set()
         self.forgot = False  # whether something was forgotten, so that not everything was tried
         self.moves: list[Configuration] = []
@@ -81,7 +76,6 @@ class Scout:
         self.late: list[Configuration] = []
         self.waiting: list[Configuration] = []
         self.cleared = 0  # configurations that are no longer in the memo
-        self.order: list[int] = []
         self.path: Path = None  # where the search ended
         self.best = -1  # the furthest front of those that led nowhere
         self.furthest = self.progress = 0  # the furthest front when last asked, and the number of its configuration
@@ -97,9 +91,6 @@ class Scout:
 
     def run(self) -> Literal["ok", "illegal", None]:
         """Search until there is a verdict, or until it gets hard: None."""
-        if self._is_in_order():
-            self.order = self.given[: self.n]
-            return "ok"
         configuration: Configuration | None = (None, -1, 0, (), (), (), 0, -1, NEW)
         while configuration is not None:
             said = self._dive(configuration)
@@ -137,9 +128,7 @@ class Scout:
                         if not observes[action]:
                             # In the order of their ends: what has to be placed first is tried first.
                             late = changing and upcoming < changing[-1]
-                            changing += (upcoming,)
-                            if late:
-                                changing = tuple(sorted(changing))
+                            changing = tuple(sorted((*changing, upcoming))) if late else (*changing, upcoming)
                         else:
                             after = get(row + action)
                             if after == state or (after is None and ask(state, action) == state):
@@ -151,23 +140,21 @@ class Scout:
                 memo.add((front, watching, changing, state, used))
                 if len(memo) == remembered:  # it was there; so it is hashed once
                     return STUCK
-                if len(memo) > self.limit and self._is_tired(front):
-                    self.path = path
+                if len(memo) > self.limit and self._is_tired(front, path):
                     return TIRED
                 remembered = len(memo)
-                if without >= 0 and path is not before:
+                if path is not before:
                     # Observations came between: they may be what one of unknown outcome made possible.
                     without = -1
                 if first_lost <= horizon:
                     waiting.append((path, front, called, watching, changing, used, state, without, NEW))
                 start = 0
             at = start
-            for operation in changing[start:]:
+            for operation in changing[start:] if start else changing:
                 action = action_of[operation]
-                after = get(row + action)
+                after, at = get(row + action), at + 1
                 if after is None:
                     after = ask(state, action)
-                at += 1
                 if after >= 0 and (without < 0 or self.steps.after(without, action) != after):
                     break
             else:
@@ -177,12 +164,35 @@ class Scout:
             if at < len(changing):
                 moves.append((path, front, called, watching, changing, used, state, without, at))
             path = (operation, path)
-            changing = changing[: at - 1] + changing[at:]
+            changing = changing[1:] if at == 1 else changing[: at - 1] + changing[at:]
             state, without, start = after, -1, NEW
+            if not changing and not watching and calls[by_call[called + 1]] > ends[upcoming] < first_lost:
+                path, front, called, state = self._follow(path, front, called, state)
+                upcoming = by_call[called]
+
+    def _follow(self, path: Path, front: int, called: int, state: int) -> tuple[Path, int, int, int]:
+        """Place one after the other what overlaps with nothing: it has one place, and is not remembered."""
+        _, width, _, action_of, calls, ends, by_call, first_lost, get, ask, *_ = self.gear
+        upcoming = by_call[called]
+        while calls[by_call[called + 1]] > ends[upcoming] < first_lost:
+            action = action_of[upcoming]
+            after = get(state * width + action)
+            if after is None:
+                after = ask(state, action)
+            if after < 0:
+                break
+            state, front, path = after, upcoming, (upcoming, path)
+            called += 1
+            upcoming = by_call[called]
+            if not called & LONE and self._is_over():
+                self.limit = 0  # the dive asks anew
+                break
+        return path, front, called, state
 
     def _back(self) -> Configuration | None:
         """The alternative kept last, or one of unknown outcome; None if all were tried."""
-        self._sort_waiting()
+        if self.waiting:
+            self._sort_waiting()
         moves, late = self.moves, self.late
         while late and (not moves or moves[-1][1] + LATE < late[-1][1]):
             self._try_lost(late.pop())
@@ -191,7 +201,7 @@ class Scout:
     def _sort_waiting(self) -> None:
         """Put those of the last dive, whose fronts only grow, among those that wait."""
         late, waiting = self.late, self.waiting
-        if late and waiting and late[-1][1] > waiting[0][1]:
+        if late and late[-1][1] > waiting[0][1]:
             for configuration in waiting:
                 insort(late, configuration, key=FRONT_OF)
         else:
@@ -205,9 +215,9 @@ class Scout:
             self.dead_ends.clear()
         self.dead_ends.setdefault(state, path)
 
-    def _is_tired(self, front: int) -> bool:
-        """Whether to give up; else sets the size of the memo at which to ask again. Forgets what is too much."""
-        memo, moves = self.memo, self.moves
+    def _is_tired(self, front: int, path: Path) -> bool:
+        """Whether to give up, here; else sets the size of the memo to ask again at. Forgets what is too much."""
+        memo, moves, self.path = self.memo, self.moves, path
         visited = self.cleared + len(memo)
         if front > self.furthest:
             self.furthest, self.progress = front, visited
@@ -226,29 +236,24 @@ class Scout:
             del self.late[: len(self.late) // 2]
             self.forgot = True
         self.limit = len(memo) + 16
+        return self._is_over()
+
+    def _is_over(self) -> bool:
+        """Whether a budget ran out."""
         # A configuration in the memo is a tuple of four, with a tuple of operations; about 300 bytes.
-        held = self.steps.nbytes + 300 * (len(memo) + len(moves))
+        held = self.steps.nbytes + 300 * (len(self.memo) + len(self.moves))
         return held > self.budget.memory or self.budget.is_late()
 
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
         """What `run` found out, with its verdict."""
         visited = self.cleared + len(self.memo)
         if verdict == "ok":
-            return Found(verdict, self.n, [self.order or self._unrolled(self.path)], [], visited)
+            return Found(verdict, self.n, [self._unrolled(self.path)], [], visited)
         furthest = max((key[0] for key in self.memo), default=0)
         states = dict.fromkeys(key[3] for key in self.memo if key[0] == furthest)
         ends = self.dead_ends.values() if furthest == self.best else [self.path]
         paths = sorted(map(self._unrolled, ends), key=len, reverse=True)
         return Found(verdict, furthest, paths[:FURTHEST], sorted(states), visited)
-
-    def _is_in_order(self) -> bool:
-        """Whether the order of their ends is a linearization, as where no two are concurrent."""
-        state, after = 0, self.steps.after
-        for action in self.action_of[: self.n]:
-            state = after(state, action)
-            if state < 0:
-                return False
-        return True
 
     def _try_lost(self, waiting: Configuration) -> None:
         """Keep as alternatives the operations of unknown outcome that may be next and make a difference.
@@ -256,19 +261,22 @@ class Scout:
         Of those with the same action the one that was called first stands for all.
         """
         path, front, called, watching, changing, used, state, without, _ = waiting
-        horizon = self.ends[front]
+        steps, horizon, action_of = self.steps, self.ends[front], self.action_of
+        get, row = steps.table.get, state * steps.width
         seen: set[int] = set()
         for operation, call in zip(self.lost, self.lost_calls, strict=True):
             if call > horizon:
                 break
-            action = self.action_of[operation]
-            if operation in used or action in seen:
+            action = action_of[operation]
+            if action in seen or operation in used:
                 continue
             seen.add(action)
-            after = self.steps.after(state, action)
-            if after in (IMPOSSIBLE, state):
+            after = get(row + action)
+            if after is None:
+                after = steps.ask(state, action)
+            if after in (state, IMPOSSIBLE):
                 continue
-            if without < 0 or self.steps.after(without, action) != after:
+            if without < 0 or steps.after(without, action) != after:
                 now = tuple(sorted((*used, operation)))
                 self.moves.append(((operation, path), front, called, watching, changing, now, after, state, NEW))
 

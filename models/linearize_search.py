@@ -94,13 +94,13 @@ def step_of(s: Search, state: int, action: int) -> int:
 
 
 @compiled
-def add_steps(s: Search, steps: Longs, width: int) -> None:
-    """Put new steps into the table, which has room: rows of state * width + action, and the state after."""
+def add_steps(s: Search, steps: Longs) -> None:
+    """Put new steps into the table, which has room: rows of a state, an action, and the state after."""
     for i in range(len(steps)):
-        key = ((steps[i, 0] // width << 32) | steps[i, 0] % width) + 1
+        key = ((steps[i, 0] << 32) | steps[i, 1]) + 1
         place = place_of(s.step_keys, key)
         s.step_keys[place] = key
-        s.step_values[place] = steps[i, 1]
+        s.step_values[place] = steps[i, 2]
     s.registers[STEPS] += len(steps)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from operator import le
+from operator import itemgetter, le
 from typing import Any, Literal, NamedTuple
 
 from .operations import Action, Model, ModelError, Operation
@@ -32,6 +32,23 @@ class Found(NamedTuple):
     reason: str = ""  # why it gave up
 
 
+class History(NamedTuple):
+    """Operations in columns, their actions numbered; an end of None is an unknown outcome."""
+
+    calls: Sequence[float]
+    ends: Sequence[float | None]
+    action_of: Sequence[int]
+
+    def part(self, indices: Sequence[int]) -> History:
+        """Some of the operations."""
+        return History(*[picked(column, indices) for column in self])
+
+
+def picked(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+    """The values at these places."""
+    return itemgetter(*places)(values) if len(places) > 1 else [values[i] for i in places]
+
+
 class Budget:
     """What is left of time (`timeout` in seconds from now) and memory (in bytes)."""
 
@@ -47,12 +64,11 @@ class Budget:
 class Steps:
     """The steps that were asked for: the model is called once for each pair of a state and an action."""
 
-    def __init__(self, model: Model[Any], actions: list[Action], action_of: list[int]) -> None:
-        self.model, self.actions, self.action_of = model, actions, action_of
-        self.observes = list(map(model.observes, actions))
-        self.width = len(actions)
+    def __init__(self, model: Model[Any], actions: Sequence[Action], observes: Sequence[bool]) -> None:
+        self.model, self.actions, self.observes = model, actions, observes
         self.states: list[Any] = [model.initial]
         self.numbers: dict[Any, int] = {model.initial: 0}
+        self.width = len(actions)
         self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
         # Calls the model for a pair that is not in the table yet; a new state gets the next number.
         self.ask = self._asker()
@@ -79,20 +95,21 @@ class Steps:
             before = states[state]
             try:
                 after = step(before, actions[action])
+                if after is before:
+                    table[state * width + action] = state
+                    return state
                 if after is None:
-                    number = IMPOSSIBLE
-                elif after is before:
-                    number = state
-                else:
-                    number = numbers.setdefault(after, len(states))
-                    if number == len(states):
-                        states.append(after)
+                    table[state * width + action] = IMPOSSIBLE
+                    return IMPOSSIBLE
+                number = numbers.setdefault(after, len(states))
             except Exception as error:
                 raise ModelError(
                     f"model {self.model.name}: step({before!r}, {actions[action]!r}) "
                     f"raised {type(error).__name__}: {error}"
                 ) from error
-            if observes[action] and number != state and number != IMPOSSIBLE:
+            if number == len(states):
+                states.append(after)
+            if observes[action] and number != state:
                 raise ModelError(
                     f"model {self.model.name}: {actions[action]!r} is declared an observation "
                     f"but changes {before!r} to {after!r}"
@@ -103,8 +120,8 @@ class Steps:
         return ask
 
 
-def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[dict[Action, int], list[int]]:
-    """Number the actions, equal ones alike, and give each operation's.
+def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[list[Action], list[bool], History]:
+    """The distinct actions, which of them are observations, and the operations in columns, which number them.
 
     Raises ModelError for those that the model does not know, and for times that make no sense.
     """
@@ -126,16 +143,10 @@ def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[
         if problem:
             raise ModelError(problem, action_of.index(number))
     _, calls, ends, _ = zip(*operations, strict=True)
+    latest = ends
     if None in ends:
-        ends = tuple([call if end is None else end for call, end in zip(calls, ends, strict=True)])
-    if not all(map(le, calls, ends)):
-        index = next(i for i, (call, end) in enumerate(zip(calls, ends, strict=True)) if not call <= end)
+        latest = tuple([call if end is None else end for call, end in zip(calls, ends, strict=True)])
+    if not all(map(le, calls, latest)):
+        index = next(i for i, (call, end) in enumerate(zip(calls, latest, strict=True)) if not call <= end)
         raise ModelError(f"an operation that ends at {ends[index]!r}, called at {calls[index]!r}", index)
-    return numbers, action_of
-
-
-def renumber(actions: list[Action], action_of: list[int]) -> tuple[list[Action], list[int]]:
-    """The actions that some operations have, numbered from zero, and each operation's."""
-    numbers: dict[int, int] = {}
-    renumbered = [numbers.setdefault(action, len(numbers)) for action in action_of]
-    return [actions[action] for action in numbers], renumbered
+    return list(numbers), list(map(model.observes, numbers)), History(calls, ends, action_of)

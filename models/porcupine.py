@@ -24,7 +24,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from .linearize_scout import Scout
-from .linearize_steps import Budget, Found, Steps, number_actions, renumber
+from .linearize_steps import Budget, Found, History, Steps, number_actions
 from .operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State, by_key
 
 __all__ = [
@@ -77,8 +77,8 @@ class Result:
     """The verdict on a history, and what was found out about each part that was looked at.
 
     The parts after an illegal one are not looked at. `seconds` is the search alone, to the verdict, with all
-    calls of the model: not the check and numbering of the actions before it, nor the collection of evidence
-    after it, nor compilation where `warm_up` came before.
+    steps of the model: not the check, numbering and telling apart of the actions before it, nor the collection of
+    evidence after it, nor compilation where `warm_up` came before.
     """
 
     verdict: Verdict
@@ -91,15 +91,15 @@ class Result:
         return next((part for part in self.parts if part.verdict == self.verdict), None)
 
 
-def _search(operations: Sequence[Operation], steps: Steps, budget: Budget) -> tuple[Found, float]:
+def _search(history: History, steps: Steps, budget: Budget) -> tuple[Found, float]:
     """Search one independent object: shortly first, then as long as the budget lasts. Gives seconds, too."""
     # A short search asks for neither by itself, and there may be millions of objects, or of operations in one.
     if budget.is_late():
         return Found(None, 0, [[]], [0], 0, "the time ran out"), 0.0
-    if OPERATION_BYTES * len(operations) > budget.memory:
+    if OPERATION_BYTES * len(history.calls) > budget.memory:
         return Found(None, 0, [[]], [0], 0, "the memory ran out"), 0.0
     start = time.perf_counter()
-    scout = Scout(operations, steps, budget)
+    scout = Scout(history, steps, budget)
     verdict = scout.run()
     seconds = time.perf_counter() - start
     scouted = scout.found(verdict)
@@ -109,7 +109,7 @@ def _search(operations: Sequence[Operation], steps: Steps, budget: Budget) -> tu
     from .linearize_deep import DeepSearch
 
     start = time.perf_counter()
-    search = DeepSearch(operations, steps, budget)
+    search = DeepSearch(history, steps, budget)
     verdict = search.run()
     seconds += time.perf_counter() - start
     found = search.found(verdict)
@@ -118,17 +118,17 @@ def _search(operations: Sequence[Operation], steps: Steps, budget: Budget) -> tu
     return found, seconds
 
 
-def _part(model: Model[Any], indices: list[int], operations: Sequence[Operation], steps: Steps, found: Found) -> Part:
+def _part(model: Model[Any], indices: list[int], history: History, steps: Steps, found: Found) -> Part:
     """What a search found, in the words of the caller."""
     blocked = None
-    if found.verdict != "ok" and any(operation.end is not None for operation in operations):
-        ends = sorted((operation.end, place) for place, operation in enumerate(operations) if operation.end is not None)
-        blocked = indices[ends[found.front][1]]
+    ends = [(end, place) for place, end in enumerate(history.ends) if end is not None]
+    if found.verdict != "ok" and ends:
+        blocked = indices[sorted(ends)[found.front][1]]
     return Part(
-        key=model.partition(steps.actions[0]) if model.partition else None,
+        key=model.partition(steps.actions[history.action_of[0]]) if model.partition else None,
         verdict=found.verdict or "unknown",
         operations=indices,
-        completed=sum(operation.end is not None for operation in operations),
+        completed=len(ends),
         placed=found.front,
         configurations=found.configurations,
         linearizations=[[indices[i] for i in path] for path in found.paths],
@@ -138,20 +138,19 @@ def _part(model: Model[Any], indices: list[int], operations: Sequence[Operation]
     )
 
 
-def _split(
-    model: Model[Any], operations: Sequence[Operation], actions: list[Action], action_of: list[int]
-) -> list[list[int]]:
+def _split(model: Model[Any], actions: list[Action], action_of: Sequence[int]) -> list[list[int]]:
     """The indices of the operations on each independent object, in the order of first appearance."""
-    everything = [list(range(len(operations)))]
+    everything = [list(range(len(action_of)))]
     if model.partition is None:
         return everything
     keys = list(map(itemgetter(3) if model.partition is by_key else model.partition, actions))
     try:
-        parts: dict[Hashable, list[int]] = {key: [] for key in keys}
+        distinct = dict.fromkeys(keys)
     except TypeError as error:
         raise ModelError(f"a key that cannot be hashed ({error})") from error
-    if len(parts) == 1:
+    if len(distinct) == 1:
         return everything
+    parts: dict[Hashable, list[int]] = {key: [] for key in distinct}
     part_of = [parts[key] for key in keys]
     for index, action in enumerate(action_of):
         part_of[action].append(index)
@@ -185,20 +184,16 @@ def _check(model: Model[State], operations: Sequence[Operation], timeout: float 
     if not operations:
         return Result("ok", 0.0, [])
     budget = Budget(timeout, memory)
-    numbers, action_of = number_actions(model, operations)
-    actions = list(numbers)
+    actions, observes, history = number_actions(model, operations)
     start = time.perf_counter()
-    split = _split(model, operations, actions, action_of)
+    split = _split(model, actions, history.action_of)
     seconds = time.perf_counter() - start
     verdict: Verdict = "ok"
     parts: list[Part] = []
     for indices in split:
         start = time.perf_counter()
-        if len(indices) == len(operations):
-            chosen, steps = operations, Steps(model, actions, action_of)
-        else:
-            chosen = [operations[i] for i in indices]
-            steps = Steps(model, *renumber(actions, [action_of[i] for i in indices]))
+        chosen = history if len(split) == 1 else history.part(indices)
+        steps = Steps(model, actions, observes)
         seconds += time.perf_counter() - start
         found, searched = _search(chosen, steps, budget)
         seconds += searched
@@ -242,7 +237,7 @@ def warm_up() -> None:
 
     model = Model("warm-up", initial=0, step=lambda state, action: state + action.value or None, partition=None)
     operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
-    actions, action_of = number_actions(model, operations)
-    steps = Steps(model, list(actions), action_of)
-    DeepSearch(operations, steps, Budget(None, DEFAULT_MEMORY)).run()
+    actions, observes, history = number_actions(model, operations)
+    steps = Steps(model, actions, observes)
+    DeepSearch(history, steps, Budget(None, DEFAULT_MEMORY)).run()
     check_operations(model, operations)

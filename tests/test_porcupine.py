@@ -88,9 +88,9 @@ def histories(actions: st.SearchStrategy[Action]) -> st.SearchStrategy[list[Oper
 
 def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -> Any:
     """What the scout, or the compiled search, says alone."""
-    actions, action_of = number_actions(model, operations)
-    steps = Steps(model, list(actions), action_of)
-    searching = search(operations, steps, Budget(None, 1 << 30))
+    actions, observes, history = number_actions(model, operations)
+    steps = Steps(model, actions, observes)
+    searching = search(history, steps, Budget(None, 1 << 30))
     return searching.found(searching.run())
 
 
