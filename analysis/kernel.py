@@ -5,7 +5,7 @@ Knows frames and rules, but neither Spark nor files. The same function serves bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -21,6 +21,7 @@ from .story import link, permit_shadows
 from .summary import summarise
 
 Tables = dict[str, list[pl.DataFrame]]
+Judged = tuple[list[Finding], list[dict[str, Any]]]
 _SCHEMAS = {"sends": SENDS, "reads": READS, "marks": MARKS}
 
 # Findings as they travel: places are resolved to files and lines at the end, when all splits are counted.
@@ -38,18 +39,29 @@ class Common(NamedTuple):
 
 
 def judge_unit(
-    topic: str, partition: int, tables: Tables, common: Common, settings: Settings
-) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """Findings of a unit, each with its id, and a bounded summary of each of its partitions."""
+    topic: str,
+    partition: int,
+    tables: Tables,
+    common: Common,
+    settings: Settings,
+    each: Callable[[Callable[[Partition], Judged], Iterable[Partition]], Iterable[Judged]] = map,
+) -> Judged:
+    """Findings of a unit, each with its id, and a bounded summary of each of its partitions.
+
+    `each` judges one partition after the other, as `map` does, or several at once.
+    """
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
-    for p in partitions_of(topic, partition, tables, common, settings):
-        found = judge(p)
-        causes = explain(p, found)
-        findings.extend(found)
-        if causes or not p.is_named_only:
-            summaries.append({**summarise(p, found), "causes": causes})
+    for found, said in each(_judged, partitions_of(topic, partition, tables, common, settings)):
+        findings += found
+        summaries += said
     return findings, summaries
+
+
+def _judged(p: Partition) -> Judged:
+    found = judge(p)
+    causes = explain(p, found)
+    return found, [{**summarise(p, found), "causes": causes}] if causes or not p.is_named_only else []
 
 
 def partitions_of(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import polars as pl
 
 from ..histories.bundle import Run
 from ..histories.operations import PLACED_EVENTS
-from ..histories.tables import CONTEXT, SENDS, Finding
-from .kernel import Common, Tables, judge_unit, to_frame
+from ..histories.tables import CONTEXT, SENDS
+from .kernel import Common, Judged, Tables, judge_unit, to_frame
 from .results import Results
 from .stages import Parts, Unit, choose_batches, close_waiting, decode_batches, read_evidence, read_split
 
@@ -38,8 +38,11 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     results, units = gathered.results, gathered.units
     order = sorted(units)
 
-    def judge(unit: Unit) -> tuple[list[Finding], list[dict[str, Any]]]:
-        return judge_unit(unit.topic, unit.partition, units.pop(unit), gathered.common, run.settings)
+    # A Jepsen history is one unit, so there it is the partitions within it that all cores share.
+    each = _on_all_cores if len(order) == 1 else map
+
+    def judge(unit: Unit) -> Judged:
+        return judge_unit(unit.topic, unit.partition, units.pop(unit), gathered.common, run.settings, each)
 
     judged = _on_all_cores(judge, order)
     for done, (findings, summaries) in enumerate(judged):
@@ -93,13 +96,13 @@ def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
     return Gathered(results, units, common)
 
 
-def _on_all_cores(work: Callable[[Item], Done], items: Sequence[Item]) -> Iterator[Done]:
+def _on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
     """What `work` makes of each item, in their order. polars and the compiled loops leave the interpreter's lock.
 
     No more than two items a core are begun ahead of what was taken, so that memory stays bounded.
     """
     cores = os.cpu_count() or 1
-    if len(items) < 2 or cores < 2:
+    if cores < 2 or (isinstance(items, Sequence) and len(items) < 2):
         yield from map(work, items)
         return
     with ThreadPoolExecutor(cores) as pool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PARTITIONS, PRODUCERS, BATCH = 12, 8, 500
+JEPSEN_KEYS, JEPSEN_PROCESSES = 20, 10
 
 
 def generate(folder: Path, operations: int, hot: bool = False, faulty: bool = False, seed: int = 1) -> Path:
@@ -30,6 +31,47 @@ def generate(folder: Path, operations: int, hot: bool = False, faulty: bool = Fa
     with (folder / "history.jsonl").open("w") as file:
         file.writelines(_lines(operations, hot, faulty, random.Random(seed)))
     return folder
+
+
+def generate_jepsen(file: Path, lines: int, seed: int = 1) -> Path:
+    """Writes a valid history as Jepsen's kafka workload does: EDN, of sends and polls by processes in turn."""
+    rng = random.Random(seed)
+    logs: list[list[int]] = [[] for _ in range(JEPSEN_KEYS)]
+    positions = [[0] * JEPSEN_KEYS for _ in range(JEPSEN_PROCESSES)]
+    index = 0
+    with file.open("w") as out:
+
+        def write(process: int, kind: str, f: str, value: str) -> None:
+            nonlocal index
+            head = f"{{:index {index}, :time {1000 * index}, :type :{kind}, :process {process}"
+            out.write(
+                f"{head}, :f :{f}, :value [[:{f} {value}]]}}\n" if value else f"{head}, :f :{f}, :value [[:{f}]]}}\n"
+            )
+            index += 1
+
+        def poll(process: int, keys: list[int]) -> None:
+            write(process, "invoke", "poll", "")
+            read = []
+            for key in keys:
+                at = positions[process][key]
+                records = " ".join(f"[{offset} {value}]" for offset, value in enumerate(logs[key][at : at + 50], at))
+                positions[process][key] = min(len(logs[key]), at + 50)
+                read += [f"{key} [{records}]"] if records else []
+            write(process, "ok", "poll", "{" + ", ".join(read) + "}")
+
+        while index < lines:
+            process = rng.randrange(JEPSEN_PROCESSES)
+            if rng.random() < 0.5:
+                key = rng.randrange(JEPSEN_KEYS)
+                write(process, "invoke", "send", f"{key} {index}")
+                logs[key].append(index - 1)
+                write(process, "ok", "send", f"{key} [{len(logs[key]) - 1} {index - 1}]")
+            else:
+                poll(process, sorted(rng.sample(range(JEPSEN_KEYS), 4)))
+        for key in range(JEPSEN_KEYS):
+            while positions[0][key] < len(logs[key]):
+                poll(0, [key])
+    return file
 
 
 def _lines(operations: int, hot: bool, faulty: bool, rng: random.Random) -> Iterator[str]:

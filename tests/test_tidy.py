@@ -81,6 +81,18 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.rstrip().endswith("[]")
 
 
+@pytest.mark.parametrize("history", ["jepsen.edn", "real/kip-101-c"])
+def test_judging_does_without_pandas(history: str) -> None:
+    program = (
+        "import pathlib, sys\nfrom logjudge.analysis.local import judge_run\n"
+        "from logjudge.histories.bundle import open_run\nresults = judge_run(open_run(pathlib.Path(sys.argv[1])))\n"
+        "print(len(results.findings()), 'pandas' in sys.modules)"
+    )
+    path = str(ROOT / "tests" / "data" / history)
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[1] == "False"
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_help(name: str) -> None:
     result = CliRunner().invoke(cli, [name, "--help"])

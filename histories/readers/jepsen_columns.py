@@ -22,13 +22,14 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from .. import arrow
+from ..arrow import Mask
 from ..tables import EVENTS, Schema
 from . import edn
 from .jepsen_operations import by_name, notes
 from .lines import MalformedError, texts
 
 Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 _ORDERS = (  # of the entries; op stands for :f and :value
@@ -334,7 +335,4 @@ def _lists(items: pl.Series, owner: Ints, present: Mask) -> pl.Series:
     if not kept.all():
         items, owner = items.filter(kept), owner[kept]
     ends = np.cumsum(np.bincount(owner, minlength=len(present)))
-    array = pa.LargeListArray.from_arrays(
-        np.append(0, ends), items.to_arrow(compat_level=pl.CompatLevel.newest()), mask=pa.array(~present)
-    )
-    return pl.Series(array)
+    return pl.Series(arrow.lists(ends, items.to_arrow(compat_level=pl.CompatLevel.newest()), present))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from .. import arrow
 from ..tables import EVENTS, FUNCTIONS, TYPES, complete
 from . import native_scan as scanned
 from .json_tokens import COPIED, INLINE, Longs
@@ -51,12 +52,12 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[Other]]:
     lists = [_struct(table[:count], names, long) for table, count, names in _item_lists(items, filled)]
     columns = _columns(events[:rows], [name for name in FIELDS if name in EVENTS], long)
     for number, name in enumerate(LISTS):
-        columns[name] = _lists(ends[:rows, 1 + number], lists[number], _has(events[:rows], name))
+        columns[name] = arrow.lists(ends[:rows, 1 + number], lists[number], _has(events[:rows], name))
     transactions = _has(events[:rows], "ops")
     if transactions.any():
         struct = _steps(steps[: filled[scanned.STEPS]], step_ends, lists[len(LISTS) :], long)
-        columns["ops"] = _lists(ends[:rows, 3], struct, transactions)
-    columns["line"] = pa.array(ends[:rows, 0])
+        columns["ops"] = arrow.lists(ends[:rows, 3], struct, transactions)
+    columns["line"] = arrow.numbers(ends[:rows, 0])
     frame = pl.DataFrame({name: pl.Series(name, column) for name, column in columns.items()})
     return (
         complete(frame, EVENTS).cast(EVENTS),  # type: ignore[arg-type]
@@ -83,7 +84,7 @@ def _struct(table: Longs, names: tuple[str, ...], long: pa.Buffer) -> pa.StructA
 def _steps(table: Longs, ends: Longs, lists: list[pa.StructArray], long: pa.Buffer) -> pa.StructArray:
     columns = _columns(table, _STEP_FIELDS, long)
     for number, name in enumerate(LISTS):
-        columns[name] = _lists(ends[: len(table), 1 + number], lists[number], _has(table, name))
+        columns[name] = arrow.lists(ends[: len(table), 1 + number], lists[number], _has(table, name))
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -100,27 +101,17 @@ def _column(table: Longs, name: str, long: pa.Buffer, anywhere: int) -> pa.Array
     if not anywhere >> bit & 1:
         return pa.nulls(len(table), kind)
     has = (table[:, scanned.PRESENT] >> bit & 1).astype(bool)
-    validity = None if has.all() else pa.py_buffer(np.packbits(has, bitorder="little"))
     if name in TEXTS:
         views = np.zeros((len(table), 2), np.int64)
         np.copyto(views, table[:, slot : slot + 2], where=has[:, None])
-        return pa.Array.from_buffers(kind, len(table), [validity, pa.py_buffer(views), long])
+        return pa.Array.from_buffers(kind, len(table), [arrow.validity(has), pa.py_buffer(views), long])
     if name in _WORDS:
         views = _WORDS[name][np.where(has, table[:, slot], 0)]
-        return pa.Array.from_buffers(kind, len(table), [validity, pa.py_buffer(views)])
+        return pa.Array.from_buffers(kind, len(table), [arrow.validity(has), pa.py_buffer(views)])
     if name in FLAGS:
-        return pa.array(table[:, slot] != 0, kind, mask=~has)
-    dtype = np.int32 if kind == pa.int32() else np.int64
-    return pa.Array.from_buffers(kind, len(table), [validity, pa.py_buffer(table[:, slot].astype(dtype))])
+        return arrow.flags(table[:, slot] != 0, has)
+    return arrow.numbers(table[:, slot].astype(np.int32 if name in _SMALL else np.int64), has)
 
 
 def _has(table: Longs, name: str) -> npt.NDArray[np.bool_]:
     return (table[:, scanned.PRESENT] >> scanned.NAMES.index(name) & 1).astype(bool)
-
-
-def _lists(ends: Longs, items: pa.StructArray, has: npt.NDArray[np.bool_]) -> pa.Array:
-    """The items as a list a row, which end where `ends` says; null where the row has no list."""
-    bounds = np.concatenate([[0], ends]).astype(np.int64)
-    validity = None if has.all() else pa.py_buffer(np.packbits(has, bitorder="little"))
-    kind = pa.large_list(items.type)
-    return pa.Array.from_buffers(kind, len(ends), [validity, pa.py_buffer(bounds)], children=[items])
