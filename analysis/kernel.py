@@ -6,11 +6,10 @@ Knows frames and rules, but neither Spark nor files. The same function serves bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.bundle import Settings
 from ..histories.tables import MARKS, READS, SENDS, Finding
 from .evidence import is_told_of, kept_of, settled_sends, timeline_of
 from .explaining import explain
@@ -19,6 +18,9 @@ from .replicas import kept
 from .rules import RULES
 from .story import link, permit_shadows
 from .summary import summarise
+
+if TYPE_CHECKING:
+    from ..histories.bundle import Settings
 
 Tables = dict[str, list[pl.DataFrame]]
 Judged = tuple[list[Finding], list[dict[str, Any]]]

@@ -6,18 +6,20 @@ A rule is a pure function of a Partition. Nothing here knows of Spark, of files,
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..histories.bundle import Settings
 from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Schema
 from .causes.timeline import Timeline
 from .entries import Ints, index_entries
 from .replicas import Kept
 from .settled import ABSENCES, BELOW_START, legal_absences
+
+if TYPE_CHECKING:
+    from ..histories.bundle import Settings
 
 Offsets = npt.NDArray[np.int64]
 

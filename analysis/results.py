@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ..histories.bundle import Run
 from ..histories.tables import CONTEXT, FINDINGS
 from .rules import RULES
 from .stages import QUARANTINED
+
+if TYPE_CHECKING:
+    from ..histories.bundle import Run
 
 _LINE = (1 << 32) - 1
 

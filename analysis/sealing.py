@@ -12,7 +12,6 @@ from pathlib import Path
 
 import polars as pl
 
-from ..histories.evidence.segments import read_segment
 from ..histories.evidence.tables import LOCATION, RECORDS
 
 JOB_BYTES = 32 << 20  # of one file that a task decodes at once
@@ -90,6 +89,8 @@ def jobs(chosen: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """RECORDS of a job's batches, credited to all their copies, and what of them cannot be decoded (with location)."""
+    from ..histories.evidence.segments import read_segment  # its compiled loops take a while to load
+
     frames, broken = [], []
     path = Path(job["path"][0])
     apart = (pl.col("byte") != (pl.col("byte") + pl.col("size")).shift()).fill_null(True).cum_sum().alias("run")

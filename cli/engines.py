@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from ..histories.bundle import Run, open_run
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from .folder import MARK, check_target, is_verdict, write_whole
@@ -17,6 +16,7 @@ from .progress import Progress
 
 if TYPE_CHECKING:
     from ..analysis.results import Results
+    from ..histories.bundle import Run
 
 Fill = Callable[[Path], None]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,7 +72,7 @@ class LocalEngine:
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:  # noqa: ARG002
         if is_uri(path):
             raise UsageError(f"found {path} with --engine local, expected a local path; Spark reads URIs")
-        return open_run(local_path(path), reader)
+        return _open_local(path, reader)
 
     def judge(self, run: Run, progress: Progress) -> Results:
         from ..analysis import local
@@ -108,7 +108,7 @@ class SparkEngine:
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
         if not is_uri(path):
-            return open_run(local_path(path), reader)
+            return _open_local(path, reader)
         from ..analysis import remote
 
         return remote.open_run(self._session(progress), path, reader)
@@ -128,3 +128,9 @@ class SparkEngine:
             result = Path(scratch) / "result"
             write_whole(result, fill)
             remote.publish(self._opened, result, folder, MARK, is_verdict)
+
+
+def _open_local(path: str, reader: str | None) -> Run:
+    from ..histories.bundle import open_run
+
+    return open_run(local_path(path), reader)

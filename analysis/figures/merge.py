@@ -16,15 +16,17 @@ The record is figures.json:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from ...histories.bundle import Settings
 from .bins import Bins, bins_of, bins_over, moved, summed
 from .breaches import KINDS
 from .faults import fault_bands
+
+if TYPE_CHECKING:
+    from ...histories.bundle import Settings
 
 FORMAT = 1
 MOST_PARTITIONS = 48  # partitions with figures of their own

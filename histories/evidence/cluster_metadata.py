@@ -16,7 +16,6 @@ from typing import Any
 import polars as pl
 
 from .metadata_records import IGNORED, SCHEMAS, MalformedRecordError, decode
-from .segments import raw_records
 from .tables import DAMAGE, METADATA, damage_row
 
 NO_LEADER_CHANGE = -2
@@ -106,6 +105,8 @@ def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | None = None) -> None:
     """Replay a file; records of a snapshot all stand at the offset at which it was taken."""
+    from .segments import raw_records  # its compiled loops take a while to load
+
     raw, damage = raw_records(path)
     replay.damage.extend({**row, "file": path.name} for row in damage)
     records = []

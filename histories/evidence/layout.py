@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -27,11 +28,14 @@ from .cluster_metadata import read_cluster_metadata
 from .copies import nodes_of
 from .dump_text import is_dump, read_dump
 from .parts import Part
-from .segments import Segment, read_headers, read_segment, split_segment
 from .server_log import read_server_log, split_log
 from .strangers import without_strangers
 from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
 
+if TYPE_CHECKING:
+    from .segments import Segment
+
+# What decodes segments is imported where one is read: compiled loops and codecs take a third of a second to load.
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"\d{20}\.log")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
@@ -175,6 +179,8 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
     """The part as ranges that several tasks can read; only segments and logs are ever split."""
     try:
         if part.kind == "segment":
+            from .segments import split_segment
+
             ranges = split_segment(part.path, target_bytes)
             return [replace(part, start=start, end=end) for start, end in ranges] or [part]  # an empty one says so
         if part.kind == "log" and part.path.suffix != ".gz":
@@ -233,6 +239,8 @@ def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
 
 
 def _read_segment(part: Part) -> Iterator[Block]:
+    from .segments import read_segment
+
     segment = read_segment(part.path, part.start, part.end)
     yield from _empty_segment(part, segment)
     yield from _block("batches", part, segment.batches)
@@ -246,6 +254,8 @@ def _empty_segment(part: Part, segment: Segment) -> Iterator[Block]:
 
 
 def _read_headers(part: Part) -> Iterator[Block]:
+    from .segments import read_headers
+
     segment = read_headers(part.path, part.start, part.end)
     yield from _empty_segment(part, segment)
     yield from _block("headers", part, segment.batches.with_columns(pl.lit(str(part.path)).alias("path")))
