@@ -5,6 +5,7 @@ A rule is a pure function of a Partition. Nothing here knows of Spark, of files,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ import polars as pl
 from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Schema
 from .causes.timeline import Timeline
 from .entries import Ints, index_entries
+from .log_start import LogStart, log_start
 from .replicas import Kept
 from .settled import ABSENCES, BELOW_START, legal_absences
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from ..histories.bundle import Settings
 
 Offsets = npt.NDArray[np.int64]
+ENDLESS = 2**62  # beyond all offsets
+BEFORE_ALL = -(2**62)  # ns
 
 
 class FinalReads(NamedTuple):
@@ -32,7 +36,7 @@ class FinalReads(NamedTuple):
     end: int  # exclusive
     since: int  # ns: the passes began
     until: int  # ns: their last poll
-    complete: bool  # they came to the end that was asked for
+    complete: bool  # they went from the log start to the end that was asked for
 
 
 class Partition:
@@ -136,9 +140,9 @@ class Partition:
 
     @cached_property
     def last_heal(self) -> int:
-        """ns of the last fault or heal; 0 without one."""
+        """ns of the last fault or heal; before all times without one, as some clocks begin below 0."""
         faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
-        return int(faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item() or 0)
+        return _ns(faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item())
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
@@ -160,23 +164,12 @@ class Partition:
         return self.end_offsets.filter(~pl.col("process").is_in(committed))
 
     @cached_property
-    def log_start(self) -> int:
-        """The last log start offset that the history tells: everything below is legally gone."""
-        deleted = self.marks.filter(pl.col("kind") == "delete-records")["offset"].max()
-        told = self.end_offsets["start"].max()
+    def log_start(self) -> LogStart:
+        """Where the log starts, for certain and possibly (log_start.py)."""
         below = self.legally_absent.filter(pl.col("reason") == BELOW_START)["last_offset"].max()
-        kept = below + 1 if isinstance(below, int) else None
-        known = [int(value) for value in (deleted, told, kept) if isinstance(value, int)]
-        if known or not self.settings.final:
-            return max(known, default=0)
-        # The final reads begin at the log start, by the format's promise.
-        processes = self.settings.final_processes()
-        begun = self._assigned_by(processes)["offset"].min()
-        if begun is None and self.settings.retained(self.topic):
-            begun = self.reads.filter(pl.col("process").is_in(processes))["offset"].min()
-        return int(begun) if isinstance(begun, int) else 0
+        return log_start(self, below + 1 if isinstance(below, int) else None)
 
-    def _assigned_by(self, processes: list[str]) -> pl.DataFrame:
+    def assigned_by(self, processes: list[str]) -> pl.DataFrame:
         return self.marks.filter(
             pl.col("process").is_in(processes)
             & pl.col("kind").is_in(["assign", "seek"])
@@ -204,18 +197,21 @@ class Partition:
     def _pass_of(self, processes: tuple[str, ...]) -> FinalReads | None:
         """What these processes read after the last heal, or None if they did not come by this partition."""
         mine = self.reads.filter(pl.col("process").is_in(processes) & (pl.col("completed") >= self.last_heal))
-        assigned = self._assigned_by(list(processes))
+        assigned = self.assigned_by(list(processes))
         if not len(mine) and not len(assigned):
             return None
         # Only an assignment says that the reads began behind the log start: the first record may be the lost one.
         begin = assigned["offset"].min()
-        start = max(self.log_start, begin if isinstance(begin, int) else self.log_start)
+        begins = self.log_start.certain
+        start = max(begins, begin if isinstance(begin, int) else begins)
         top = mine["offset"].max()
         end = int(top) + 1 if isinstance(top, int) else start
         begun = assigned["completed"].max() if len(assigned) else mine["completed"].min()
         asked = self.asked_end if self.asked_end is not None else end
         # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
-        missed = self.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end) & (pl.col("offset") < asked))
+        offset = pl.col("offset")
+        outside = (offset >= end) & (offset < asked) | (offset >= begins) & (offset < start)
+        missed = self.sends.filter(pl.col("acknowledged") & outside)
         if len(missed):
             # Where the log was written anew, a marker may stand where an acknowledged record stood.
             legal = [pl.col("offset").is_between(a, b) for a, b, _ in self.legally_absent.iter_rows()]
@@ -238,13 +234,25 @@ class Partition:
         )
         begun = _ns(mine["completed"].min())
         forward = bool((mine["offset"].diff().drop_nulls() > 0).all())
-        first = _ns(mine["offset"][0])
+        first = int(mine["offset"][0] or 0)
         # An assignment from which it had read before the last heal is not where this pass began.
         earlier = _ns(self.reads.filter(whose & (pl.col("completed") < self.last_heal))["completed"].max())
-        assigned = self._assigned_by(list(done.processes)).filter(pl.col("completed").is_between(earlier, begun))
+        assigned = self.assigned_by(list(done.processes)).filter(pl.col("completed").is_between(earlier, begun))
         start = _ns(assigned["offset"][-1]) if len(assigned) else first
         still = not len(moves.filter(pl.col("completed") > begun))
-        return done.complete and done.end >= self.asked_end and forward and still and start <= self.log_start
+        return done.complete and done.end >= self.asked_end and forward and still and start <= self.log_start.certain
+
+    def undecided_polls(self, processes: Iterable[str]) -> list[tuple[int, int]]:
+        """Ranges of offsets (inclusive) that polls of these processes may have read, as nobody knows how they ended."""
+        ranges = []
+        polls = self.context.filter((pl.col("kind") == "poll") & pl.col("process").is_in(list(processes)))
+        for process, invoked in polls.select("process", "invoked").unique().sort("process", "invoked").iter_rows():
+            mine = self.reads.filter((pl.col("process") == process) & pl.col("offset").is_not_null())
+            before = mine.filter(pl.col("completed") <= invoked)["offset"].tail(1).to_list() or [-1]
+            after = mine.filter(pl.col("completed") > invoked)["offset"].head(1).to_list() or [ENDLESS]
+            # Where it goes back, or nowhere, nothing bounds what the poll may have given.
+            ranges.append((before[0] + 1, after[0] - 1 if after[0] > before[0] else ENDLESS))
+        return [(first, last) for first, last in ranges if first <= last]
 
     @cached_property
     def existing(self) -> Offsets:
@@ -261,7 +269,7 @@ class Partition:
         return self._without_absent(self.entries)
 
     def _without_absent(self, entries: pl.DataFrame) -> Offsets:
-        kept = entries.filter(pl.col("offset") >= self.log_start)
+        kept = entries.filter(pl.col("offset") >= self.log_start.possible)
         if len(self.superseded):
             kept = kept.filter(~pl.col("value").is_in(self.superseded.implode()))
         return np.unique(kept["offset"].to_numpy())
@@ -288,7 +296,7 @@ class Partition:
 
 
 def _ns(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) else BEFORE_ALL
 
 
 def _in_order(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import polars as pl
 from .resting import evidence_assumptions
 from .results import Results
 from .rules import RULES, Rule
-from .rules.wording import plural
+from .rules.wording import plural, some
 
 FORMAT = 1
 SEVERITIES = ("violation", "permitted", "note")
@@ -54,7 +54,6 @@ WORST = 100  # findings that verdict.json repeats
 def report_of(results: Results, engine: str) -> dict[str, Any]:
     """The whole content of verdict.json: the verdict, what was judged, and the worst findings."""
     run = results.run
-    spans = [summary["span"] for summary in results.summaries if summary["span"]]
     return {
         **verdict_of(results),
         "input": {
@@ -65,11 +64,17 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
             "dialect": run.settings.dialect,
             "system": run.settings.config.get("system"),
             "started_at": None if run.settings.undated else run.settings.config.get("started_at"),
-            "span_ns": [min(span[0] for span in spans), max(span[1] for span in spans)] if spans else None,
+            "span_ns": _span(results),
         },
         "findings": worst(results.findings()).to_dicts(),
         "causes": results.causes(),
     }
+
+
+def _span(results: Results) -> list[int] | None:
+    """The first and the last time of what the partitions' clients did, ns."""
+    spans = [summary["span"] for summary in results.summaries if summary["span"]]
+    return [min(span[0] for span in spans), max(span[1] for span in spans)] if spans else None
 
 
 def worst(findings: pl.DataFrame, most: int = WORST) -> pl.DataFrame:
@@ -137,6 +142,8 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     repeated = sum(summary["repeated_values"] for summary in results.summaries)
     lies = counts.get("called failed", 0)
     backwards = counts.get("completed before invoked", 0)
+    span = _span(results)
+    timeless = span is not None and span[0] == span[1] and counts.get("operations", 0) > 1
     items = [
         _assumption(
             "lines well formed",
@@ -164,11 +171,13 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         ),
         _assumption(
             "one clock",
-            backwards == 0,
+            backwards == 0 and not timeless,
             "no operation completed before it was invoked"
-            if not backwards
-            else f"{backwards} operations completed before they were invoked",
-            BY_TIME,
+            if not backwards and not timeless
+            else f"{plural(backwards, 'operation')} completed before being invoked"
+            if backwards
+            else "all events have the same time, so in which order they happened is not known",
+            (*BY_TIME, "lost-write", "unseen") if timeless else BY_TIME,
         ),
     ]
     nowhere = counts.get("acknowledged nowhere", 0)
@@ -185,11 +194,22 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
                 ("realtime-order", "nonmonotonic-send"),
             )
         )
-    rest = evidence_assumptions(results.summaries, results.damage())
+    rest = _undecided(results) + evidence_assumptions(results.summaries, results.damage())
     if not counts.get("operations") and results.run.evidence:
         # Of clients nobody recorded anything: what is assumed of them says nothing.
         return [_assumption("clients recorded", False, NO_CLIENTS, ()), *rest]
     return [*items, _final_reads(results), *rest]
+
+
+def _undecided(results: Results) -> list[dict[str, Any]]:
+    """What rules could not judge, in their words."""
+    told: dict[str, list[str]] = {}
+    for summary in results.summaries:
+        for rule, sentences in summary["unjudged"].items():
+            for sentence in sentences:
+                told.setdefault(sentence, []).append(rule)
+    touched = tuple(name for name in RULES if any(name in rules for rules in told.values()))
+    return [_assumption("evidence decides", False, some(list(told)), touched)] if told else []
 
 
 def _final_reads(results: Results) -> dict[str, Any]:
@@ -208,7 +228,7 @@ def _final_reads(results: Results) -> dict[str, Any]:
     if without:
         says.append(f"nobody is known to have finally read {', '.join(without[:3])}" + _more(without))
     if short:
-        says.append(f"the final reads of {', '.join(short[:3])}{_more(short)} stop before the end that was asked for")
+        says.append(f"{', '.join(short[:3])}{_more(short)}: the final reads do not go from log start to log end")
     return _assumption("final reads complete", False, "; ".join(says), touched)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle
 
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
 LARGE_BYTES = 256 << 20  # of all segments of a run; the variable LOGJUDGE_LARGE_BYTES overrides it
+SEVEN_DAYS_MS = 604_800_000  # Kafka's own retention.ms
 UNDATED = "1970-01-01T00:00:00+00:00"
 
 
@@ -81,10 +83,19 @@ class Settings:
     def compacted(self, topic: str) -> bool:
         return "compact" in str(self.topic(topic).get("cleanup.policy", ""))
 
-    def retained(self, topic: str) -> bool:
-        """Whether retention may move the topic's log start in the course of the run, as far as run.json says."""
+    def retention_ms(self, topic: str) -> int | None:
+        """After how long records of the topic may be deleted; None: never. What is no number may be anything."""
         about = self.topic(topic)
-        return any(str(about.get(name, "-1")) != "-1" for name in ("retention.ms", "retention.bytes"))
+        if "delete" not in str(about.get("cleanup.policy", "delete")):
+            return None
+        told = str(about.get("retention.ms", SEVEN_DAYS_MS))
+        return None if told == "-1" else int(told) if re.fullmatch(r"[0-9]{1,18}", told) else 0
+
+    def limited_in_size(self, topic: str) -> bool:
+        """Whether records of the topic may be deleted because its log is large."""
+        about = self.topic(topic)
+        deletes = "delete" in str(about.get("cleanup.policy", "delete"))
+        return deletes and str(about.get("retention.bytes", "-1")) != "-1"
 
     def to_json(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})

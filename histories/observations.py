@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import orjson
@@ -34,6 +35,8 @@ class Observations(NamedTuple):
     marks: pl.DataFrame
     context: pl.DataFrame
 
+
+_PARTITION, _OFFSET = re.compile("[0-9]{1,9}"), re.compile("[0-9]{1,18}")
 
 _WHO = ("process", "outcome", "invoked", "completed", "invoked_at", "at")
 
@@ -204,24 +207,24 @@ def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
 def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
     """Log starts that delete-records moved: the fault names them partition by partition."""
     rows: list[dict[str, object]] = []
-    for operation in operations.filter(pl.col("f") == "fault").iter_rows(named=True):
-        fault = _json(operation["fault"])
-        offsets = fault.get("offsets")
-        if fault.get("kind") != "delete-records" or not isinstance(offsets, dict) or operation["outcome"] == "fail":
-            continue
-        for partition, offset in offsets.items():
-            if str(partition).isdigit() and isinstance(offset, int):
-                rows.append(
-                    {
-                        **{name: operation[name] for name in _WHO},
-                        "topic": fault.get("topic"),
-                        "partition": int(partition),
-                        "kind": "delete-records",
-                        "offset": offset,
-                        "index": len(rows),
-                    }
-                )
+    for operation in operations.filter((pl.col("f") == "fault") & (pl.col("outcome") != "fail")).iter_rows(named=True):
+        for topic, partition, offset in deletions_of(operation["fault"]) or ():
+            who = {name: operation[name] for name in _WHO}
+            told = {"topic": topic, "partition": partition, "kind": "delete-records", "offset": offset}
+            rows.append({**who, **told, "index": len(rows)})
     return pl.DataFrame(rows, schema=MARKS)
+
+
+def deletions_of(fault: str | None) -> list[tuple[str, int, int | None]] | None:
+    """Topic, partition and new log start (None: unreadable) of a delete-records; None if it names no partition."""
+    told = _json(fault)
+    if told.get("kind") != "delete-records":
+        return []
+    topic, offsets = told.get("topic"), told.get("offsets")
+    if not isinstance(topic, str) or not isinstance(offsets, dict) or not all(map(_PARTITION.fullmatch, offsets)):
+        return None
+    found = {partition: _OFFSET.fullmatch(str(offset)) for partition, offset in offsets.items()}
+    return [(topic, int(name), int(number.group()) if number else None) for name, number in found.items()]
 
 
 def _json(text: str | None) -> dict[str, object]:
@@ -234,7 +237,8 @@ def _json(text: str | None) -> dict[str, object]:
 
 def _context(operations: pl.DataFrame) -> pl.DataFrame:
     kinds = ["assign", "subscribe", "seek", "crash", "fault", "heal"]
-    rows = operations.filter(pl.col("f").is_in(kinds)).with_columns(
+    undecided = (pl.col("f") == "poll") & (pl.col("outcome") == "info")
+    rows = operations.filter(pl.col("f").is_in(kinds) | undecided).with_columns(
         pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False))
         .then(pl.lit("revoke"))
         .otherwise("f")

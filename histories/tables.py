@@ -128,7 +128,7 @@ MARKS: Schema = {
 }
 # What concerns a process or the run rather than one partition: every partition's rules get all of it.
 CONTEXT: Schema = {
-    "kind": pl.String,  # assign, subscribe, revoke, crash, seek, fault, heal, handles
+    "kind": pl.String,  # assign, subscribe, revoke, crash, seek, fault, heal, handles; poll: of unknown outcome
     "process": pl.String,
     "outcome": OUTCOME,
     "invoked": pl.Int64,

@@ -64,7 +64,7 @@ class Twin:
             for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun)
             if not (stable and self.about(op.process, "isolation.level") == "read_committed")
         ]
-        self.start = self._log_start()
+        self.start, self.possible_start = self._log_starts()
         self.final = self._final()
 
     def about(self, process: str, name: str) -> Any:
@@ -82,15 +82,22 @@ class Twin:
                 who = (op.process, op.outcome, op.begun, op.done, op.id)
                 yield Send(step["value"], step.get("key"), offset, *who, acked, op.f == "txn")
 
-    def _log_start(self) -> int:
-        told = [start for _, _, start in self.ends if start is not None]
+    def _log_starts(self) -> tuple[int, int]:
+        """The log start that is certain, and the greatest one that is possible."""
+        certain = [min(start, end) for _, end, start in self.ends if start is not None]
+        possible = []
+        reach = max([entry.offset + 1 for entry in (*self.sends, *self.reads) if entry.offset is not None] + [0])
+        reach = max([reach, *(end for _, end, _ in self.ends)])
         for op in self.ops:
             fault = op.told.get("fault", {})
             if fault.get("kind") == "delete-records" and op.outcome != "fail":
-                told.append(fault["offsets"]["0"])
-        if told or not self.config.get("final"):
-            return max(told, default=0)
-        return min(self._set_by("final"), default=0)
+                asked = fault["offsets"]["0"]
+                later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.told.get("records", ())]
+                refuted = asked > reach or any(offset < asked for offset in later)
+                (possible if refuted else certain).append(min(asked, reach))
+        if not certain and self.config.get("final"):
+            certain = [min(self._set_by("final"), default=0)]
+        return max(certain, default=0), max([*certain, *possible], default=0)
 
     def _set_by(self, process: str) -> list[int]:
         return [
@@ -110,7 +117,8 @@ class Twin:
         top = max([read.offset + 1 for read in mine] or [begin])
         asked = [offset for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun) if op.begun >= self.healed]
         end = asked[-1] if asked else top
-        complete = not any(send.offset is not None and top <= send.offset < end for send in self.acked)
+        acked = [send.offset for send in self.acked if send.offset is not None]
+        complete = not any(top <= offset < end or self.start <= offset < begin for offset in acked)
         moves = [op.done for op in self.ops if op.process == "final"]
         return {
             "values": {read.value for read in mine},
@@ -162,7 +170,7 @@ class Twin:
                 )
                 visible = self.dirty(process) or acked or (seen and not aborted)
                 there = time is None or not sent or min(send.begun for send in sent) <= time
-                if visible and there and offset >= self.start and not self.compacted(value):
+                if visible and there and offset >= self.possible_start and not self.compacted(value):
                     found.add(offset)
         return found if time is None else found - self.vanished()
 
@@ -180,10 +188,12 @@ class Twin:
     def is_lost(self, send: Send) -> bool:
         value, offset, final = send.value, self.at(send.value), self.final
         reads = [read for read in self.reads if read.value == value]
-        if offset is None or self.legally_gone(value) or (final and value in final["values"]):
+        if offset is None or (final and value in final["values"]):
             return False
         if self.written_anew(send):
             return True
+        if self.legally_gone(value) or offset < self.possible_start:
+            return False
         last = max([send.done] + [read.done for read in reads])
         if final:
             passed = final["begin"] <= offset < final["end"]
@@ -222,9 +232,19 @@ class Twin:
     def _unseen(self) -> Iterator[Breach]:
         seen = {read.value for read in self.reads}
         for send in self.acked if self.final else []:
-            gone = self.is_lost(send) or self.legally_gone(send.value)
+            offset = self.at(send.value)
+            # Of a record whose offset nobody learned, any move of the log start may be the reason.
+            gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
             if send.value not in seen and not gone and send.done < self.final["until"]:  # type: ignore[index]
                 yield ("unseen", "violation", send.value)
+
+    def _is_removable(self, send: Send, offset: int | None) -> bool:
+        if offset is not None:
+            return offset < self.possible_start
+        moves = [op.done for op in self.ops if op.told.get("fault", {}).get("kind") == "delete-records"]
+        moves += [op.done for op, _, start in self.ends if start]
+        named = any(self._set_by("final")) and self.config.get("final")
+        return self.possible_start > 0 and (bool(named) or any(send.begun <= done for done in moves))
 
     def _identity(self) -> Iterator[Breach]:
         places: dict[str, set[int]] = {}

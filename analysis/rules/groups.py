@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Offsets, Partition
+from ..partition import BEFORE_ALL, Offsets, Partition
 from .loss import fates
 from .wording import plural, proof, seconds, some, where
 
@@ -24,6 +24,10 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
         first, reset = _first_position(p, members, polled)
         below = existing[existing < max(committed, first)]
         missed = np.setdiff1d(below, handled)
+        hidden = [(low <= missed) & (missed <= high) for low, high in p.undecided_polls(members)]
+        if np.any(hidden):
+            p.unjudged["consumer-loss"] = [f"nobody knows what polls of {p.name} by {_called(group)} gave"]
+            missed = missed[~np.any(hidden, axis=0)]
         # A commit that claims records is worse than a start that skipped them: tell them apart. Where a seek or
         # a committed offset chose the start, nothing was skipped.
         skipped = missed[missed < first] if reset else missed[:0]
@@ -189,7 +193,9 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit beside the latest one that was over before it began: of two that overlap, either may be first."""
     # An automatic commit happened some time before its callback, but after its process's automatic one before it.
     seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
-    begun = commits.select(pl.when("auto").then(seen.fill_null(-1) + 1).otherwise("invoked")).to_series().to_numpy()
+    begun = (
+        commits.select(pl.when("auto").then(seen.fill_null(BEFORE_ALL) + 1).otherwise("invoked")).to_series().to_numpy()
+    )
     done = commits["completed"].to_numpy()
     before = np.searchsorted(done, begun, "left") - 1
     index = pl.Series(before, dtype=pl.Int64).set(pl.Series(before < 0), None)

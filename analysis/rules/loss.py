@@ -13,11 +13,12 @@ from ..generations import events, generations
 from ..neighbours import beside, neighbours
 from ..partition import FinalReads, Offsets, Partition
 from ..settled import COMPACTED
-from .wording import distinct, proof, seconds, some, where
+from .wording import distinct, plural, proof, seconds, some, where
 
 
 def lost_writes(p: Partition) -> Iterator[Finding]:
     """Acknowledged, proven gone, and not for a legal reason."""
+    _tell_doubts(p, "lost-write")
     placed = fates(p).filter(pl.col("offset").is_not_null())
     lost = placed.filter(pl.col("lost"))
     if not len(lost):
@@ -115,10 +116,8 @@ def unseen(p: Partition) -> Iterator[Finding]:
     """In a final run: acknowledged, never read by anyone, not legally absent, not proven gone."""
     if p.final is None:
         return
-    # What was acknowledged after their last poll the final reads could not see.
-    missing = fates(p).filter(
-        ~pl.col("lost") & ~pl.col("legal") & pl.col("first_read").is_null() & (pl.col("completed") < p.final.until)
-    )
+    _tell_doubts(p, "unseen")
+    missing = fates(p).filter(~pl.col("lost") & ~pl.col("legal") & ~pl.col("doubtful") & pl.col("first_read").is_null())
     if not len(missing):
         return
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
@@ -142,11 +141,31 @@ def unseen(p: Partition) -> Iterator[Finding]:
         )
 
 
+def _tell_doubts(p: Partition, rule: str) -> None:
+    """Says of which records nobody knows whether they are gone."""
+    doubtful = fates(p).filter("doubtful")
+    if len(doubtful):
+        p.unjudged[rule] = [
+            f"{plural(len(doubtful), 'acknowledged record')} of {p.name} ({some(doubtful['value'].to_list())})"
+            f" {'was' if len(doubtful) == 1 else 'were'} not read in the end, and whether"
+            f" {'it is' if len(doubtful) == 1 else 'they are'} lost is not known: {_why_doubtful(doubtful)}"
+        ]
+
+
+def _why_doubtful(doubtful: pl.DataFrame) -> str:
+    if doubtful["hidden"].any():
+        return "a poll that may have read " + ("it" if len(doubtful) == 1 else "them") + " has no known outcome"
+    if doubtful["removable"].any():
+        return "retention or delete-records may have taken " + ("it" if len(doubtful) == 1 else "them")
+    return "acknowledged no earlier than the last of the final reads"
+
+
 def fates(p: Partition) -> pl.DataFrame:
     """What became of each acknowledged value: one row each, computed once a partition.
 
     Columns beside those of the send: first_read, first_reader, first_read_at, in_final, other, other_at,
-    replaced, later_end, later_end_at, shrunk, absent, passed, legal, lost.
+    replaced, later_end, later_end_at, shrunk, absent, passed, legal, lost; and doubtful, where nobody knows whether it
+    is gone, as it is removable (by retention or a deletion) or hidden (by a poll of unknown outcome).
     """
     cached = p.memo.get("fates")
     if cached is None:
@@ -159,15 +178,34 @@ def _fates(p: Partition) -> pl.DataFrame:
     fate = _with_later_end(p, _with_other(p, fate))
     final = p.final
     covered = _covered(final) if final else pl.lit(False)
+    start = p.log_start
+    moved = pl.lit(True) if start.moved is None else pl.col("invoked") <= start.moved
+    unplaced = pl.col("offset").is_null() & (start.possible > 0) & moved
     fate = fate.with_columns(
         (~pl.col("in_final") & covered).alias("absent"),
         pl.col("other").is_not_null().alias("replaced"),
         pl.col("later_end").is_not_null().alias("shrunk"),
         _passed_over(p, fate).alias("passed"),
         _legally_gone(p).alias("legal"),
+        (pl.col("offset") < start.possible).fill_null(unplaced).alias("removable"),
+        _hidden(p).alias("hidden"),
     )
-    proven = pl.col("absent") | pl.col("replaced") | pl.col("shrunk") | (pl.col("passed") & pl.lit(final is None))
-    return fate.with_columns((proven & ~pl.col("in_final") & ~pl.col("legal")).alias("lost"))
+    # No deletion and no compaction gives an offset to another record, or moves the log's end back.
+    cut = pl.col("replaced") | pl.col("shrunk")
+    missed = (pl.col("absent") | (pl.col("passed") & pl.lit(final is None))) & ~pl.col("legal")
+    lost = (cut | (missed & ~pl.col("removable") & ~pl.col("hidden"))) & ~pl.col("in_final")
+    unread = pl.col("first_read").is_null() & ~pl.col("legal")
+    late = pl.col("completed") >= final.until if final else pl.lit(False)
+    doubtful = (missed | unread) & (pl.col("removable") | pl.col("hidden")) | (unread & late)
+    return fate.with_columns(lost.alias("lost")).with_columns((doubtful & ~pl.col("lost")).alias("doubtful"))
+
+
+def _hidden(p: Partition) -> pl.Expr:
+    """Whether a poll may have read it, of which nobody knows how it ended; in a final run, one of the final reader."""
+    offset = pl.col("offset")
+    ranges = p.undecided_polls(p.final.processes if p.final else p.reads["process"].unique())
+    within = [offset.is_null() | offset.is_between(first, last) for first, last in ranges]
+    return pl.any_horizontal(pl.lit(False), *within)
 
 
 def _covered(final: FinalReads) -> pl.Expr:
@@ -178,7 +216,7 @@ def _covered(final: FinalReads) -> pl.Expr:
 
 
 def _legally_gone(p: Partition) -> pl.Expr:
-    gone = (pl.col("offset") < p.log_start).fill_null(False)
+    gone = (pl.col("offset") < p.log_start.certain).fill_null(False)
     for first, last in (
         p.legally_absent.filter(pl.col("reason") == COMPACTED).select("first_offset", "last_offset").iter_rows()
     ):

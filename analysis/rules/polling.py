@@ -45,6 +45,12 @@ def _skips(p: Partition, within: bool) -> Iterator[Finding]:
         skipped = _there(p, existing[first:last], row["completed"], uncommitted)
         if not len(skipped):
             continue
+        polled = p.undecided_polls([row["process"]])
+        if any(low <= skipped[0] and skipped[-1] <= high for low, high in polled):
+            p.unjudged["poll-skip"] = [
+                f"{row['process']} polled {p.name} once more, and nobody knows what it was given"
+            ]
+            continue
         passed = where(p, int(skipped[0]), int(skipped[-1]))
         values = _values_at(p, int(skipped[0]), int(skipped[-1]))
         yield _finding(
@@ -196,7 +202,8 @@ def moves_of(p: Partition) -> pl.DataFrame:
         "index",
         pl.lit(None, dtype=pl.Int64).alias("offset"),
         pl.lit(None, dtype=pl.UInt32).alias("row"),
-        pl.when(pl.col("kind") == "revoke").then(None).otherwise("offset").alias("position"),
+        # Of a seek that may not have happened nobody knows where it left the consumer.
+        pl.when((pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")).then("offset").alias("position"),
         "group",
     )
     general = p.context.filter(

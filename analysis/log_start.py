@@ -1,0 +1,124 @@
+"""Where a log starts, as far as the history tells: what stands below is gone for a legal reason.
+
+A start is certain, or only possible: a deletion of unknown outcome or beyond the log's end, one that later reads
+refute or that came while the final reads went on, and retention, which leaves no trace in a history.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from ..histories.observations import deletions_of
+
+if TYPE_CHECKING:
+    from .partition import Partition
+
+_MS = 1_000_000
+
+
+class LogStart(NamedTuple):
+    """Offsets below `certain` are legally gone, and those below `possible` may be."""
+
+    certain: int
+    possible: int
+    moved: int | None  # ns: the last moment at which it may have moved; None: any
+
+
+class _Told(NamedTuple):
+    offset: int
+    certain: bool
+    moved: int | None
+
+
+def log_start(p: Partition, kept: int | None) -> LogStart:
+    """`kept` is where the leader's log starts that a broker kept, if it is known and not 0."""
+    told = [*_deleted(p), *_answered(p)]
+    if kept is not None:
+        told.append(_Told(kept, True, None))
+    if p.settings.final and not any(one.certain for one in told):
+        # The final reads begin at the log start, by the format's promise.
+        begun = p.assigned_by(p.settings.final_processes())["offset"].min()
+        told += [_Told(begun, True, None)] if isinstance(begun, int) else []
+    told += _retained(p)
+    certain = max((one.offset for one in told if one.certain), default=0)
+    moves = [one.moved for one in told if one.offset > 0]
+    moved = None if None in moves else max((move for move in moves if move is not None), default=-(2**63))
+    return LogStart(certain, max((one.offset for one in told), default=0), moved)
+
+
+def _deleted(p: Partition) -> list[_Told]:
+    since, until = _final_span(p)
+    reach = _reach(p)
+    told = []
+    # One that came after the final reads explains nothing that they lack.
+    intime = pl.col("invoked") <= (2**62 if until is None else until)
+    faults = p.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail") & intime)
+    for detail, done in faults.select("detail", "completed").unique().iter_rows():
+        if deletions_of(detail) is None:
+            told.append(_Told(reach, False, done))
+    for row in p.marks.filter((pl.col("kind") == "delete-records") & intime).iter_rows(named=True):
+        asked, begun, done = row["offset"], row["invoked"], row["completed"]
+        certain = row["outcome"] == "ok" and done is not None and done >= begun and asked is not None
+        # Without a new start, or with -1, it goes to the high watermark of its moment, which nobody knows.
+        certain = certain and asked <= reach and (since is None or done <= since)
+        if certain:
+            later = p.reads.filter(pl.col("invoked") > done)["offset"].min()
+            certain = not isinstance(later, int) or later >= asked
+        told.append(_Told(reach if asked is None else min(asked, reach), certain, done))
+    return told
+
+
+def _answered(p: Partition) -> list[_Told]:
+    """What end_offsets told; an answer after the final reads may tell of a later move."""
+    until = _final_span(p)[1]
+    answers = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
+    return [
+        _Told(min(start, end), until is None or begun <= until, done) for start, end, begun, done in answers.iter_rows()
+    ]
+
+
+def _retained(p: Partition) -> list[_Told]:
+    """What retention may have taken by the end of the reads: a prefix whose records are all old enough."""
+    limit = p.settings.retention_ms(p.topic)
+    until = _final_span(p)[1]
+    if until is None:
+        last = p.reads["completed"].max()
+        until = last if isinstance(last, int) else None
+    sends = p.sends.filter(pl.col("acknowledged"))
+    if until is None or not len(sends):
+        return []
+    read = p.reads.filter(_of_final(p)) if p.settings.final_processes() else p.reads.clear()
+    first = read["offset"].min()
+    bound = first if isinstance(first, int) else _reach(p)
+    if not p.settings.limited_in_size(p.topic):
+        if limit is None:
+            return []
+        young = sends.filter(pl.col("invoked") > max(until - limit * _MS, -(2**63)))
+        if len(young) == len(sends):
+            return []
+        kept = young["offset"].min()
+        bound = min(bound, kept) if isinstance(kept, int) else bound
+    return [_Told(bound, False, None)]
+
+
+def _final_span(p: Partition) -> tuple[int | None, int | None]:
+    """ns: from when to when the processes of role final read."""
+    if not p.settings.final or not p.settings.final_processes():
+        return None, None
+    times = p.reads.filter(_of_final(p))["completed"]
+    if not len(times):
+        times = p.assigned_by(p.settings.final_processes())["completed"]
+    return times.min(), times.max()  # type: ignore[return-value]
+
+
+def _of_final(p: Partition) -> pl.Expr:
+    return pl.col("process").is_in(p.settings.final_processes()) & (pl.col("completed") >= p.last_heal)
+
+
+def _reach(p: Partition) -> int:
+    """The greatest log end that anything in the history tells."""
+    tops = [p.sends["offset"].max(), p.reads["offset"].max()]
+    ends = [p.end_offsets["offset"].max()]
+    return max([*(top + 1 for top in tops if isinstance(top, int)), *(end for end in ends if isinstance(end, int)), 0])
