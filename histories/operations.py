@@ -20,7 +20,8 @@ _REPEATED = (
 _MOST_OPS = 1 << 44
 
 
-_OF_ANOTHER = pl.format("found the completion of a {}, expected that of the {} that was invoked", "f", "invoked_f")
+# What a completion may leave out, but not tell otherwise than its invocation did.
+_SAME = ("f", "topic", "partition", "value")
 
 
 class Paired(NamedTuple):
@@ -47,13 +48,15 @@ def pair(events: pl.DataFrame) -> Paired:
         completed, twice = _first_of_each(completed)
         malformed = pl.concat([again, twice])
         joined, found, open_invocations = _join(invoked, completed)
-    strange = joined.filter(found & (joined["f"] != joined["invoked_f"]))
-    if len(strange):
-        completed = completed.join(strange.select("place"), on="place", how="anti", maintain_order="left")
-        malformed = pl.concat([malformed, strange.select("place", _OF_ANOTHER.alias("reason"))])
-        joined, found, open_invocations = _join(invoked, completed)
+    for name in (name for name in _SAME if f"invoked_{name}" in joined.columns):
+        other = found & (joined[name] != joined[f"invoked_{name}"])
+        if other.any():
+            strange = joined.filter(other).select("place", _contradicts(name).alias("reason"))
+            completed = completed.join(strange, on="place", how="anti", maintain_order="left")
+            malformed = pl.concat([malformed, strange])
+            joined, found, open_invocations = _join(invoked, completed)
     names = [name for name in OPERATIONS if name in events.columns]
-    operations = joined.filter(found).select(
+    operations = (joined if found.all() else joined.filter(found)).select(
         "process",
         "f",
         pl.col("type").cast(OUTCOME).alias("outcome"),
@@ -76,17 +79,22 @@ def pair(events: pl.DataFrame) -> Paired:
 def _join(invoked: pl.DataFrame, completed: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     """Completions beside their invocation, whether they have one, and the invocations that stay open."""
     repeated = [name for name in _REPEATED if name in completed.columns and completed[name].null_count()]
+    compared = [name for name in _SAME if name in completed.columns and name in invoked.columns]
     known = invoked.select(
         "pairing",
         pl.col("time").alias("invoked"),
         pl.col("place").alias("invoked_at"),
-        pl.col("f").alias("invoked_f"),
-        *(pl.col(name).alias(f"invoked_{name}") for name in repeated),
+        *(pl.col(name).alias(f"invoked_{name}") for name in {**dict.fromkeys(compared), **dict.fromkeys(repeated)}),
     )
     joined = completed.join(known, on="pairing", how="left", maintain_order="left")
     joined = joined.with_columns(pl.coalesce(name, f"invoked_{name}").alias(name) for name in repeated)
     still_open = invoked.join(completed.select("pairing"), on="pairing", how="anti", maintain_order="left")
     return joined, joined["invoked_at"].is_not_null(), still_open
+
+
+def _contradicts(name: str) -> pl.Expr:
+    what = "the completion of a" if name == "f" else f"a completion with {name}"
+    return pl.format(f"found {what} {{}}, expected that of the {{}} that was invoked", name, f"invoked_{name}")
 
 
 def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, open_invocations: pl.DataFrame) -> bool:

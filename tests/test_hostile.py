@@ -17,6 +17,7 @@ from logjudge.histories import files
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.files import blocks
+from notation import History, parse
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election" / "history.jsonl.gz"
 EVENTS: list[dict[str, Any]] = [json.loads(line) for line in gzip.decompress(EXAMPLE.read_bytes()).splitlines()[:400]]
@@ -99,15 +100,20 @@ def test_what_is_acknowledged_in_no_partition_is_never_valid(tmp_path: Path) -> 
     assert [item["name"] for item in told["assumptions"] if item["name"] == "partitions recorded"]
 
 
-def test_a_completion_of_another_operation_is_quarantined(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "other", "found"),
+    [
+        ("f", "poll", "the completion of a poll, expected that of the send"),
+        ("topic", "else", "a completion with topic else, expected that of the orders"),
+        ("value", "else", "a completion with value else, expected that of the p2-0"),
+    ],
+)
+def test_a_completion_of_another_operation_is_quarantined(name: str, other: str, found: str, tmp_path: Path) -> None:
     number = next(n for n, e in enumerate(EVENTS) if e["f"] == "send" and e["type"] == "ok")
-    (tmp_path / "h.jsonl").write_bytes(lines([{**e, "f": "poll"} if n == number else e for n, e in enumerate(EVENTS)]))
+    (tmp_path / "h.jsonl").write_bytes(lines([{**e, name: other} if n == number else e for n, e in enumerate(EVENTS)]))
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3
     (row,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
-    assert (row["line"], row["reason"]) == (
-        number + 1,
-        "found the completion of a poll, expected that of the send that was invoked",
-    )
+    assert (row["line"], row["reason"]) == (number + 1, f"found {found} that was invoked")
 
 
 def test_pipes_and_links_to_nowhere_are_refused(tmp_path: Path) -> None:
@@ -165,6 +171,24 @@ def test_odd_faults(tmp_path: Path) -> None:
     ]
     (tmp_path / "h.jsonl").write_bytes(lines(EVENTS + events))
     assert check(tmp_path / "h.jsonl", tmp_path / "out") == 3
+
+
+@pytest.mark.parametrize(
+    "odd", [{"topic": 5}, {"offsets": {"²": 1}}, {"offsets": {"99999999999": 1}}, {"offsets": [1]}]
+)
+def test_a_deletion_that_cannot_be_read_may_have_taken_anything(odd: dict[str, Any], tmp_path: Path) -> None:
+    told = parse("p:a@0 p:b@1 c:<a@0 delete=1 final:<b@1")
+    events = [{**e, "fault": {**e["fault"], **odd}} if "fault" in e else e for e in told.events]
+    folder = History(events, told.config).write(tmp_path / "run")
+    assert check(folder, tmp_path / "out", "--no-plots") == 3
+
+
+@pytest.mark.parametrize("shift", [None, -(10**12)])
+def test_times_that_tell_little_hide_no_tail(shift: int | None, tmp_path: Path) -> None:
+    told = parse("p:a@0 p:b@1 final:assign=0 final:<a@0")
+    events = [{**e, "time": 5 if shift is None else e["time"] + shift} for e in told.events]
+    folder = History(events, told.config).write(tmp_path / "run")
+    assert check(folder, tmp_path / "out", "--no-plots") == (3 if shift is None else 1)
 
 
 def test_names_are_text_and_links_end(tmp_path: Path) -> None:
