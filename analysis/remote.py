@@ -149,7 +149,8 @@ def _content(session: Session, uri: str) -> bytes:
 
 def _head(session: Session, path: str) -> bytes:
     rows = session.read.option("lineSep", "\n").text(path).selectExpr("cast(value as binary) as value").take(50)
-    return b"\n".join(bytes(row["value"]) for row in rows)[:HEAD_BYTES]
+    lines = [bytes(row["value"]) for row in rows]
+    return b"\n".join(lines)[: max([HEAD_BYTES, *map(len, lines[:1])])]
 
 
 def check_target(session: Session, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,9 +14,9 @@ from typing import Any
 from .errors import InputError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.parts import Part
-from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, compression_of, head_of, magic_of
+from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of
 from .readers import READERS, recognise
-from .readers.parquet import dialect_of
+from .readers.parquet import opened
 
 EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
 
@@ -145,12 +144,12 @@ def path_below(root: str, uri: str) -> str:
 
 def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
-    _check_path(path)
+    check_path(path, EXPECTED)
     _refuse_many(path)
     evidence = _evidence(path, reader)
     files = _history_files(path) if path.is_dir() else [path] if not evidence else []
     for file in files:
-        _check_path(file)
+        check_path(file, EXPECTED)
     if not files and not evidence:
         raise InputError(str(path), "no history and no broker's files in it", EXPECTED)
     config, config_name = _read_config(path)
@@ -158,9 +157,15 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     readers = set()
     size = 0
     for file in files:
-        name = _reader_of(file, reader)
-        readers.add(dialect_of(file) if name == "parquet" else name)
         size += file.stat().st_size
+        if magic_of(file) == PARQUET_MAGIC:
+            groups, dialect = opened(file)
+            readers.add(dialect)
+            first = len(splits)
+            splits += [Split(first + group, str(file), "parquet", "", group, group + 1) for group in range(groups)]
+            continue
+        name = reader or reader_of(head_of(file), str(file))
+        readers.add(name)
         splits.extend(_splits_of(file, name, len(splits), split_bytes))
     dialect = "jepsen" if "jepsen" in readers else "native"
     name = str(config.get("name") or config_name)
@@ -170,17 +175,6 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     settings = Settings(name, dialect, config)
     run = Run(path, settings, tuple(splits), (), size, evidence)
     return replace(run, files=tuple(dict.fromkeys(run._shown)))
-
-
-def _check_path(path: Path) -> None:
-    """A pipe would be waited for, and a link may lead nowhere. Raises InputError."""
-    try:
-        kind = path.stat().st_mode
-    except (OSError, ValueError) as error:
-        said = "nothing" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", None) or str(error)
-        raise InputError(str(path), said, EXPECTED, "check the path") from error
-    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-        raise InputError(str(path), "neither a file nor a folder", EXPECTED, "check the path")
 
 
 def _refuse_many(path: Path) -> None:
@@ -227,12 +221,15 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
     """run.json beside the history, and the name that the run has without it."""
     file = path / "run.json" if path.is_dir() else path.parent / "run.json"
     name = path.resolve().name if path.is_dir() else path.name.split(".", 1)[0] or path.name
-    if not file.is_file() or (not path.is_dir() and not path.name.startswith("history.")):
+    if not os.path.lexists(file) or (not path.is_dir() and not path.name.startswith("history.")):
         return {}, name
+    expected = "the run's JSON object"
+    check_path(file, expected)
     try:
         return config_of(file.read_bytes(), str(file)), name
     except OSError as error:
-        raise InputError(str(file), f"{error}", "the run's JSON object") from error
+        said = "a folder" if file.is_dir() else error.strerror or str(error)
+        raise InputError(str(file), said, expected) from error
 
 
 def config_of(content: bytes, source: str) -> dict[str, Any]:
@@ -249,10 +246,6 @@ def config_of(content: bytes, source: str) -> dict[str, Any]:
     return config
 
 
-def _reader_of(file: Path, reader: str | None) -> str:
-    return "parquet" if magic_of(file) == PARQUET_MAGIC else reader or reader_of(head_of(file), str(file))
-
-
 def reader_of(head: bytes, source: str) -> str:
     """The reader that recognises a file's first bytes. Raises InputError."""
     name = recognise(head)
@@ -263,10 +256,6 @@ def reader_of(head: bytes, source: str) -> str:
 
 
 def _splits_of(file: Path, reader: str, first: int, split_bytes: int) -> Sequence[Split]:
-    if reader == "parquet":
-        from .readers.parquet import check
-
-        return [Split(first + group, str(file), reader, "", group, group + 1) for group in range(check(file))]
     compression = compression_of(file)
     size = file.stat().st_size
     if compression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ from urllib.parse import unquote, urlparse
 
 import numpy as np
 
+from .errors import InputError
+
 BLOCK_BYTES = 32 << 20
 SPLIT_BYTES = 32 << 20
 HEAD_BYTES = 64 << 10
+MOST_HEAD = 16 << 20  # where the first line is longer than HEAD_BYTES
 MOST_DECOMPRESSED = 4 << 30  # of a file that is held whole
 MOST_LINE = 256 << 20  # of what ends in no line feed, so that it costs no more memory
 _CHUNK = 1 << 20
@@ -62,6 +66,17 @@ class Block:
         return feeds + (bool(self.data) and not self.data.endswith(b"\n"))
 
 
+def check_path(path: Path, expected: str) -> None:
+    """A pipe would be waited for, and a link may lead nowhere. Raises InputError."""
+    try:
+        kind = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        said = "nothing" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", None) or str(error)
+        raise InputError(str(path), said, expected, "check the path") from error
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise InputError(str(path), "neither a file nor a folder", expected, "check the path")
+
+
 def magic_of(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(4)
@@ -75,16 +90,17 @@ def compression_of(path: Path) -> str:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes, decompressed; of a damaged file what it still gives."""
-    head = b""
+    """The first bytes with one whole line at least, decompressed; of a damaged file what it still gives."""
+    head = bytearray()
     try:
         for chunk in _chunks(path, compression_of(path)):
+            begun = len(head)
             head += chunk
-            if len(head) >= HEAD_BYTES:
+            if len(head) >= MOST_HEAD or (len(head) >= HEAD_BYTES and head.find(b"\n", begun) >= 0):
                 break
     except (OSError, ValueError):
         pass
-    return head[:HEAD_BYTES]
+    return bytes(head[: max(HEAD_BYTES, head.find(b"\n"))])
 
 
 def whole(path: Path) -> bytes:

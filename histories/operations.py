@@ -110,17 +110,22 @@ def close(waiting: pl.DataFrame) -> Paired:
     """Pairs what waits at the end of the whole history: what then remains open is info, or malformed."""
     paired = pair(waiting.sort("place", maintain_order=True))
     invocations = paired.waiting.filter(pl.col("type") == "invoke").sort("place", maintain_order=True)
-    never = invocations.with_columns(
-        pl.lit("info").cast(OUTCOME).alias("outcome"),
-        pl.col("time").alias("invoked"),
-        pl.lit(None, dtype=pl.Int64).alias("completed"),
-        pl.col("place").alias("invoked_at"),
-        pl.col("place").alias("at"),
-    ).select(list(OPERATIONS))
-    operations = complete(paired.operations, OPERATIONS)
-    orphans = paired.waiting.filter(pl.col("type") != "invoke").select(
-        "place", pl.lit("a completion without an invocation").alias("reason")
+    # Of a poll whose invocation cannot be read nobody knows what it saw: its completion is no evidence, yet it polled.
+    orphans = paired.waiting.filter(pl.col("type") != "invoke")
+    polls = complete(orphans.filter(pl.col("f") == "poll").select("place", "time", "process", "f"), PLACED_EVENTS)
+    never = (
+        pl.concat([invocations, polls.select(invocations.columns)])
+        .with_columns(
+            pl.lit("info").cast(OUTCOME).alias("outcome"),
+            pl.col("time").alias("invoked"),
+            pl.lit(None, dtype=pl.Int64).alias("completed"),
+            pl.col("place").alias("invoked_at"),
+            pl.col("place").alias("at"),
+        )
+        .select(list(OPERATIONS))
     )
+    operations = complete(paired.operations, OPERATIONS)
+    orphans = orphans.select("place", pl.lit("a completion without an invocation").alias("reason"))
     return Paired(
         pl.concat([operations, never]),
         pl.DataFrame(schema=PLACED_EVENTS),

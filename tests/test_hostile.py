@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import zstandard
 from click.testing import CliRunner
@@ -124,6 +125,36 @@ def test_pipes_and_links_to_nowhere_are_refused(tmp_path: Path) -> None:
     (tmp_path / "loop" / "history.jsonl").symlink_to("history.jsonl")
     for path in (tmp_path / "pipe", tmp_path / "pipe" / "history.jsonl", tmp_path / "link", tmp_path / "loop"):
         assert check(path, tmp_path / "out") == 2
+
+
+@pytest.mark.parametrize("odd", ["pipe", "folder", "nowhere"])
+def test_a_run_json_that_is_no_file_is_told(odd: str, tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_bytes(lines(EVENTS))
+    config = tmp_path / "run.json"
+    {"pipe": os.mkfifo, "folder": Path.mkdir, "nowhere": lambda path: path.symlink_to("nowhere")}[odd](config)
+    assert check(tmp_path, tmp_path / "out") == 2
+
+
+def test_a_long_first_line_is_recognised(tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(lines([{**EVENTS[0], "note": "x" * 100_000}, *EVENTS[1:]]))
+    assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3
+
+
+@pytest.mark.parametrize("column", ["time", "offset", "records"])
+def test_parquet_of_fractions_is_refused(column: str, tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(lines(EVENTS))
+    assert not CliRunner().invoke(cli, ["convert", str(tmp_path / "h.jsonl"), str(tmp_path / "h.parquet")]).exit_code
+    events = pl.read_parquet(tmp_path / "h.parquet")
+    inside = pl.element().struct.with_fields(pl.field("offset") + 0.5)
+    odd = pl.col(column).list.eval(inside) if column == "records" else pl.col(column) + 0.5
+    events.with_columns(odd).write_parquet(tmp_path / "h.parquet")
+    assert check(tmp_path / "h.parquet", tmp_path / "out") == 2
+
+
+def test_a_poll_whose_invocation_is_unreadable_may_have_read_anything(tmp_path: Path) -> None:
+    told = parse("p:a@0 p:b@1 final:assign=0 final:<a@0 final:<b@1")
+    folder = History(told.events[:-2] + told.events[-1:], told.config).write(tmp_path / "run")
+    assert check(folder, tmp_path / "out", "--no-plots") == 3
 
 
 @pytest.mark.parametrize("change", [lambda data: b"\xef\xbb\xbf" + data, lambda data: data.replace(b"\n", b"\r\n")])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ...models.operations import UNKNOWN, Action, Operation
 from ..errors import InputError, UsageError
-from ..files import whole
+from ..files import check_path, whole
 
 TYPES = ("invoke", "ok", "fail", "info")
 
@@ -171,8 +171,7 @@ def read_operations(path: str, format_name: str | None = None) -> History:
     """
     if format_name is not None and format_name not in OPERATION_READERS:
         raise UsageError(f"no format {format_name!r}; there are {', '.join(OPERATION_READERS)}")
-    if Path(path).exists() and not Path(path).is_file():
-        raise InputError(path, "no file", "a file of operations")
+    check_path(Path(path), "a file of operations")
     try:
         data = whole(Path(path))
     except OSError as error:

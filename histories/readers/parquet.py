@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..tables import EVENTS, QUARANTINE
 
 NEEDED = ("time", "process", "type", "f")
@@ -16,28 +16,33 @@ ROW_GROUP = 250_000
 _DIALECT = b"logjudge.dialect"
 
 
-def check(path: Path) -> int:
-    """The number of row groups. Raises InputError for Parquet that is no history."""
+def opened(path: Path) -> tuple[int, str]:
+    """The number of row groups, and whose rules judge a converted history: jepsen, or nothing.
+
+    Raises InputError for Parquet that is no history.
+    """
     try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(str(path), f"damaged Parquet ({error})", "events in Parquet") from error
-    missing = [name for name in NEEDED if name not in file.schema_arrow.names]
+        with pq.ParquetFile(path) as file:
+            groups, schema = int(file.num_row_groups), file.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(str(path), f"damaged Parquet ({first_line(error)})", "events in Parquet") from error
+    missing = [name for name in NEEDED if name not in schema.names]
     if missing:
-        raise InputError(
-            str(path),
-            f"no column {', '.join(missing)}",
-            "the columns that `logjudge convert` writes",
-            "convert it",
-        )
-    return int(file.num_row_groups)
+        expected = "the columns that `logjudge convert` writes"
+        raise InputError(str(path), f"no column {', '.join(missing)}", expected, "convert it")
+    for field in pl.DataFrame(schema=EVENTS).to_arrow().schema:
+        # A float would lose its fraction, and has lost digits of great offsets already.
+        if field.name in schema.names and (kind := _fraction(schema.field(field.name).type)):
+            raise InputError(str(path), f"{kind} in column {field.name}", f"{field.type}", "write it as integers")
+    return groups, str((schema.metadata or {}).get(_DIALECT, b""), "utf-8", "replace")
 
 
-def dialect_of(path: Path) -> str:
-    """The reader of the history that was converted, where its own rules judge it: jepsen, or nothing."""
-    check(path)
-    metadata = pq.read_schema(path).metadata or {}
-    return str(metadata.get(_DIALECT, b""), "utf-8", "replace")
+def _fraction(kind: pa.DataType) -> pa.DataType | None:
+    """The type of numbers with a fraction in a type, however deep."""
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return kind
+    fields = [kind.field(number) for number in range(kind.num_fields)]
+    return next((found for field in fields if (found := _fraction(field.type))), None)
 
 
 def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
