@@ -276,9 +276,12 @@ class Partition:
 
     @cached_property
     def superseded(self) -> pl.Series:
-        """Values that compaction may remove: a later record has the same key, or the record is a tombstone."""
-        if not self.settings.compacted(self.topic):
-            return pl.Series("value", [], dtype=pl.String)
+        """Values that compaction may remove; none where the topic is not compacted."""
+        return self.replaced_by_key if self.settings.compacted(self.topic) else self.replaced_by_key.clear()
+
+    @cached_property
+    def replaced_by_key(self) -> pl.Series:
+        """Values whose key a later record has, or a tombstone."""
         written = self.sends.filter(pl.col("key").is_not_null() & (pl.col("outcome") != "fail"))
         read_at = self.entries.select("value", pl.col("offset").alias("read_offset")).unique("value")
         placed = written.join(read_at, on="value", how="left").with_columns(

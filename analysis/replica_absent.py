@@ -44,6 +44,7 @@ def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
     if not absent.height:
         return out
     absent = absent.join(_legal(kept, bounds, records, absent, sends, leads), on="place", how="anti")
+    absent = _without_stale(out, kept, bounds, absent, leads)
     unsure = _unsure(kept, bounds, absent, leads)
     if unsure.height:
         _say_unsure(out, kept, unsure, leads, bounds)
@@ -100,6 +101,23 @@ def _legal(
         if cleaned is not None and absent["key"].null_count() == absent.height:
             legal.append(absent.filter(pl.col("offset") < cleaned).select("place"))
     return pl.concat(legal).unique()
+
+
+def _without_stale(
+    out: Judgement, kept: Kept, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str | None
+) -> pl.DataFrame:
+    """What these logs can be asked about: where the final reads hold what they lack, they tell of an earlier time."""
+    held = pl.col("held").fill_null(False)
+    stale = absent.filter(held)
+    if not stale.height:
+        return absent
+    end = (bounds.filter(pl.col("broker") == leads) if leads else bounds)["end"].max()
+    later = held | pl.col("offset").is_null() | (pl.col("offset") >= end)
+    out.unknown.append(
+        f"the final reads of {kept.topic}-{kept.partition} hold {stale.height:,} of the acknowledged records that the"
+        " brokers' logs lack, so these were copied before the end of the run, or changed after it"
+    )
+    return absent.filter(~later)
 
 
 def _unsure(kept: Kept, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str | None) -> pl.DataFrame:

@@ -38,6 +38,7 @@ SENDS: Schema = {
     "place": pl.Int64,
     "acks": pl.String,
     "read": pl.Boolean,
+    "held": pl.Boolean,  # by the final reads
     "process": pl.String,
     "key": pl.String,
 }

@@ -46,7 +46,11 @@ def _of_partitions(summaries: list[Record]) -> list[Record]:
 
 def _replicas(told: list[tuple[str, Record]]) -> Record:
     name = "logs of all replicas kept"
-    lacking = [f"{part} ({brokers(about['missing'])})" for part, about in told if about["missing"]]
+    lacking = [
+        f"{part} ({brokers(about['missing']) if about['missing'] else plural(about['lacking'], 'replica')})"
+        for part, about in told
+        if about["missing"] or about["lacking"]
+    ]
     if lacking:
         says = f"logs of assigned replicas are missing of {_some(lacking)}: what they held cannot be compared"
         return _assumption(name, False, says, COMPARED)

@@ -35,11 +35,26 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "span": _span(p),
         "final": None if final is None else final._asdict(),
         "unjudged": p.unjudged,
+        "untold": _untold(p, findings),
         "evidence": witness(p),
         "repeated_values": p.repeated_values,
         "findings": _counts(findings),
         "figures": figures_of(p, findings),
     }
+
+
+def _untold(p: Partition, findings: list[Finding]) -> list[tuple[str, str]]:
+    """Rule and setting, where run.json leaves out a setting under another value of which breaches would be none."""
+    told = set()
+    by_txn = p.sends.filter("txn")["value"]
+    for finding in (finding for finding in findings if finding.severity == "violation"):
+        if finding.rule in ("lost-write", "unseen") and "cleanup.policy" not in p.settings.topic(p.topic):
+            if p.replaced_by_key.is_in(finding.values).any():
+                told.add((finding.rule, f"cleanup.policy of {p.topic}, taken as delete"))
+        elif finding.rule == "aborted-read" and by_txn.is_in(finding.values).any():
+            silent = (who for who in finding.processes if "isolation.level" not in p.settings.processes.get(who, {}))
+            told |= {(finding.rule, f"isolation.level of {who}, taken as read_committed") for who in silent}
+    return sorted(told)
 
 
 def _span(p: Partition) -> list[int] | None:

@@ -194,11 +194,20 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
                 ("realtime-order", "nonmonotonic-send"),
             )
         )
-    rest = _undecided(results) + evidence_assumptions(results.summaries, results.damage())
+    rest = _untold(results) + _undecided(results) + evidence_assumptions(results.summaries, results.damage())
     if not counts.get("operations") and results.run.evidence:
         # Of clients nobody recorded anything: what is assumed of them says nothing.
         return [_assumption("clients recorded", False, NO_CLIENTS, ()), *rest]
     return [*items, _final_reads(results), *rest]
+
+
+def _untold(results: Results) -> list[dict[str, Any]]:
+    """Settings that run.json leaves out though findings rest on them."""
+    told = sorted({tuple(one) for summary in results.summaries for one in summary["untold"]})
+    if not told:
+        return []
+    says = f"run.json does not tell {some(sorted({setting for _, setting in told}))}, and findings rest on that"
+    return [_assumption("configuration told", False, says, tuple(sorted({rule for rule, _ in told})))]
 
 
 def _undecided(results: Results) -> list[dict[str, Any]]:

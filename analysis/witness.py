@@ -14,8 +14,8 @@ Record = dict[str, Any]
 
 
 def witness(p: Partition) -> Record | None:
-    """brokers whose logs are kept, assigned replicas whose logs are not, snapshots, records, clocks, damage; or None
-    where no broker's files of the partition are known.
+    """brokers whose logs are kept, assigned replicas whose logs are not (or how many, where nobody names them),
+    snapshots, records, clocks, damage; or None where no broker's files of the partition are known.
     """
     if p.kept is None:
         return None
@@ -32,6 +32,7 @@ def witness(p: Partition) -> Record | None:
     return {
         "brokers": sorted(held),
         "missing": sorted(set(p.kept.replicas) - told),
+        "lacking": 0 if p.kept.replicas else max(0, _factor(p) - len(told)),
         "snapshots": [name for name in p.kept.snapshots if name in named and name],
         "at the end": "" in named,
         "records": p.kept.held,
@@ -39,3 +40,8 @@ def witness(p: Partition) -> Record | None:
         "damage": damage.head(MOST_DAMAGE).to_dicts(),
         "damaged": len(damage),
     }
+
+
+def _factor(p: Partition) -> int:
+    told = p.settings.topic(p.topic).get("replication.factor")
+    return told if isinstance(told, int) else 0

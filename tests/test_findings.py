@@ -259,3 +259,20 @@ def _same_op(text: str) -> History:
         if event.get("value") == "b":
             event["op"] = invocations[0]["op"]
     return history
+
+
+@pytest.mark.parametrize(
+    ("history", "told"),
+    [
+        ("p:a@0#k p:b@1#k c:<a@0,b@1 final:assign=0 final:<b@1", "cleanup.policy of x, taken as delete"),
+        ("{x.cleanup.policy=delete} p:a@0#k p:b@1#k c:<a@0,b@1 final:assign=0 final:<b@1", ""),
+        ("p:(a@0)! c:<a@0", "isolation.level of c, taken as read_committed"),
+        ("{c.isolation.level=read_committed} p:(a@0)! c:<a@0", ""),
+    ],
+)
+def test_settings_that_nobody_told_are_named_where_findings_rest_on_them(
+    history: str, told: str, tmp_path: Path
+) -> None:
+    items = judge(history, tmp_path).verdict["assumptions"]
+    said = [item["says"] for item in items if item["name"] == "configuration told"]
+    assert said == ([f"run.json does not tell {told}, and findings rest on that"] if told else [])

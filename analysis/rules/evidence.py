@@ -31,12 +31,14 @@ def sends_of(p: Partition) -> pl.DataFrame:
     """Sends that are ok, with the columns that replica rules and causes take (replicas.SENDS)."""
     cached = p.memo.get("ok sends")
     if cached is None:
-        times = p.entries["times"]
+        seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"))
+        if not len(seen):
+            seen = pl.DataFrame({"read": [False], "held": [False]})
         entry = pl.Series(p.entry_of_send)
-        read = (
-            times.gather(entry.set(entry < 0, None)) if len(times) else pl.Series([None] * len(entry), dtype=pl.Int64)
+        columns = p.sends.with_columns(
+            *(seen[name].gather(entry.set(entry < 0, None)).fill_null(False) for name in seen.columns),
+            pl.col("at").alias("place"),
         )
-        columns = p.sends.with_columns((read.fill_null(0) > 0).alias("read"), pl.col("at").alias("place"))
         # A send that only the log settled was never acknowledged to anyone.
         cached = p.memo["ok sends"] = complete_sends(columns.filter(pl.col("acknowledged")))
     return cached

@@ -195,6 +195,19 @@ def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpac
     assert "leader of demo-0 in epoch" in run("timeline", unpacked("custom-kraft"), "demo-0").output
 
 
+def test_replicas_that_nobody_kept_are_missed(unpacked: Unpack, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(unpacked("kip-101-a"), root)
+    for path in (root / "snapshots", root / "dump", root / "brokers" / "2"):
+        shutil.rmtree(path)
+    about = json.loads((root / "run.json").read_text())
+    del about["topics"]["orders"]["replica.assignment"]
+    (root / "run.json").write_text(json.dumps(about))
+    run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert any("are missing of orders-0 (1 replica)" in item["says"] for item in verdict["assumptions"])
+
+
 def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(unpacked("clean-a"), root)

@@ -232,6 +232,14 @@ def test_what_a_damaged_range_may_hold_is_unknown():
     assert len(judged.unknown) == 1
 
 
+def test_logs_that_lack_what_the_final_reads_hold_say_nothing_of_what_is_behind_them():
+    sent = sends("a@0", "b@1", "c@2", "d@3").with_columns(held=pl.col("value") == "d")
+    judged = acknowledged_absent(of(logs("1: 0a 1x"), leader="1"), sent)
+    assert [f.values for f in judged.findings] == [["b"]]
+    [why] = judged.unknown
+    assert "copied before the end of the run" in why
+
+
 def test_an_early_snapshot_says_nothing_of_later_sends():
     tables = logs("1: 0a", "early")
     judged = acknowledged_absent(of(tables, snapshots=("early",), times={"early": 2}, leader="1"), sends("a@0", "b@1"))
