@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -59,6 +60,10 @@ def cli() -> None:
 def main() -> None:
     """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 our own crash."""
     # NO_COLOR (no-color.org) is click's only through its `color` setting.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names of files and values of histories need not be text that a terminal can show.
+            stream.reconfigure(errors="backslashreplace")
     colour = False if os.environ.get("NO_COLOR") else None
     try:
         code = cli.main(standalone_mode=False, prog_name="logjudge", color=colour)

@@ -19,12 +19,13 @@ def command(folder: Path) -> None:
     The new report takes the place of the old one only when it is complete.
     """
     from ..plots.report import write_report
-    from .saved import load
+    from .saved import drawn_from, load
 
     saved = load(folder)
     made = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
     try:
-        write_report(made, *saved)
+        with drawn_from(folder):
+            write_report(made, *saved)
         for name in _PARTS:
             if (folder / name).is_dir() and not (folder / name).is_symlink():
                 (folder / name).replace(made / f"old-{name}")

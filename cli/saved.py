@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..histories.errors import InputError
+from ..histories.errors import InputError, LogjudgeError, first_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,6 +48,18 @@ def load_figures(folder: Path) -> dict[str, Any]:
 
 def save_figures(folder: Path, figures: dict[str, Any]) -> None:
     (folder / "figures.json").write_text(json.dumps(figures, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def drawn_from(folder: Path) -> Iterator[None]:
+    """Around the drawing of saved results, which anybody may have changed by hand. Raises InputError."""
+    try:
+        yield
+    except (LogjudgeError, OSError):
+        raise
+    except Exception as error:
+        found = f"results that cannot be drawn ({type(error).__name__}: {first_line(error)})"
+        raise InputError(str(folder), found, "them as `logjudge check` wrote them", _AGAIN) from error
 
 
 def _object(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:

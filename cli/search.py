@@ -114,9 +114,12 @@ def command(
     )
     click.echo(f"shrunk in {tries} runs to {len(small.faults)} faults and {small.config().ops} records:")
     click.echo("\n".join(told))
-    path.write_bytes(scenario_file.dump(small).encode())
     drawn = path.with_suffix(".svg")
-    picture(small, drawn, small.title)
+    try:
+        path.write_bytes(scenario_file.dump(small).encode())
+        picture(small, drawn, small.title)
+    except OSError as error:
+        raise UsageError(f"--out {path}: cannot be written ({error.strerror})") from error
     click.echo(f"written to {path} and {drawn}; replay it with: logjudge simulate --config {path} --out RUN")
     ctx.exit(EXIT_BREACH)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
 @click.option("--brokers", type=click.IntRange(1, 99), help="How many brokers, and replicas up to 3. [default: 3]")
 @click.option("--ops", type=click.IntRange(1), help="How many records the producers send. [default: 1000]")
 @click.option("--faults", help=f"Kinds of faults to draw, with commas: {DRAWN}. {WRITTEN}.")
-@click.option("--fault-count", default=3, show_default=True, type=click.IntRange(0), help="How many to draw.")
+@click.option("--fault-count", default=3, show_default=True, type=click.IntRange(0, 10_000), help="How many to draw.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A scenario file (TOML).")
 @click.option(
@@ -103,7 +104,7 @@ def _setting(text: str) -> tuple[str, Any]:
         raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
     if value in ("true", "false"):
         return name, value == "true"
-    return name, int(value) if value.lstrip("-").isdigit() else value
+    return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value
 
 
 def write(scenario: Scenario, out: Path) -> Written:

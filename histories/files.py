@@ -186,6 +186,17 @@ def _unzstd(slices: Iterator[bytes]) -> Iterator[bytes]:
         raise ValueError("the zstd data ends before its end mark")
 
 
+def unpacked(payload: bytes, compression: str, most: int) -> bytes:
+    """Bytes in memory, decompressed. Raises ValueError where they are damaged, or more than `most` come of them."""
+    slices = (payload[at : at + _SLICE] for at in range(0, len(payload), _SLICE))
+    data = bytearray()
+    for chunk in _gunzip(iter([payload])) if compression == "gzip" else _unzstd(slices):
+        data += chunk
+        if len(data) > most:
+            raise ValueError(f"more than {most >> 20} MiB when decompressed")
+    return bytes(data)
+
+
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """zlib itself rather than the gzip module, which throws away what it read before a truncation."""
     decompressor = zlib.decompressobj(wbits=31)

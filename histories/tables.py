@@ -13,6 +13,8 @@ import polars as pl
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
+MOST_OFFSET = 2**63 - 2  # the offset behind it is a number of 64 bits too
+
 TYPES = ("invoke", "ok", "fail", "info")
 FUNCTIONS = (
     "send",

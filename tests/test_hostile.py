@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +244,41 @@ def test_flipped_bytes(seed: int, tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(data)
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") in (1, 3)
     assert (tmp_path / "out" / "quarantine.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("verdict.json", {"rules": {"lost-write": 3}}), ("figures.json", {"partitions": [{"name": 7}]})],
+)
+def test_results_that_were_changed_by_hand_are_told(name: str, change: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(lines(EVENTS))
+    assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") in (1, 3)
+    told = json.loads((tmp_path / "out" / name).read_text())
+    (tmp_path / "out" / name).write_text(json.dumps({**told, **change}))
+    result = CliRunner().invoke(cli, ["report", str(tmp_path / "out")], standalone_mode=False)
+    assert isinstance(result.exception, LogjudgeError)
+
+
+def test_names_that_are_no_text_and_numbers_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_text('[broker."²"]\n')
+    (tmp_path / "wrong.toml").write_text('[config]\n"replica.lag.time.max.ms" = "x"\n')
+    for name in ("odd", "wrong"):
+        arguments = ["simulate", "--config", str(tmp_path / f"{name}.toml"), "--out", str(tmp_path / "run")]
+        result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+        assert isinstance(result.exception, LogjudgeError)
+        assert f"{name}.toml" in str(result.exception)
+    done = subprocess.run(
+        [sys.executable, "-m", "logjudge.cli", "simulate", "--ops", "5", "--out", os.fsencode(tmp_path) + b"/bad\xff"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    assert (done.returncode, b"bad\\udcff" in done.stdout) == (0, True)
+
+
+def test_a_segment_beyond_all_offsets_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_bytes(lines(EVENTS))
+    folder = tmp_path / "brokers" / "1" / "data" / "orders-0"
+    folder.mkdir(parents=True)
+    (folder / f"{'9' * 20}.log").write_bytes(b"")
+    assert check(tmp_path, tmp_path / "out", "--no-plots") == 3
+    assert "99999 as its name, expected one that a log can have" in (tmp_path / "out" / "quarantine.jsonl").read_text()

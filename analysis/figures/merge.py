@@ -90,7 +90,7 @@ def _badness(summary: Record) -> tuple[Any, ...]:
 def _turn(finding: str) -> int:
     """A partition's first finding of a rule comes before any partition's second."""
     number = finding.rsplit("/", 1)[-1]
-    return int(number) if number.isdigit() else 0
+    return int(number) if number.isdecimal() else 0
 
 
 def _unplaced(ordered: list[Record]) -> list[Record]:

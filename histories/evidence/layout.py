@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ..tables import MOST_OFFSET
 from .checkpoints import (
     EPOCH_CHECKPOINT,
     OFFSET_CHECKPOINTS,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 # What decodes segments is imported where one is read: compiled loops and codecs take a third of a second to load.
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
-SEGMENT = re.compile(r"\d{20}\.log")
+SEGMENT = re.compile(r"[0-9]{20}\.log")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
 METADATA_TOPIC = "__cluster_metadata"
@@ -98,6 +99,9 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
             return Part(snapshot, broker, "metadata", path.parent, folder_name)
         return None
     if SEGMENT.fullmatch(path.name) and found:
+        if int(path.stem) > MOST_OFFSET:
+            reason = f"found the base offset {path.stem} as its name, expected one that a log can have"
+            return Part(snapshot, broker, "left-out", path, name, topic, partition, reason=reason)
         return Part(snapshot, broker, "segment", path, name, topic, partition)
     if path.name in OFFSET_CHECKPOINTS:
         return Part(snapshot, broker, "offsets", path, name)

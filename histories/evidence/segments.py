@@ -11,6 +11,7 @@ on two shared cores: see benchmarks/segments.py. aiokafka's own record parser is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from aiokafka.codec import gzip_decode, snappy_decode, zstd_decode
+from aiokafka.codec import snappy_decode
 
+from ..errors import first_line
+from ..files import unpacked
 from . import batch_kernels as kernels
 from . import lz4_frames
 from .batch_headers import HEADERS, Bytes, Ints, distrust, hidden, walk_headers
 from .tables import BATCHES, DAMAGE, RECORDS, damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-DECODERS = {1: gzip_decode, 2: snappy_decode, 3: lz4_frames.unpack, 4: zstd_decode}
+MOST_UNPACKED = 1 << 30  # bytes of a batch: what becomes more is a bomb
+DECODERS: dict[int, Callable[[bytes], bytes]] = {
+    1: lambda payload: unpacked(payload, "gzip", MOST_UNPACKED),
+    2: snappy_decode,
+    3: lz4_frames.unpack,
+    4: lambda payload: unpacked(payload, "zstd", MOST_UNPACKED),
+}
 CODEC_BITS, APPEND_TIME_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 
 # Columns of the batch table that come from elsewhere than the header of the same name.
@@ -158,7 +167,7 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
 
 def _first_offset_of(path: Path) -> int:
     """The base offset that the name of the file says; 0 for a file of another name."""
-    return int(path.stem) if path.stem.isdigit() and len(path.stem) <= 20 else 0
+    return int(path.stem) if path.stem.isdecimal() and len(path.stem) <= 20 else 0
 
 
 def _empty(schema: Any) -> pl.DataFrame:
@@ -262,7 +271,7 @@ def _unpack(payload: bytes, codec: int, row: Ints, at: int, damage: list[dict[st
         damage.append(
             damage_row(
                 "decode",
-                f"{name} does not unpack the batch: {type(error).__name__}",
+                f"{name} does not unpack the batch: {first_line(error)}",
                 byte=at + int(row[11]),
                 first_offset=int(row[0]),
                 last_offset=int(row[1]),

@@ -6,10 +6,8 @@ zone and says nowhere which. clock.py finds the offset to the history's clock.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ..files import MOST_DECOMPRESSED, Split, blocks
 from .log_patterns import PATTERNS, Pattern
 from .tables import DAMAGE, LOG_EVENTS, damage_row
 
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 LITERALS = sorted({p.literal for p in PATTERNS})
+MOST_LINE = 1 << 20  # bytes of a line that a broker may have written
 LONGEST = 400  # characters of a line that an event keeps
 CONTEXT = 64 << 10  # bytes before a range, to find the time of the line before it
 COLUMNS = ("topic", "partition", "subject")
@@ -36,7 +36,7 @@ def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, 
             opened.seek(start)
             chunk = opened.read(target_bytes)
             if start + len(chunk) < size:
-                chunk += opened.readline()
+                chunk += opened.readline(MOST_LINE)  # a longer line is cut, and told as damage
             if not chunk:
                 break
             ranges.append((start, start + len(chunk), line))
@@ -61,27 +61,43 @@ def read_server_log(
         return pl.DataFrame(schema=dict(LOG_EVENTS)), pl.DataFrame([row], schema=dict(DAMAGE))
     context = pl.Series(before.decode("utf-8", "replace").rstrip("\n").split("\n"), dtype=pl.String)
     frame = parse_log(raw.decode("utf-8", "replace"), first_line, _time(context, len(context) - 1))
-    return frame, pl.DataFrame(schema=dict(DAMAGE))
+    return frame, pl.DataFrame(_overlong(raw, start), schema=dict(DAMAGE))
 
 
 def _unzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    chunks, damage = [], []
-    try:
-        with gzip.open(path) as opened:
-            while chunk := opened.read(1 << 20):
-                chunks.append(chunk)
-    except (OSError, EOFError, zlib.error) as error:
-        # What stands before the break is read all the same.
-        damage.append(damage_row("unreadable", f"gzip breaks off: {error}", byte=0))
-    text = b"".join(chunks).decode("utf-8", "replace")
-    return parse_log(text), pl.DataFrame(damage, schema=dict(DAMAGE))
+    """Block by block, so that a bomb costs no memory; what stands before a break is read all the same."""
+    frames, damage, at, before = [pl.DataFrame(schema=dict(LOG_EVENTS))], [], 0, None
+    for block in blocks(Split(0, str(path), "", "gzip", 0, 0)):
+        damage += _overlong(block.data, at)
+        text = block.data.decode("utf-8", "replace")
+        frames.append(parse_log(text, block.first_line + 1, before))
+        lines = pl.Series(text.rstrip("\n").rsplit("\n", 200))
+        at, before = at + len(block.data), _time(lines, len(lines) - 1)
+        said = block.damage or (f"more than {MOST_DECOMPRESSED >> 30} GiB" if at > MOST_DECOMPRESSED else "")
+        if said:
+            damage.append(damage_row("unreadable", f"gzip breaks off: {said}", byte=0))
+            break
+    return pl.concat(frames), pl.DataFrame(damage, schema=dict(DAMAGE))
+
+
+def _overlong(raw: bytes, start: int) -> list[dict[str, object]]:
+    """Damage for the first line that is too long to be one of a broker's: it is not looked at."""
+    if len(raw) <= MOST_LINE:
+        return []
+    feeds = np.flatnonzero(np.frombuffer(raw, np.uint8) == 10)
+    begins = np.append(0, feeds + 1)
+    long = np.flatnonzero(np.diff(np.append(begins, len(raw))) > MOST_LINE)
+    return [
+        damage_row("unreadable", f"a line of more than {MOST_LINE >> 20} MiB", byte=start + int(begins[n]))
+        for n in long[:1]
+    ]
 
 
 def parse_log(text: str, first_line: int = 1, time_before: int | None = None) -> pl.DataFrame:
     """Table LOG_EVENTS of the text of a log; time_before is that of the line before it (ms)."""
     lines = pl.Series(text.split("\n"), dtype=pl.String)
     rows: list[dict[str, Any]] = []
-    for index in lines.str.contains_any(LITERALS).arg_true():
+    for index in (lines.str.contains_any(LITERALS) & (lines.str.len_bytes() <= MOST_LINE)).arg_true():
         line = lines[index].rstrip("\r")
         for pattern in PATTERNS:
             if pattern.literal not in line:

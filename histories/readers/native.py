@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from ..tables import EVENTS, FUNCTIONS, QUARANTINE, TYPES, Schema, complete
+from ..tables import EVENTS, FUNCTIONS, MOST_OFFSET, QUARANTINE, TYPES, Schema, complete
 
 NAME = "native"
 
@@ -25,7 +25,6 @@ _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("
 _INTEGERS = ("time", "op", "partition", "offset")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
-MOST_OFFSET = 2**63 - 2  # the offset behind it is a number of 64 bits too
 SCANNED_FROM = 1 << 20  # bytes of a block, from which on loading the compiled loops pays
 
 

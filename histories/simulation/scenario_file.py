@@ -4,15 +4,16 @@ replayed."""
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...models.replication.config import MS
+from ...models.replication.config import MS, ConfigError
 from ...models.replication.faults import FAULTS, Fault
 from ...models.replication.scenario import Scenario
-from ..errors import InputError
+from ..errors import InputError, LogjudgeError
 
 KEYS = (
     "name",
@@ -40,7 +41,12 @@ def read(path: Path, default_variant: str = "kip-320") -> Scenario:
         raise InputError(str(path), error.strerror or str(error), "a scenario file") from error
     except UnicodeDecodeError as error:
         raise InputError(str(path), "bytes that are not UTF-8", "a scenario file") from error
-    return parse(text, str(path), default_variant)
+    scenario = parse(text, str(path), default_variant)
+    try:
+        scenario.config()
+    except ConfigError as error:
+        raise LogjudgeError(f"{path}: {error}") from error
+    return scenario
 
 
 def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
@@ -107,7 +113,7 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _number(text: str, source: str) -> int:
-    if not text.isdigit():
+    if not re.fullmatch("[0-9]{1,9}", text):
         raise InputError(source, f"the broker {text!r}", "a broker's number, as in [broker.2]")
     return int(text)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import zlib
 
 import numpy as np
 import polars as pl
 import pytest
+import zstandard
 from aiokafka.codec import lz4_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -15,7 +17,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.histories.evidence import batch_kernels as kernels
-from logjudge.histories.evidence import lz4_frames
+from logjudge.histories.evidence import lz4_frames, segments
 from logjudge.histories.evidence.segments import parse, read_segment, split_segment
 from polars.testing import assert_frame_equal
 
@@ -320,3 +322,10 @@ def test_the_checksum_is_that_of_frames_that_a_library_writes():
         assert lz4_frames.checksum(frame[4:at]) == frame[at : at + 1]
         wrong = frame[:at] + lz4_frames.checksum(frame[:at]) + frame[at + 1 :]
         assert lz4_frames.unpack(wrong) == lz4_frames.unpack(frame) == content
+
+
+def test_a_batch_that_becomes_too_much_is_damage(monkeypatch):
+    monkeypatch.setattr(segments, "MOST_UNPACKED", 1000)
+    for codec, pack in ((1, gzip.compress), (4, zstandard.compress)):
+        with pytest.raises(ValueError, match="more than"):
+            segments.DECODERS[codec](pack(b"0" * 5000))

@@ -10,6 +10,7 @@ import json
 
 import polars as pl
 import pytest
+from logjudge.histories.evidence import server_log
 from logjudge.histories.evidence.clock import Fault, clock_offset
 from logjudge.histories.evidence.layout import find_parts, gathered, read_part, split_part
 from logjudge.histories.evidence.server_log import parse_log, read_server_log, split_log
@@ -122,3 +123,16 @@ def test_rotated_and_gzipped_logs_are_read(tmp_path):
     assert found["brokers/1/server.log.2025-11-01-03"] == 1
     assert found["brokers/1/server.log.2025-11-01-02.gz"] == 1000
     assert list(tables[(None, None)]["damage"]["file"]) == ["brokers/1/server.log.2025-11-01-01.gz"]
+
+
+def test_a_line_longer_than_brokers_write_is_damage(tmp_path, monkeypatch):
+    monkeypatch.setattr(server_log, "MOST_LINE", 1000)
+    line = "[2026-11-21 09:21:33,618] INFO [Broker id=1] Finished transition (kafka.server.BrokerServer)\n"
+    data = (line + "x" * 5000 + "\n" + line).encode()
+    (tmp_path / "server.log").write_bytes(data)
+    (tmp_path / "server.log.1.gz").write_bytes(gzip.compress(data))
+    for name in ("server.log", "server.log.1.gz"):
+        _, damage = server_log.read_server_log(tmp_path / name)
+        assert damage["byte"].to_list() == [len(line)]
+    ranges = server_log.split_log(tmp_path / "server.log", 200)
+    assert max(end - start for start, end, _ in ranges) <= 1200
