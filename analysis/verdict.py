@@ -158,7 +158,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             repeated == 0,
             "no value was sent twice to a partition"
             if not repeated
-            else f"{repeated} sends repeat a value of their partition, so values do not identify messages",
+            else f"{plural(repeated, 'repetition')} of a value in its partition, so values do not identify messages",
             BY_VALUE,
         ),
         _assumption(
@@ -166,7 +166,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             lies == 0,
             "no failed send has an error that leaves its outcome open"
             if not lies
-            else f"{lies} sends are called failed, but their errors leave the outcome open; they are judged as info",
+            else f"{plural(lies, 'send')} called failed, whose error leaves the outcome open: judged as info",
             ("aborted-read",),
         ),
         _assumption(
@@ -182,7 +182,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     ]
     nowhere = counts.get("acknowledged nowhere", 0)
     if nowhere:
-        says = f"{nowhere} sends were acknowledged in no partition that was recorded, so they are not looked for"
+        says = f"{plural(nowhere, 'send')} acknowledged in no partition that was recorded: none is looked for"
         items.append(_assumption("partitions recorded", False, says, BY_PARTITION))
     made_up = sum(summary["counts"]["synthetic"] for summary in results.summaries)
     if made_up:
@@ -190,7 +190,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             _assumption(
                 "invocations recorded",
                 False,
-                f"{made_up} sends have no invocation in the source, so what was sent before what is not known",
+                f"{plural(made_up, 'send')} without invocation: what was sent before what is not known",
                 ("realtime-order", "nonmonotonic-send"),
             )
         )

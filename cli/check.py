@@ -53,6 +53,8 @@ def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
     VerifiableProducer and VerifiableConsumer; or the URI of one that Spark reads (s3a://, hdfs://, ...). Exit code:
     0 valid, 1 a breach, 2 unreadable, 3 unknown.
     """
+    if options["as_json"] and options["form"]:
+        raise UsageError(f"found --json and --format {options['form']}, expected one of them, as both print to stdout")
     rules = _chosen_rules(options["only"], options["skip"], options["allow"])
     targets = _targets(runs, out)
     engine = _engine(options)

@@ -96,13 +96,15 @@ def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
 def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
     """Tell a person the verdict and, for a failure, what could not be placed."""
     result, history = judgement.result, judgement.history
-    count = f"{len(history.operations)} operations, {judgement.model.name}, {result.seconds:.3g} s"
+    number = len(history.operations)
+    count = f"{number} operation{'s' * (number != 1)}, {judgement.model.name}, {result.seconds:.3g} s"
     click.echo(f"{history.source}: {result.verdict} ({count})")
     for line in evidence(judgement):
         click.echo(f"  {line}")
     if shrunk is not None:
         after = f", after {len(shrunk.before)} that are in order" if shrunk.before else ""
-        click.echo(f"  {len(shrunk.operations)} operations show it{after}:")
+        count = len(shrunk.operations)
+        click.echo(f"  {f'{count} operations show' if count > 1 else '1 operation shows'} it{after}:")
         for index in shrunk.operations:
             click.echo(f"    {judgement.operation(index)}")
     elif minimal and result.verdict == "illegal":

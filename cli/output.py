@@ -52,12 +52,12 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
     counts, given = report["counts"], report["input"]
     where = _plural(counts["partitions"], "partition")
     parts = [
-        f"{counts.get('operations', 0):,} operations ({counts.get('ok', 0):,} ok, {counts.get('fail', 0):,} failed,"
-        f" {counts.get('info', 0):,} undecided) on {where}"
+        f"{_plural(counts.get('operations', 0), 'operation')} ({counts.get('ok', 0):,} ok,"
+        f" {counts.get('fail', 0):,} failed, {counts.get('info', 0):,} undecided) on {where}"
     ]
     if not counts.get("operations") and counts.get("evidence files"):
         parts = [_kept(counts, where)]
-    if given["span_ns"]:
+    if given["span_ns"] and given["span_ns"][1] > given["span_ns"][0]:
         parts.append(f"over {(given['span_ns'][1] - given['span_ns'][0]) / 1e9:,.1f} s")
     system = given["system"] if isinstance(given["system"], dict) else {}
     if system:

@@ -145,7 +145,7 @@ def path_below(root: str, uri: str) -> str:
 def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
     check_path(path, EXPECTED)
-    _refuse_many(path)
+    _refuse_no_run(path)
     evidence = _evidence(path, reader)
     files = _history_files(path) if path.is_dir() else [path] if not evidence else []
     for file in files:
@@ -177,10 +177,13 @@ def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYT
     return replace(run, files=tuple(dict.fromkeys(run._shown)))
 
 
-def _refuse_many(path: Path) -> None:
-    """Runs of different clusters must not be judged as one: a folder of bundles is none. Raises InputError."""
+def _refuse_no_run(path: Path) -> None:
+    """A result is no run, and runs of different clusters must not be judged as one. Raises InputError."""
     if not path.is_dir() or (path / "run.json").exists():
         return
+    if (path / "verdict.json").is_file() and (path / "findings.parquet").is_file():
+        hint = f"name the run itself, or write its report again with `logjudge report {path}`"
+        raise InputError(str(path), "the result of an earlier check", EXPECTED, hint)
     bundles = sorted(each.name for each in path.iterdir() if (each / "run.json").is_file())
     if len(bundles) > 1:
         found = f"{len(bundles)} run bundles in it ({', '.join(bundles[:3])}{', …' * (len(bundles) > 3)})"

@@ -19,6 +19,7 @@ VERDICTS = {
     "unknown": "Nothing can be said for sure: no breach was found, but what the verdict rests on is incomplete.",
     "not-judged": "There was nothing to judge.",
 }
+PERMITTED = "No breach, but of what the configuration or --allow permits."
 PARTLY = "No breach of the rules that were judged."  # of a run whose caller skipped others
 _INK = {
     style.INK: "currentColor",
@@ -143,6 +144,8 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
 
 def _meaning(verdict: dict[str, Any]) -> str:
     partly = verdict["verdict"] == "valid" and verdict.get("skipped")
+    if verdict["verdict"] == "valid" and any(rule["permitted"] for rule in verdict["rules"].values()):
+        return PERMITTED
     return PARTLY if partly else VERDICTS.get(verdict["verdict"], "")
 
 

@@ -282,3 +282,15 @@ def test_a_segment_beyond_all_offsets_is_left_out(tmp_path: Path) -> None:
     (folder / f"{'9' * 20}.log").write_bytes(b"")
     assert check(tmp_path, tmp_path / "out", "--no-plots") == 3
     assert "99999 as its name, expected one that a log can have" in (tmp_path / "out" / "quarantine.jsonl").read_text()
+
+
+def test_a_result_is_no_run_and_one_answer_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(lines(EVENTS))
+    assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") in (1, 3)
+    for arguments, said in (
+        ([str(tmp_path / "out")], "logjudge report"),
+        (["h.jsonl", "--json", "--format", "sarif"], "both"),
+    ):
+        result = CliRunner().invoke(cli, ["check", *arguments, "--engine", "local"], standalone_mode=False)
+        assert isinstance(result.exception, LogjudgeError)
+        assert said in str(result.exception)

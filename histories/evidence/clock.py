@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+DAY = 86_400_000  # ms
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -40,7 +42,9 @@ class Clock:
     @property
     def says(self) -> str:
         if self.conflict:
-            return f"broker {self.broker}: its log does not fit the history's faults; its times are doubtful"
+            away = min(abs(self.low or 0), abs(self.high or 0)) / DAY
+            why = f"is {away:.0f} days away from the history" if away > 1 else "does not fit the history's faults"
+            return f"broker {self.broker}: its log {why}; its times are doubtful"
         if self.low is None or self.high is None:
             return f"broker {self.broker}: no fault bounds its clock; taken as the history's"
         bounds = f"between {self.low} and {self.high}"
@@ -81,7 +85,8 @@ def clock_offset(
                 continue
             low.append(line - (started + kill.completed // 1_000_000) - slack)
     highest, lowest = min(high), max(low) if low else min(high) - 60_000
-    if lowest > highest:
+    # No time zone is a day away: such a log is of another run, or the run's start is told wrong.
+    if lowest > highest or lowest > DAY or highest < -DAY:
         return Clock(broker, 0, lowest, highest, conflict=True)
     return Clock(broker, min(max(0, lowest), highest), lowest, highest)
 
