@@ -34,7 +34,7 @@ def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> K
     named = {name for frame in frames.values() if "snapshot" in frame.columns for name in frame["snapshot"].unique()}
     undated = sorted(named - set(dated) - {FINAL})
     order = (*undated, *sorted(dated, key=lambda name: dated[name]), FINAL)
-    metadata, log_events = _table(frames, "metadata"), _table(frames, "log_events")
+    metadata, log_events = _of_this_log(_table(frames, "metadata"), frames), _table(frames, "log_events")
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
     return kept(
@@ -48,6 +48,16 @@ def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> K
         None if policy is None else "compact" in str(policy),
         not settings.undated,
     )
+
+
+def _of_this_log(metadata: pl.DataFrame, frames: Frames) -> pl.DataFrame:
+    """Nothing, where batches have a later leader epoch: such metadata is of an earlier time, or of another cluster."""
+    batches = frames.get("batches")
+    if batches is None or not len(batches) or not len(metadata):
+        return metadata
+    written = batches.filter(pl.col("crc_ok").fill_null(True))["leader_epoch"].max()
+    told = metadata["leader_epoch"].max()
+    return metadata.clear() if isinstance(written, int) and isinstance(told, int) and written > told else metadata
 
 
 def is_told_of(frames: Frames) -> bool:

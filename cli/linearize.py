@@ -103,8 +103,9 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
         click.echo(f"  {line}")
     if shrunk is not None:
         after = f", after {len(shrunk.before)} that are in order" if shrunk.before else ""
-        count = len(shrunk.operations)
-        click.echo(f"  {f'{count} operations show' if count > 1 else '1 operation shows'} it{after}:")
+        needed = len(shrunk.operations)
+        shows = f"{needed} operations show" if needed > 1 else "1 operation shows"
+        click.echo(f"  {shows} it{after}:")
         for index in shrunk.operations:
             click.echo(f"    {judgement.operation(index)}")
     elif minimal and result.verdict == "illegal":

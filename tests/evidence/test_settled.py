@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
+from logjudge.analysis.evidence import kept_of
 from logjudge.analysis.replicas import extents
 from logjudge.analysis.settled import legal_absences, settle
+from logjudge.histories.bundle import Settings
 
 
 def test_unknown_sends_are_in_the_log_or_not(recorded):
@@ -71,3 +73,12 @@ def test_markers_and_aborted_records_are_nothing_to_miss(recorded):
     records = run.kept("orders", 0).records.filter(pl.col("broker") == run.kept("orders", 0).leader)
     markers = records.filter(pl.col("control").is_not_null()).height
     assert ranges.filter(pl.col("reason") == "a control record").height == markers
+
+
+def test_metadata_that_ends_before_the_log_names_no_leader(recorded):
+    frames = dict(recorded("custom-kraft").tables["demo", 0])
+    frames.pop("log_events", None)
+    assert kept_of("demo", 0, frames, Settings()).leader is not None
+    frames["metadata"] = frames["metadata"].with_columns(pl.col("leader_epoch") - 100)
+    of_another = kept_of("demo", 0, frames, Settings())
+    assert (of_another.leader, of_another.replicas) == (None, ())
