@@ -63,20 +63,26 @@ def _deleted(p: Partition) -> list[_Told]:
         certain = row["outcome"] == "ok" and done is not None and done >= begun and asked is not None
         # Without a new start, or with -1, it goes to the high watermark of its moment, which nobody knows.
         certain = certain and asked <= reach and (since is None or done <= since)
-        if certain:
-            later = p.reads.filter(pl.col("invoked") > done)["offset"].min()
-            certain = not isinstance(later, int) or later >= asked
+        certain = certain and not _is_refuted(p, asked, done)
         told.append(_Told(reach if asked is None else min(asked, reach), certain, done))
     return told
+
+
+def _is_refuted(p: Partition, start: int, since: int) -> bool:
+    """Whether a record below the start was read by a poll that began later."""
+    later = p.reads.filter(pl.col("invoked") > since)["offset"].min()
+    return isinstance(later, int) and later < start
 
 
 def _answered(p: Partition) -> list[_Told]:
     """What end_offsets told; an answer after the final reads may tell of a later move."""
     until = _final_span(p)[1]
     answers = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
-    return [
-        _Told(min(start, end), until is None or begun <= until, done) for start, end, begun, done in answers.iter_rows()
-    ]
+    told = []
+    for start, end, begun, done in answers.iter_rows():
+        certain = start <= end and (until is None or begun <= until) and not _is_refuted(p, start, done)
+        told.append(_Told(min(start, end), certain, done))
+    return told
 
 
 def _retained(p: Partition) -> list[_Told]:

@@ -84,17 +84,19 @@ class Twin:
 
     def _log_starts(self) -> tuple[int, int]:
         """The log start that is certain, and the greatest one that is possible."""
-        certain = [min(start, end) for _, end, start in self.ends if start is not None]
-        possible = []
+        certain: list[int] = []
+        possible: list[int] = []
         reach = max([entry.offset + 1 for entry in (*self.sends, *self.reads) if entry.offset is not None] + [0])
         reach = max([reach, *(end for _, end, _ in self.ends)])
+        told = [(op, start, end) for op, end, start in self.ends if start is not None]
         for op in self.ops:
             fault = op.told.get("fault", {})
             if fault.get("kind") == "delete-records" and op.outcome != "fail":
-                asked = fault["offsets"]["0"]
-                later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.told.get("records", ())]
-                refuted = asked > reach or any(offset < asked for offset in later)
-                (possible if refuted else certain).append(min(asked, reach))
+                told.append((op, fault["offsets"]["0"], reach))
+        for op, start, most in told:
+            later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.told.get("records", ())]
+            refuted = start > most or any(offset < start for offset in later)
+            (possible if refuted else certain).append(min(start, most))
         if not certain and self.config.get("final"):
             certain = [min(self._set_by("final"), default=0)]
         return max(certain, default=0), max([*certain, *possible], default=0)
