@@ -245,7 +245,9 @@ class Partition:
     def undecided_polls(self, processes: Iterable[str]) -> list[tuple[int, int]]:
         """Ranges of offsets (inclusive) that polls of these processes may have read, as nobody knows how they ended."""
         ranges = []
-        polls = self.context.filter((pl.col("kind") == "poll") & pl.col("process").is_in(list(processes)))
+        # Who neither read nor was assigned this partition polled others.
+        here = {*self.reads["process"].unique(), *self.marks["process"].unique()}
+        polls = self.context.filter((pl.col("kind") == "poll") & pl.col("process").is_in(list(here & {*processes})))
         for process, invoked in polls.select("process", "invoked").unique().sort("process", "invoked").iter_rows():
             mine = self.reads.filter((pl.col("process") == process) & pl.col("offset").is_not_null())
             before = mine.filter(pl.col("completed") <= invoked)["offset"].tail(1).to_list() or [-1]
