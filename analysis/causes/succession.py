@@ -45,6 +45,12 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
         out.old = _stale_leader(timeline, lost, out.new) or out.old
         return out
     after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
+    if now is not None and then is not None and now < then:
+        # Who led the older epoch wrote what stands there, and led again without ever having what was lost.
+        wrote = timeline.terms.get(now)
+        after = [t for t in after if wrote is not None and t.leader == wrote.leader and not t.conflict]
+        out.new = after[0] if after else None
+        return out
     if now is not None:
         after = [t for t in after if t.epoch <= now]
     elif (last_acked := lost.last_acked or lost.written) is not None:
@@ -105,6 +111,39 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
     if again or stale.conflict or stale.leader is None or stale.leader == new.leader:
         return None
     return stale if truncations(timeline, stale.leader, lost, lost.last_acked, lost.first) else None
+
+
+def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
+    """That the new leader did not have the lost records when it was elected: its epoch began at or below them, it had
+    written other records there in an older epoch, or its log had ended there since nobody led that it could follow.
+    """
+    new = found.new
+    if new is None or new.leader is None:
+        return []
+    if new.start is not None and new.start <= lost.first:
+        return new.start_facts[:1]
+    now = _epoch_now(timeline, lost)
+    older = timeline.terms.get(now) if now is not None and found.old and now < found.old.epoch else None
+    if older is not None:
+        return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []
+    return [] if new.start is not None else _loaded_short(timeline, found, new, lost)
+
+
+def _loaded_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -> list[Fact]:
+    """That a log, as its broker loaded it, ended at or below the lost records, and the broker led next: the old leader
+    was dead all the while, and nobody else had led.
+    """
+    until, since = new.time, lost.last_acked
+    if until is None or since is None or found.old_leader is None:
+        return []
+    loads = [e for e in timeline.ends_of(new.leader or "", "loaded") if e.time is not None and e.time <= until]
+    lives = [e for e in timeline.events if e.broker == found.old_leader and e.time is not None and e.time <= until]
+    if not loads or loads[-1].end > lost.first or not lives or lives[-1].kind != "died":
+        return []
+    dead = next((i for i in range(len(lives), 0, -1) if lives[i - 1].kind != "died"), 0)
+    led = [t.time for t in timeline.terms.values() if t is not new and t.leader is not None and t.time is not None]
+    alone = (lives[dead].time or 0) <= (loads[-1].time or 0) and not any(since < time <= until for time in led)
+    return [loads[-1].fact] if alone else []
 
 
 def acknowledgement(lost: Lost) -> list[Fact]:
@@ -261,14 +300,20 @@ def clean_by_configuration(timeline: Timeline) -> list[Fact]:
     )
 
 
-def in_sync_before(new: Term) -> list[Fact]:
-    """That the new leader was in the ISR, or eligible, just before its election."""
-    if not new.before or new.leader not in new.before:
+def sync_before(new: Term) -> list[Fact]:
+    """Who was in the ISR, or eligible, just before an election, and whether the new leader was."""
+    if not new.before:
         return []
     if said := new.before_fact:
-        says = f"broker {new.leader} was in sync before: [{', '.join(sorted(new.before))}]"
+        was = "was" if new.leader in new.before else "was not"
+        says = f"broker {new.leader} {was} in sync before: [{', '.join(sorted(new.before))}]"
         return [Fact(says, new.time, said.source, said.line, said.byte)]
     return [fact for fact in new.facts if eligible(new.before) in fact.says]
+
+
+def in_sync_before(new: Term) -> list[Fact]:
+    """That the new leader was in the ISR, or eligible, just before its election."""
+    return sync_before(new) if new.before and new.leader in new.before else []
 
 
 def clean_succession(timeline: Timeline, lost: Lost) -> tuple[Succession, Term] | Attempt:

@@ -23,7 +23,7 @@ class Term:
     isr: frozenset[str] | None = None  # at its beginning
     before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
     before_fact: Fact | None = None  # where `before` is said, if not by the term's own facts
-    outsider: bool = False  # the controller said that it chose from outside the ISR
+    outsider: Fact | None = None  # where the controller says that it chose from outside the ISR
     conflict: bool = False
     claims: dict[str, int | None] = field(default_factory=dict)  # who said of itself that it led, and when first
     facts: list[Fact] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Term:
             return None
         if self.before:
             return self.leader not in self.before
-        return True if self.outsider else None
+        return None if self.outsider is None else True
 
 
 @dataclass(frozen=True)

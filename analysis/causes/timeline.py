@@ -249,4 +249,4 @@ def _clean_successions(builder: Builder) -> None:
         named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
         if named:
             named[0].facts.append(fact)
-            named[0].outsider = True
+            named[0].outsider = fact

@@ -1,8 +1,8 @@
 """unclean-election: a replica out of sync was elected, and what it had not fetched is gone.
 
 Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log,
-or the controller's line), and its epoch began at or below the lost offsets (epoch file, segment, or
-state-change.log). The last known leader that KIP-966 elects again is not of this kind: it never lacked
+or the controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the
+log as it was loaded). The last known leader that KIP-966 elects again is not of this kind: it never lacked
 anything by being out of sync.
 """
 
@@ -17,8 +17,10 @@ from .succession import (
     deaths,
     failed_together,
     held_at_snapshot,
+    lacked,
     returned,
     succession,
+    sync_before,
 )
 from .timeline import Timeline
 
@@ -44,7 +46,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     together = failed_together(timeline, lost) if _led_again(found, lost) else []
     if together:
         return lacks(*together)
-    if new.start is None:
+    without = lacked(timeline, found, lost)
+    if not without:
         return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # Whoever was in sync before is not the new leader, so the acknowledging leader is another broker.
     old = found.old_leader or (next(iter(new.before)) if new.before and len(new.before) == 1 else None)
@@ -56,7 +59,9 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         acknowledgement(lost),
         deaths(timeline, old, new.time) if old else [],
         new.facts[:1],
-        new.start_facts[:1],
+        [new.outsider] if new.outsider else [],
+        sync_before(new),
+        without,
         held_at_snapshot(timeline, old, lost) if old else [],
         returned(timeline, old, lost, new.time) if old else [],
     )
