@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from ..histories.tables import Finding
-from .causes import explain_loss
+from .causes import explain_divergence, explain_loss
 from .causes.consumers import GROUP_EVENTS, Missed, explain_missed
 from .causes.facts import Explanation, Lost, lost_of
 from .causes.retry_reordering import Repeated, explain_repeated
@@ -76,6 +76,8 @@ def _explanation(p: Partition, finding: Finding) -> Explanation | None:
     if finding.rule in LOSSES and p.timeline is not None:
         lost = lost_of(finding, sends_of(p))
         return explain_loss(p.timeline, lost) if lost else None
+    if finding.rule == "replica-divergence" and p.timeline is not None:
+        return _diverged(p.timeline, finding)
     if finding.rule == "consumer-loss":
         return _missed(p, finding)
     if finding.rule == "duplicate" and p.timeline is not None and finding.values:
@@ -91,6 +93,16 @@ def _lost(p: Partition, finding: Finding) -> Record | None:
     span = {"first": lost.first, "last": lost.last, "count": lost.count}
     times = {"first_acked": lost.first_acked, "last_acked": lost.last_acked}
     return {"topic": lost.topic, "partition": lost.partition, **span, "read": lost.read, **times}
+
+
+def _diverged(timeline: Timeline, finding: Finding) -> Explanation | None:
+    """Why replicas differ in the end. Where nothing proves it, a replica may only wait for its leader to cut it."""
+    first, last = finding.first_offset, finding.last_offset
+    if first is None or last is None or finding.snapshot != (timeline.kept.last or None):
+        return None
+    kept = timeline.kept
+    told = explain_divergence(timeline, Lost(kept.topic, kept.partition, first, last, finding.count))
+    return None if told.cause == "unknown" else told
 
 
 def _missed(p: Partition, finding: Finding) -> Explanation | None:

@@ -1,4 +1,4 @@
-"""Why acknowledged records were lost, and why consumers missed some.
+"""Why acknowledged records were lost, why replicas differ for ever, and why consumers missed some.
 
 Each module is one cause: its NAME, its CITATION, and `explain`, which proves it from the evidence with a
 chain of dated facts, says what evidence it lacks, or that it is not the case. `explain_loss` asks all: one
@@ -30,10 +30,14 @@ CAUSES: dict[str, tuple[Cause, str]] = {
     for module in (
         unclean_election,
         high_watermark_truncation,
-        leader_epoch_divergence,
         single_ack_failover,
         last_replica_standing,
     )
+}
+# Why replicas differ in the end, as no truncation made them alike: no loss, but what may become one.
+DIVERGING: dict[str, tuple[Cause, str]] = {
+    high_watermark_truncation.NAME: (high_watermark_truncation.explain_divergence, high_watermark_truncation.CITATION),
+    leader_epoch_divergence.NAME: (leader_epoch_divergence.explain, leader_epoch_divergence.CITATION),
 }
 # Why a record is legally absent: asked where no rule finds a loss, to tell the story of an offset.
 LEGAL: dict[str, tuple[Cause, str]] = {
@@ -50,6 +54,11 @@ OTHERS = {
 def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     """The cause of a lost range."""
     return _explain(CAUSES, timeline, lost)
+
+
+def explain_divergence(timeline: Timeline, differ: Lost) -> Explanation:
+    """Why replicas differ in a range of offsets in the end."""
+    return _explain(DIVERGING, timeline, differ)
 
 
 def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:

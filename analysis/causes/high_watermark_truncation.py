@@ -7,6 +7,9 @@ the records again, the follower, still in the ISR, is elected cleanly without th
 Needs: a version before 0.11 or a log before v2; the broker that leads afterwards had the records, cut its
 log at or below them, and was elected cleanly. The cut is a line of its server.log, or follows from its
 checkpointed high watermark and what its log holds there later.
+
+Replicas differ for ever where one came back whose high watermark is above what the new leader wrote meanwhile: it cut
+nothing of its own records (KIP-101, second scenario).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from .timeline import Timeline
 
 NAME = "high-watermark-truncation"
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"
+PREVENTED = ["Kafka 0.11 or later with message format v2: leader epochs decide how far to truncate"]
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
@@ -67,8 +71,30 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         held_at_snapshot(timeline, old, lost) if old else [],
         returned(timeline, old, lost, new.time) if old else [],
     )
-    prevented = ["Kafka 0.11 or later with message format v2: leader epochs decide how far to truncate"]
-    return Attempt(True, facts, prevented)
+    return Attempt(True, facts, PREVENTED)
+
+
+def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
+    """Of the offsets at which replicas differ in the end: a follower of the last leader cut its log above them."""
+    old_format = _without_epochs(timeline)
+    if old_format is None:
+        return lacks("the version of Kafka, or the format of the log's batches")
+    kept = timeline.kept
+    led = [term for term in timeline.terms.values() if term.leader is not None]
+    others = [term.epoch for term in led if term.leader != kept.leader or term.conflict or term.time is None]
+    reign = [term for term in led if term.epoch > max(others, default=-1)]
+    if not old_format or not reign:
+        return NOT_THE_CASE
+    at = kept.records.filter((pl.col("snapshot") == kept.last) & (pl.col("offset") == differ.first))
+    other = at.filter(~pl.col("digest").is_in(at.filter(pl.col("broker") == kept.leader)["digest"].to_list()))
+    for row in other.sort("broker").iter_rows(named=True):
+        cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (reign[0].time or 0)]
+        if cuts and cuts[-1].end > differ.last:
+            says = f"broker {row['broker']} kept its own records from offset {differ.first} to {differ.last}"
+            kept_own = Fact(says, kept.times.get(kept.last), row["file"], None, row["byte"])
+            mark = [m.fact for m in timeline.ends_of(row["broker"], "high-watermark") if m.end == cuts[-1].end][:1]
+            return Attempt(True, chain(old_format, reign[0].facts[:1], mark, [cuts[-1].fact], [kept_own]), PREVENTED)
+    return lacks(f"where a follower of broker {kept.leader} cut its log when it came back (its server.log)")
 
 
 def _without_epochs(timeline: Timeline) -> list[Fact] | None:
