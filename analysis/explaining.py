@@ -9,7 +9,8 @@ import polars as pl
 from ..histories.tables import Finding
 from .causes import explain_divergence, explain_loss
 from .causes.consumers import GROUP_EVENTS, Missed, explain_missed
-from .causes.facts import Explanation, Lost, lost_of
+from .causes.facts import Explanation, Lost
+from .causes.ranges import explain_ranges
 from .causes.retry_reordering import Repeated, explain_repeated
 from .causes.terms import LogEnd
 from .causes.timeline import Timeline
@@ -34,18 +35,17 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     for finding in findings:
         if len(told) >= MOST:
             break
-        explanation = _explanation(p, finding)
-        if explanation is None:
-            continue
-        if explanation.cause != "unknown":
-            finding.cause = explanation.cause
-        told_of = {"findings": [finding.id], "says": finding.sentence[:MOST_TEXT], "lost": _lost(p, finding)}
-        record = {**told_of, **record_of(explanation)}
-        same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
-        if same:
-            same["findings"].append(finding.id)
-        else:
-            told.append(record)
+        explained = _explained(p, finding)
+        causes = dict.fromkeys(explanation.cause for _, explanation in explained)
+        finding.cause = ", ".join(causes) if set(causes) - {"unknown"} else None
+        for lost, explanation in explained:
+            told_of = {"findings": [finding.id], "says": finding.sentence[:MOST_TEXT], "lost": _numbers(lost)}
+            record = {**told_of, **record_of(explanation)}
+            same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
+            if same:
+                same["findings"].append(finding.id)
+            else:
+                told.append(record)
     return told
 
 
@@ -72,22 +72,22 @@ def _precedes(end: LogEnd, cut: LogEnd) -> bool:
     return end.time is not None and cut.time is not None and end.time <= cut.time and end.end > cut.end
 
 
-def _explanation(p: Partition, finding: Finding) -> Explanation | None:
+def _explained(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
+    """The explanations of a finding: of a loss one for each part of its range that has a cause of its own."""
     if finding.rule in LOSSES and p.timeline is not None:
-        lost = lost_of(finding, sends_of(p))
-        return explain_loss(p.timeline, lost) if lost else None
+        return [*explain_ranges(p.timeline, finding, sends_of(p))]
+    told = None
     if finding.rule == "replica-divergence" and p.timeline is not None:
-        return _diverged(p.timeline, finding)
+        told = _diverged(p.timeline, finding)
     if finding.rule == "consumer-loss":
-        return _missed(p, finding)
+        told = _missed(p, finding)
     if finding.rule == "duplicate" and p.timeline is not None and finding.values:
-        return _repeated(p, finding)
-    return None
+        told = _repeated(p, finding)
+    return [] if told is None else [(None, told)]
 
 
-def _lost(p: Partition, finding: Finding) -> Record | None:
+def _numbers(lost: Lost | None) -> Record | None:
     """What is gone, in numbers; of other findings than losses None."""
-    lost = lost_of(finding, sends_of(p)) if finding.rule in LOSSES else None
     if lost is None:
         return None
     span = {"first": lost.first, "last": lost.last, "count": lost.count}

@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 from logjudge.analysis.local import judge_run
+from logjudge.analysis.results import Results
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
@@ -83,7 +84,7 @@ def compare(seed: int) -> Compared:
     compared.counts["runs"] += 1
     compared.counts["runs with final reads"] += truth["final"]
     _losses(truth, found, compared)
-    _causes(truth, found, compared)
+    _causes(truth, results, found, compared)
     _divergence(truth, found, compared)
     _order(truth, found, compared)
     verdict = verdict_of(results)["verdict"]
@@ -105,15 +106,29 @@ def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> N
         compared.same("lost records, by clients", told, _values(found, "lost-write", "unseen"))
 
 
-def _causes(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
-    causes = {value: loss["cause"] for loss in truth["losses"] for value in loss["values"]}
-    for row in found.filter(pl.col("rule").is_in(["lost-write", "acknowledged-absent"])).iter_rows(named=True):
-        told = {causes[value] for value in row["values"] if value in causes}
-        judged = row["cause"] or "unknown"
+def _causes(truth: dict[str, Any], results: Results, found: pl.DataFrame, compared: Compared) -> None:
+    values = dict(zip(found["id"], found["values"].to_list(), strict=True))
+    for judged in results.causes():
+        if (span := judged["lost"]) is None:
+            continue
+        mine = {value for name in judged["findings"] for value in values.get(name, ())}
+        told = {
+            loss["cause"]
+            for loss in truth["losses"]
+            if loss["partition"] == span["partition"]
+            and loss["first_offset"] <= span["last"]
+            and loss["last_offset"] >= span["first"]
+            and mine.intersection(loss["values"])
+        }
         for cause in told:
-            compared.counts[f"cause {cause}, judged {judged}"] += 1
-        if judged != "unknown" and told - {judged}:
-            compared.wrong.append(f"{row['id']} is told by {judged}, but it is {', '.join(sorted(told))}")
+            compared.counts[f"cause {cause}, judged {judged['cause']}"] += 1
+        if judged["cause"] != "unknown" and told - {judged["cause"]}:
+            of = f"{judged['findings'][0]}@{span['first']}-{span['last']}"
+            compared.wrong.append(f"{of} is told by {judged['cause']}, but it is {', '.join(sorted(told))}")
+    diverged = {"high-watermark": "high-watermark-truncation", "kip-101": "leader-epoch-divergence"}
+    for row in found.filter(pl.col("rule") == "replica-divergence").iter_rows(named=True):
+        if row["cause"] not in (None, diverged.get(truth["variant"])):
+            compared.wrong.append(f"{row['id']} is told by {row['cause']} under {truth['variant']}")
 
 
 def _divergence(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:

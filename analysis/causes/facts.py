@@ -98,25 +98,34 @@ def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     """
     if finding.topic is None or finding.partition is None or finding.first_offset is None:
         return None
-    gone = sends.filter(pl.col("acknowledged") & pl.col("value").is_in(finding.values)).sort("completed")
+    gone = gone_of(finding, sends).sort("completed")
     last = finding.last_offset if finding.last_offset is not None else finding.first_offset
-    if not gone.height:
-        return Lost(
-            finding.topic,
-            finding.partition,
-            finding.first_offset,
-            last,
-            finding.count,
-            values=tuple(finding.values),
-        )
+    if gone.height:
+        return _lost(finding, gone, finding.first_offset, last, finding.count)
+    span = (finding.first_offset, last, finding.count)
+    return Lost(finding.topic, finding.partition, *span, values=tuple(finding.values))
+
+
+def gone_of(finding: Finding, sends: pl.DataFrame) -> pl.DataFrame:
+    """The acknowledged sends of a finding's values."""
+    return sends.filter(pl.col("acknowledged") & pl.col("value").is_in(finding.values))
+
+
+def lost_part(finding: Finding, gone: pl.DataFrame) -> Lost:
+    """The lost range of some of a finding's sends, whose offsets are known."""
+    first, last = int(gone["offset"][0]), int(gone["offset"][-1])
+    return _lost(finding, gone.sort("completed"), first, last, gone.height)
+
+
+def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: int) -> Lost:
     return Lost(
-        finding.topic,
-        finding.partition,
-        finding.first_offset,
+        str(finding.topic),
+        int(finding.partition or 0),
+        first,
         last,
-        finding.count,
+        count,
         frozenset(gone["acks"].drop_nulls()),
-        tuple(finding.values),
+        tuple(finding.values) if count == finding.count else tuple(gone.sort("offset")["value"]),
         gone["completed"][0],
         gone["completed"][-1],
         gone["place"][0],

@@ -26,6 +26,7 @@ from .succession import (
     deaths,
     held_at_snapshot,
     in_sync_before,
+    just_begun,
     returned,
 )
 from .terms import LogEnd, Term
@@ -46,10 +47,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if isinstance(succeeded, Attempt):
         return succeeded
     found, new = succeeded
-    since = found.old.time if found.old else None
-    if lost.acks == {"1"} and since is not None and lost.first_acked is not None and lost.first_acked - since < SECOND:
-        # A leader that does not know yet that it was replaced acknowledges alone, and cuts that off later.
-        return lacks(f"whether broker {found.old_leader}, which had just begun to lead, acknowledged the records")
+    if doubtful := just_begun(timeline, found, lost):
+        return lacks(*doubtful)
     clean = _clean(timeline, new)
     if not clean:
         return lacks(f"whether broker {new.leader} was in the ISR when it was elected (controller.log)")

@@ -113,6 +113,19 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
     return stale if truncations(timeline, stale.leader, lost, lost.last_acked, lost.first) else None
 
 
+def just_begun(timeline: Timeline, found: Succession, lost: Lost) -> list[str]:
+    """What is not known of records that were acknowledged under acks=1 when a leader had just begun: the one before it,
+    not knowing yet that it was replaced, may have acknowledged them alone, and cut them off later.
+    """
+    since = found.old.time if found.old and found.old.epoch > min(timeline.terms) else None
+    if lost.acks != {"1"} or since is None or lost.first_acked is None or _epoch_then(timeline, lost) is not None:
+        return []
+    late = lost.first_acked - since < SECOND
+    return (
+        [f"whether broker {found.old_leader}, which had just begun to lead, acknowledged the records"] if late else []
+    )
+
+
 def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
     """That the new leader did not have the lost records when it was elected: its epoch began at or below them, it had
     written other records there in an older epoch, or its log had ended there since nobody led that it could follow.

@@ -17,6 +17,7 @@ from .succession import (
     deaths,
     failed_together,
     held_at_snapshot,
+    just_begun,
     lacked,
     returned,
     succession,
@@ -46,6 +47,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     together = failed_together(timeline, lost) if _led_again(found, lost) else []
     if together:
         return lacks(*together)
+    if doubtful := just_begun(timeline, found, lost):
+        return lacks(*doubtful)
     without = lacked(timeline, found, lost)
     if not without:
         return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")

@@ -13,15 +13,17 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, OTHERS, explain_divergence, explain_loss
 from logjudge.analysis.causes.facts import Fact, Lost, lost_of, ordered
+from logjudge.analysis.causes.ranges import explain_ranges
 from logjudge.analysis.causes.telling import told_once
 from logjudge.analysis.causes.timeline import build_timeline
 from logjudge.analysis.leaders import last_leader
 from logjudge.analysis.replica_rules import judge_replicas
-from logjudge.analysis.replicas import kept
+from logjudge.analysis.replicas import complete_sends, kept
 from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replayed
 from logjudge.histories.evidence.layout import find_parts, gathered, read_part
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
+from logjudge.histories.tables import Finding
 
 from .test_replicas import logs
 
@@ -193,6 +195,26 @@ def test_evidence_that_proves_two_causes_shows_both(monkeypatch):
     assert explained.cause == "unknown"
     assert {reading.cause for reading in explained.readings} == set(both)
     assert all(reading.chain for reading in explained.readings)
+
+
+def test_neighbours_that_were_lost_by_two_causes_are_explained_each_by_its_own():
+    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    found = timeline(tables, meta=metadata((9, {"leader": 2, "isr": [2]})))
+    sent = [(1, "b", "1", 5), (2, "c", "1", 5), (3, "d", "all", 6)]
+    sends = complete_sends(
+        pl.DataFrame(
+            [
+                {"value": v, "offset": o, "acks": a, "acknowledged": True, "completed": at * SECOND, "place": o}
+                for o, v, a, at in sent
+            ]
+        )
+    )
+    finding = Finding("lost-write", "", "orders", 0, first_offset=1, last_offset=3, count=3, values=["b", "c", "d"])
+    told = [(part.first, part.last, part.count, why.cause) for part, why in explain_ranges(found, finding, sends)]
+    assert told == [(1, 2, 2, "single-ack-failover"), (3, 3, 1, "unknown")]
+    same = sends.with_columns(acks=pl.lit("1"))
+    told = [(part.first, part.last, part.count, why.cause) for part, why in explain_ranges(found, finding, same)]
+    assert told == [(1, 3, 3, "single-ack-failover")]
 
 
 def test_two_leaders_of_one_epoch_prove_nothing():
