@@ -34,11 +34,11 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     found = succession(timeline, lost)
     if found.new is None or found.new_leader is None or found.old_leader is None:
         return lacks(*found.missing)
-    together = failed_together(timeline, lost)
+    broker = found.new_leader
+    together = failed_together(timeline, lost, broker)
     if together:
         # Nobody was the last to stand.
         return lacks(*together)
-    broker = found.new_leader
     if found.new is not found.old and found.new.elected_uncleanly:
         return NOT_THE_CASE
     had: list[Fact] = []

@@ -59,6 +59,7 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     term.name_leader(str(fields["leader"]))
     fact = _fact(builder, row, f"{says}, its log ending at {fields['offset']}")
     term.facts.append(fact)
+    builder.ends.append(LogEnd(row["broker"], fields["offset"], "followed", fact, fact.time))
     term.time = fact.time if term.time is None else term.time
 
 

@@ -45,11 +45,13 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
         out.old = _stale_leader(timeline, lost, out.new) or out.old
         return out
     after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
-    if now is not None and then is not None and now < then:
-        # Who led the older epoch wrote what stands there, and led again without ever having what was lost.
+    back = [t.epoch for t in after if t.leader == out.old_leader and t.elected_uncleanly and (t.start or 0) > lost.last]
+    if now is not None and (back or (then is not None and now < then)):
+        # Who led the older epoch wrote what stands there, and led again without ever having what was lost. An old
+        # leader that comes back from outside the ISR has cut nothing yet: what was lost is there until the next one.
         wrote = timeline.terms.get(now)
-        after = [t for t in after if wrote is not None and t.leader == wrote.leader and not t.conflict]
-        out.new = after[0] if after else None
+        others = [t.epoch for t in led if wrote is None or t.leader != wrote.leader or t.conflict]
+        out.new = next((t for t in after if t.epoch > max([*others, *back], default=-1)), None)
         return out
     if now is not None:
         after = [t for t in after if t.epoch <= now]
@@ -136,7 +138,7 @@ def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
     if new.start is not None and new.start <= lost.first:
         return new.start_facts[:1]
     now = _epoch_now(timeline, lost)
-    older = timeline.terms.get(now) if now is not None and found.old and now < found.old.epoch else None
+    older = timeline.terms.get(now) if now is not None and now < new.epoch else None
     if older is not None:
         return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []
     return [] if new.start is not None else _loaded_short(timeline, found, new, lost)
@@ -235,10 +237,13 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     # Brokers' clocks may be a little off the history's, in which both the acknowledgement and the death are told.
     died = [e.time for e in timeline.died(broker) if e.fact.place is not None and e.time is not None]
     since = min((time for time in died if lost.last_acked and time >= lost.last_acked), default=lost.last_acked)
+    up = [e.time for e in timeline.events if (e.broker, e.kind) == (broker, "started") and e.fact.place is not None]
+    risen = min((time for time in up if time is not None and since is not None and time >= since), default=since)
     cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
     for kind in ("corruption", "loaded", "snapshot"):
         for end in timeline.ends_of(broker, kind):
-            late = end.time is not None and since is not None and end.time > since - SECOND
+            begun = risen if kind == "loaded" else since
+            late = end.time is not None and begun is not None and end.time > begun - SECOND
             if end.end <= most and late and not any(cut <= (end.time or 0) for cut in cuts):
                 out.append(end)
                 break
@@ -253,26 +258,39 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
 
 
 def in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
-    """The ISR when the last record was acknowledged, as far as it is told, without those that had died: not every
-    evidence tells that it shrank. Empty if nobody says.
+    """The ISR when the last record was acknowledged, as far as it is told, without those that had died before the
+    first: not every evidence tells that it shrank. Empty if nobody says.
     """
-    at = lost.last_acked
-    if at is None:
+    at, began = lost.last_acked, lost.first_acked
+    if at is None or began is None:
         return frozenset()
     known = [isr for time, isr, _ in timeline.isr if time is not None and time <= at]
-    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time <= at}
+    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < began}
     return frozenset(broker for broker in known[-1] if last.get(broker) != "died") if known else frozenset()
 
 
-def failed_together(timeline: Timeline, lost: Lost) -> list[str]:
+def failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:
     """What is not known where all in-sync replicas lost the records by themselves: Kafka promises nothing where they
-    fail at once, and whoever is elected afterwards takes nothing away.
+    fail at once, and whoever is elected afterwards takes nothing away. One that is `standing` at last was not the only
+    one to fail if nothing shows that another still had them.
     """
     together = in_sync(timeline, lost)
-    if len(together) < 2 or not all(ended_short(timeline, member, lost, lost.last) for member in together):
+    if len(together) < 2:
         return []
-    names = ", ".join(sorted(together))
-    return [f"why brokers {names}, all in sync, started again without the records (a failure of power?)"]
+    if all(ended_short(timeline, member, lost, lost.last) for member in together):
+        names = ", ".join(sorted(together))
+        return [f"why brokers {names}, all in sync, started again without the records (a failure of power?)"]
+    others = sorted(together - {standing}) if standing in together else []
+    if not others or any(_kept_them(timeline, member, lost) for member in others):
+        return []
+    return [f"whether {' or '.join(f'broker {other}' for other in others)}, in sync as well, still had the records"]
+
+
+def _kept_them(timeline: Timeline, broker: str, lost: Lost) -> bool:
+    """Whether a log still ended above the lost records after they had been acknowledged."""
+    since = lost.last_acked or 0
+    known = timeline.ends_of(broker, "loaded", "followed", "snapshot")
+    return any(end.end > lost.last and end.time is not None and end.time > since - SECOND for end in known)
 
 
 def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:

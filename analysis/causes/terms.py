@@ -51,11 +51,11 @@ class Term:
 
 @dataclass(frozen=True)
 class LogEnd:
-    """Where a broker's log ended at some time: as it was loaded, in a snapshot, or after a truncation."""
+    """Where a broker's log ended at some time: as it was loaded, began to follow, in a snapshot, or was truncated."""
 
     broker: str
     end: int
-    kind: str  # loaded snapshot truncated corruption high-watermark
+    kind: str  # loaded followed snapshot truncated corruption high-watermark
     fact: Fact
     time: int | None
     snapshot: str | None = None
