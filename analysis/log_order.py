@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
+from typing import Any
 
 import polars as pl
 
 from ..histories.tables import Evidence, Finding
-from .replicas import Judgement, Kept, extents, runs, span, where
+from .replicas import Judgement, Kept, brokers, extents, runs, span, where
 
 # A tail that a crash cut off, or that was preallocated, is what Kafka itself drops at the next start.
 HARMLESS = ("torn-tail", "zeros")
@@ -15,7 +17,7 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
 
 
 def epoch_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
-    """Leader epochs that decrease along a log, or that the leader-epoch-checkpoint contradicts.
+    """Leader epochs that decrease along a log, that the leader-epoch-checkpoint contradicts, or that two brokers led.
 
     An entry without a batch (at the log end, or over a gap) is none, nor are batches below the first entry.
     A batch of an epoch later than the last entry means that the file was copied before the segment.
@@ -36,7 +38,46 @@ def epoch_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
         entries = kept.epochs.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))
         if entries.height:
             _against_entries(kept, out, ordered, entries, snapshot, broker)
+    _led_by_two(kept, out)
     return out
+
+
+def _led_by_two(kept: Kept, out: Judgement) -> None:
+    """Leader epochs that two brokers led, as each says of itself: what others say of leaders may be an old view.
+
+    A topic that was made again begins again at epoch 0. Its id tells it apart; without one epoch 0 proves nothing, nor
+    do claims that go back in time.
+    """
+    claims: dict[str, dict[int, dict[str, dict[str, Any]]]] = {}
+    told = kept.log_events.filter(pl.col("kind") == "leader").sort("time", "file", "line", nulls_last=True)
+    for row in told.iter_rows(named=True):
+        fields = json.loads(row["fields"])
+        epochs = claims.setdefault(fields.get("topic_id", ""), {})
+        if not fields.get("topic_id") and fields["leader_epoch"] < max(epochs, default=0):
+            return
+        epochs.setdefault(fields["leader_epoch"], {}).setdefault(row["broker"], {**row, **fields})
+    for topic_id, epochs in claims.items():
+        for epoch, led in epochs.items():
+            if len(led) > 1 and (topic_id or epoch > 0):
+                out.findings.append(_rivals(kept, epoch, led))
+
+
+def _rivals(kept: Kept, epoch: int, led: dict[str, dict[str, Any]]) -> Finding:
+    says = {name: f"broker {name} from offset {row['offset']}" for name, row in led.items()}
+    names = sorted(led)
+    offsets = [row["offset"] for row in led.values()]
+    return Finding(
+        "epoch-order",
+        f"{brokers(names)} led {kept.topic}-{kept.partition} in one leader epoch, {epoch}: {', '.join(says.values())}",
+        kept.topic,
+        kept.partition,
+        first_offset=min(offsets),
+        last_offset=max(offsets),
+        evidence=[
+            Evidence(f"epoch {epoch}: {says[name]}", None, row["file"], row["line"]) for name, row in led.items()
+        ],
+        replicas=names,
+    )
 
 
 def _against_entries(

@@ -21,6 +21,7 @@ from ..histories.evidence.tables import (
     DAMAGE,
     EPOCHS,
     FINAL,
+    LOG_EVENTS,
     RECORDS,
     SEGMENTS,
     Schema,
@@ -51,6 +52,7 @@ _TABLES: dict[str, Schema] = {
     "damage": DAMAGE,
     "segments": SEGMENTS,
     "sealed": SEALED,
+    "log_events": LOG_EVENTS,
 }
 
 
@@ -67,6 +69,7 @@ class Kept:
     damage: pl.DataFrame
     segments: pl.DataFrame  # empty ones: a log that holds nothing is evidence too
     sealed: pl.DataFrame  # ranges of batches that all replicas have alike, whose records are not decoded (sealing.py)
+    log_events: pl.DataFrame  # what the brokers' own logs tell of it
     snapshots: tuple[str, ...] = (FINAL,)  # in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
     leader: str | None = None  # at the end, as the metadata or the brokers' logs tell

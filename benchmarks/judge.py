@@ -156,6 +156,12 @@ def _order(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> No
     compared.same(
         "sends out of order", {tuple(pair) for pair in truth["went_back"]}, {tuple(v) for v in back["values"].to_list()}
     )
+    rivals = found.filter((pl.col("rule") == "epoch-order") & (pl.col("replicas").list.len() > 1))
+    compared.same(
+        "leader epochs of two brokers",
+        {(one["partition"], *one["brokers"]) for one in truth["led_by_two"]},
+        {(f"{r['topic']}-{r['partition']}", *r["replicas"]) for r in rivals.iter_rows(named=True)},
+    )
     judged = _values(found, "duplicate")
     again = set(truth["written_again"])
     if judged - again:
@@ -172,7 +178,15 @@ def _numbered(one: dict[str, Any]) -> list[str]:
 
 
 def _harmed(truth: dict[str, Any]) -> bool:
-    told = ("lost_acked_count", "duplicates", "written_again", "reordered", "went_back", "consumer_resets")
+    told = (
+        "lost_acked_count",
+        "duplicates",
+        "written_again",
+        "reordered",
+        "went_back",
+        "consumer_resets",
+        "led_by_two",
+    )
     if not truth["acknowledged"] and truth["unclean_elections"]:
         return True  # with acks=0 nothing acknowledged is lost, but a consumer may have read what was
     return any(truth.get(name) for name in told) or any(map(bool, truth["divergent"].values()))

@@ -243,7 +243,8 @@ RULES: dict[str, Rule] = {
             "epoch-order",
             "leader epochs are out of order in a log",
             "Leader epochs decrease along a log, or a batch's epoch is not that of the leader-epoch-checkpoint entry"
-            " that covers its offset (KIP-101). Entries at the log end without a batch, and gaps, are none.",
+            " that covers its offset (KIP-101). Entries at the log end without a batch, and gaps, are none. One broker"
+            " leads a leader epoch: two of which each logged of itself that it led it had two controllers.",
             "",
             ("batches",),
             evidence.judge_by("epoch-order"),

@@ -83,6 +83,10 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "elections": ledger.elections,
         "unclean_elections": ledger.unclean_elections,
         "isr_shrinks": ledger.shrinks,
+        "led_by_two": [
+            {"partition": f"{topic}-{p}", "leader_epoch": epoch, "brokers": sorted(map(str, both))}
+            for p, epoch, *both in dict.fromkeys(ledger.rivals)
+        ],
         "consumer_resets": [
             {"process": name, "partition": f"{topic}-{p}", "from": before, "to": after}
             for name, p, before, after in ledger.resets

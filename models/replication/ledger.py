@@ -58,6 +58,7 @@ class Ledger:
         self.states: list[PartitionState | None] = [None] * partitions  # as the quorum has them
         # leader epoch -> the quorum's state before it; and who began to lead last
         self.elected: list[dict[int, PartitionState]] = [{} for _ in range(partitions)]
+        self.rivals: list[tuple[int, int, int, int]] = []  # partition, leader epoch, and two brokers that led it
         self.newest: list[tuple[Replica, PartitionState] | None] = [None] * partitions
         self.breaches: list[Breach] = []
         # partition -> producer -> sorted ranges of value numbers that some consumer polled
@@ -133,6 +134,7 @@ class Ledger:
         other = self.leaders[partition].setdefault(state.epoch, broker.id)
         now = broker.loop.now
         if other != broker.id:
+            self.rivals.append((partition, state.epoch, other, broker.id))
             self._breach("one-leader-per-epoch", now, partition, f"{other} and {broker.id} lead epoch {state.epoch}")
         known = self.states[partition]
         if known is not None and known.epoch > state.epoch:

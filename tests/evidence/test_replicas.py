@@ -11,7 +11,8 @@ from logjudge.analysis.replica_absent import acknowledged_absent
 from logjudge.analysis.replica_divergence import replica_divergence
 from logjudge.analysis.replicas import complete_sends, kept
 from logjudge.histories.evidence.dump_text import text_digest
-from logjudge.histories.evidence.tables import BATCHES, CHECKPOINTS, DAMAGE, EPOCHS, LOCATION, RECORDS
+from logjudge.histories.evidence.server_log import parse_log
+from logjudge.histories.evidence.tables import BATCHES, CHECKPOINTS, DAMAGE, EPOCHS, LOCATION, RECORDS, located
 
 FILE = "brokers/{}/data/orders-0/" + f"{0:020d}.log"
 
@@ -249,6 +250,45 @@ def test_an_early_snapshot_says_nothing_of_later_sends():
 def test_epochs_must_not_decrease():
     [finding] = epoch_order(of(logs("1: 0a@1 1b@2 2c@1")), sends()).findings
     assert (finding.rule, finding.first_offset) == ("epoch-order", 2)
+
+
+def claims(*led):
+    """What brokers log of themselves: second, broker, epoch, offset, and the topic's id or None."""
+    events = []
+    for second, broker, epoch, offset, topic_id in led:
+        known = f"with topic id Some({topic_id}) " if topic_id else ""
+        line = f"[2027-01-15 08:00:{second:02d},000] INFO [Broker id={broker}] Leader orders-0 {known}starts at leader "
+        line += f"epoch {epoch} from offset {offset} with high watermark 0 ISR [1] addingReplicas []. "
+        line += "Previous leader epoch was 0. (state.change.logger)"
+        events.append(located(parse_log(line), "", broker, f"brokers/{broker}/state-change.log"))
+    return {"log_events": pl.concat(events)}
+
+
+@pytest.mark.parametrize(
+    ("led", "both"),
+    [
+        ([(1, "1", 3, 20, "x"), (2, "2", 3, 21, "x")], ["1", "2"]),
+        ([(1, "1", 0, 0, "x"), (2, "2", 0, 0, "x")], ["1", "2"]),
+        ([(1, "1", 3, 20, None), (2, "2", 3, 21, None)], ["1", "2"]),
+        ([(1, "1", 3, 20, "x"), (2, "1", 3, 25, "x"), (3, "2", 4, 25, "x")], None),
+        ([(1, "1", 3, 20, "x"), (2, "2", 3, 0, "y")], None),
+        ([(1, "1", 0, 0, None), (2, "2", 0, 0, None)], None),
+        ([(1, "1", 1, 0, None), (2, "1", 2, 9, None), (3, "2", 0, 0, None), (4, "2", 1, 5, None)], None),
+    ],
+    ids=[
+        "two",
+        "at the first",
+        "without ids",
+        "one that restarts",
+        "made again",
+        "perhaps made again",
+        "epochs go back",
+    ],
+)
+def test_one_broker_leads_a_leader_epoch(led, both):
+    found = epoch_order(of({**logs("1: 0a"), **claims(*led)}), sends()).findings
+    assert [f.replicas for f in found] == ([both] if both else [])
+    assert all(len(f.evidence) == 2 for f in found)
 
 
 @pytest.mark.parametrize(

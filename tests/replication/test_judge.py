@@ -10,6 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from logjudge.analysis.local import judge_run
+from logjudge.histories.bundle import open_run
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -29,6 +33,12 @@ ONCE_WRONG = (
 @pytest.mark.parametrize("seed", [*MIXED, *ONCE_WRONG])
 def test_the_judge_agrees_with_the_simulator(seed: int) -> None:
     assert compare(seed).wrong == []
+
+
+@pytest.mark.parametrize(("name", "found"), [("zombie-controller", [["2", "3"]]), ("zombie-controller-fenced", [])])
+def test_two_leaders_of_one_leader_epoch_are_found(name: str, found: list[list[str]], tmp_path: Path) -> None:
+    results = judge_run(open_run(write_bundle(load(name), tmp_path / name).folder))
+    assert [row["replicas"] for row in results.findings().to_dicts()] == found
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
