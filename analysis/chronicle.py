@@ -70,13 +70,15 @@ def _of(term: Term) -> list[Told]:
 
 
 def how_elected(term: Term) -> str:
-    """clean election, unclean election, or that nothing tells; empty for the first term, which elects nobody."""
+    """How the term's leader was elected, or that nothing tells; empty for the first term, which elects nobody."""
     if term.conflict:
         return "sources disagree about who led this epoch"
     unclean = term.elected_uncleanly
     if unclean is None:
         return "" if term.epoch == 0 else "whether it was clean is not known"
-    return "unclean election" if unclean else "clean election"
+    if unclean:
+        return "unclean election"
+    return "election of the last known leader" if term.last_known else "clean election"
 
 
 def _snapshots(p: Partition) -> list[Told]:

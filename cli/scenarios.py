@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -94,16 +93,4 @@ def picture(scenario: Scenario, path: Path, says: str) -> None:
     subjects = PLOTS[scenario.picture].subjects(figures)
     # Without trouble a plot may find nothing worth a report, but a page shows that too.
     subject = subjects[0] if subjects else {"partition": figures["partitions"][0]["name"]}
-    if scenario.picture == "swimlane":
-        figures["span"] = _eventful(figures, subject["partition"])
     style.save(draw(scenario.picture, figures, subject), path, says)
-
-
-def _eventful(figures: dict[str, Any], partition: str) -> tuple[int, int]:
-    """The span of a run without the quiet after the last change of leader, ISR or log."""
-    start, end = figures["span"]
-    told = next(part for part in figures["partitions"] if part["name"] == partition)["replicas"]
-    times = [row[0] for name in ("isr", "lives", "cuts") for row in told[name]]
-    times += [term["time"] for term in told["terms"] if term["time"] is not None]
-    times += [band["to"] or band["from"] for band in figures["faults"]]
-    return start, min(end, max(times) + (max(times) - start) // 5)

@@ -26,6 +26,8 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 def draw(figures: dict[str, Any]) -> Figure:
     impact = figures["impact"]
     title = f"{style.plural(impact['acknowledged'], 'acknowledged write')}, no loss found"
+    if any(row[2:4] == ["consumer-loss", "violation"] for part in figures["partitions"] for row in _found(part)):
+        title = f"{style.plural(impact['acknowledged'], 'acknowledged write')}, none lost, but some never handled"
     if impact["lost"]:
         read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
         read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
@@ -41,6 +43,11 @@ def draw(figures: dict[str, Any]) -> Figure:
         _latency(took, figures)
         style.time_axis(took, figures)
     return figure
+
+
+def _found(part: dict[str, Any]) -> list[list[Any]]:
+    """The findings of a partition: first and last offset, rule, severity."""
+    return [list(row) for row in part["offsets"]["findings"]] if part.get("offsets") else []
 
 
 def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:

@@ -122,6 +122,8 @@ def title_of(part: dict[str, Any]) -> str:
     if not part["lost"] and found:
         first, last, rule = found[0]
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        if rule == "consumer-loss":
+            return f"{name}: offsets {first} to {last}{more} were never handled by their group; no write was lost"
         return f"{name}: {rule} at offsets {first} to {last}{more}; no loss found"
     if not part["lost"]:
         return f"{name}: no loss found among offsets {told['first']} to {told['last']}"

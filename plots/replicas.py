@@ -103,12 +103,13 @@ def _title(part: Record, logs: list[Record]) -> str:
             else ""
         )
         return f"{name}: {sides} hold different records at {first} to {last}{more}{until}"
-    for log in logs:
-        for broker in log["brokers"]:
-            missing = (broker["high_watermark"] or 0) - broker["end"]
-            if missing > 0:
-                who = f"broker {style.printable(broker['broker'], 12)}"
-                return f"{name}: {who} lacks {style.plural(missing, 'record')} below its own high watermark"
+    brokers = [broker for log in logs for broker in log["brokers"]]
+    short = max(brokers, key=lambda broker: (broker["high_watermark"] or 0) - broker["end"])
+    missing = (short["high_watermark"] or 0) - short["end"]
+    if missing > 0:
+        who = f"broker {style.printable(short['broker'], 12)}"
+        gone = f"{style.plural(part['lost'], 'acknowledged record')} lost: " if part["lost"] else ""
+        return f"{name}: {gone}{who} lacks {style.plural(missing, 'record')} below its own high watermark"
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
         return f"{name}: replicas agree as far as they go; some end earlier"
     return f"{name}: replicas hold the same records"

@@ -95,6 +95,7 @@ def _told(
         "breaches": [story for story in stories if story.finding["severity"] == "violation"],
         "totals": _totals(rules),
         "impact": _judged_impact(figures["impact"], skipped),
+        "missed": rules.get("consumer-loss", {}).get("count", 0),
         "headline": headline(verdict, figures["impact"]),
         "blame": blame(whys, set(findings.filter(pl.col("severity") == "violation")["id"])),
         "moments": moments,

@@ -17,8 +17,8 @@ CAPTION = (
     "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
     " (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged in red: several led one"
     " epoch. × it died or was fenced, ● it started or was unfenced. A red line is an unclean election, a grey one a"
-    " clean one. Below, where each log ended: ● as a broker loaded it or a snapshot shows it, ▼ checkpointed high"
-    " watermarks, × where it was cut. Between the marks nobody knows."
+    " clean one. Below, where each log ended: ● as a broker loaded it, as it began to follow, or as a snapshot shows"
+    " it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
 )
 MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
@@ -33,10 +33,11 @@ Record = dict[str, Any]
 
 
 def subjects(figures: Record) -> list[Record]:
-    """Partitions in trouble, worst first; without any, one whose leader changed."""
+    """Partitions in trouble that brokers had a part in, worst first; without any, the one that changed most."""
     told = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
-    troubled = [part for part in told if part["lost"] or part["violations"]]
-    moved = [part for part in told if len(part["replicas"]["terms"]) > 1]
+    moved = [part for part in told if len(part["replicas"]["terms"]) > 1 or len(part["replicas"]["isr"]) > 1]
+    troubled = [part for part in told if part["lost"] or (part["violations"] and part in moved)]
+    moved.sort(key=lambda part: -len(part["replicas"]["terms"]) - len(part["replicas"]["isr"]))
     return [{"partition": part["name"]} for part in (troubled[:3] or moved[:1])]
 
 
@@ -69,12 +70,18 @@ def _dated(told: Record) -> bool:
 
 
 def span_of(figures: Record, told: Record) -> tuple[int, int]:
-    """Of the run; without a history of clients, of all that brokers dated."""
-    if figures["span"][1] > figures["span"][0]:
-        return figures["span"][0], figures["span"][1]
-    times = [row[0] for name in ("isr", "lives", "ends", "cuts") for row in told[name]]
+    """Of what happened, and a fifth of it before and after: a run is quiet for long, and what matters is short."""
+    names = ("isr", "lives", "cuts") if figures["span"][1] > figures["span"][0] else ("isr", "lives", "ends", "cuts")
+    times = [row[0] for name in names for row in told[name]]
     times += [term["time"] for term in told["terms"] if term["time"] is not None]
-    return min(times), max(max(times), min(times) + NEAR)
+    if figures["span"][1] <= figures["span"][0]:
+        return min(times), max(max(times), min(times) + NEAR)
+    start, end = figures["span"]
+    times += [time for band in figures["faults"] for time in (band["from"], band["to"]) if time is not None]
+    # What every partition begins with is told by the lanes wherever they begin.
+    times = [time for time in times if start + NEAR < time <= end] or [start, end]
+    margin = max((max(times) - min(times)) // 5, 2 * NEAR)
+    return max(start, min(times) - margin), min(end, max(times) + margin)
 
 
 def _place(figures: Record, low: int) -> Any:
@@ -114,6 +121,10 @@ def _title(name: str, part: Record, told: Record) -> str:
     if why:
         return f"{lost}: {', '.join(why)}"
     changes = max(len(told["terms"]) - 1, 0)
+    smaller = [isr for (_, was), (_, isr) in pairwise(told["isr"]) if set(isr) < set(was)]
+    if smaller and not changes:
+        least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
+        return f"{lost}: the ISR shrank {style.plural(len(smaller), 'time')}, to [{least}]; one leader all the while"
     known = all(term["how"] != "whether it was clean is not known" for term in told["terms"])
     clean = ", none of them unclean" if known else ", not known to be clean"
     return f"{lost}: {style.plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
@@ -249,7 +260,7 @@ def _ends(axis: Axes, ends: list[list[Any]], brokers: list[str], place: Any) -> 
             continue
         look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
         _marks(axis, logs, place, **look, linewidth=1, linestyle=(0, (3, 3)))
-        _marks(axis, logs, place, "loaded", "snapshot", **look, linestyle="", marker="o", markersize=6)
+        _marks(axis, logs, place, "loaded", "followed", "snapshot", **look, linestyle="", marker="o", markersize=6)
         _marks(axis, logs, place, "truncated", "corruption", **look, linestyle="", marker="X", markersize=9)
         _marks(
             axis, own, place, "high-watermark", **look, linestyle="", marker="v", markersize=5, markerfacecolor="none"

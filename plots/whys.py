@@ -5,6 +5,7 @@ Works on the `causes` of verdict.json alone. Explanations of one loss that sever
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from .style import number, plural
 MOST_WHYS = 12
 MOST_STEPS = 30
 MOST_BLAMED = 3
+ONE_TIME = 2_000_000_000  # ns between what one event did to two partitions
 REPEATED = "duplicate/"  # findings of this rule are many and alike
 
 Record = dict[str, Any]
@@ -43,6 +45,7 @@ class Why:
     readings: list[Why] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     lost: Record | None = None
+    alike: list[Record] = field(default_factory=list)  # what else was lost in the same way: other partitions' ranges
 
     @property
     def known(self) -> bool:
@@ -59,11 +62,43 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
             same.findings += [name for name in cause["findings"] if name not in same.findings]
         else:
             told.append(_why(cause, started_at or ""))
+    told = _incidents(told)
     for why in told:
         if why.lost is None and len(why.findings) > 1:
             why.title = f"{plural(len(why.findings), 'finding')}, for example {why.title}"
     # What is known goes first; a permitted duplicate must not hide a loss.
     return sorted(told, key=lambda why: (why.lost is None, not why.known))
+
+
+def _incidents(told: list[Why]) -> list[Why]:
+    """Causes that led to losses of several partitions by the same steps are told once, with all that they lost."""
+    by_steps: dict[Any, Why] = {}
+    out: list[Why] = []
+    for why in told:
+        steps = tuple(_step(fact, why.lost) for fact in why.facts) if why.known and why.lost else None
+        first = by_steps.setdefault((why.cause, steps), why) if steps else why
+        if first is why or why.lost is None or not _near(first, why):
+            out.append(why)
+            continue
+        first.alike.append(why.lost)
+        first.findings += why.findings
+        first.title = f"{first.title}; {title_of({'lost': why.lost})}, in the same way"
+    return out
+
+
+def _step(fact: Record, lost: Record) -> str:
+    """What a fact says of any partition: without its name, and without offsets and counts."""
+    says = fact["says"].replace(f"{lost['topic']}-{lost['partition']}", "")
+    return re.sub(r"(?<!broker )(?<!epoch )(?<![\[\d])\d+", "", says)
+
+
+def _near(one: Why, other: Why) -> bool:
+    """Whether what happened to both happened at one time, but for the acknowledgements."""
+    return all(
+        fact["time"] == twin["time"] or abs((fact["time"] or 0) - (twin["time"] or 0)) <= ONE_TIME
+        for fact, twin in zip(one.facts, other.facts, strict=True)
+        if "acknowledged" not in fact["says"]
+    )
 
 
 def _size(cause: Record) -> int:
@@ -166,9 +201,8 @@ def impact_by_cause(whys: list[Why]) -> list[tuple[str, int, int | None]]:
     """Cause, lost records, and how many of them were consumed before (None where nobody knows)."""
     totals: dict[str, tuple[int, int | None]] = {}
     for why in whys:
-        if why.lost is None:
-            continue
-        count, read = totals.get(why.cause, (0, 0))
-        seen = why.lost["read"]
-        totals[why.cause] = (count + why.lost["count"], None if read is None or seen is None else read + seen)
+        for lost in (why.lost, *why.alike) if why.lost is not None else ():
+            count, read = totals.get(why.cause, (0, 0))
+            seen = lost["read"]
+            totals[why.cause] = (count + lost["count"], None if read is None or seen is None else read + seen)
     return sorted(((name, *both) for name, both in totals.items()), key=lambda row: (-row[1], row[0]))

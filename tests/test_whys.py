@@ -51,7 +51,11 @@ def test_what_several_rules_say_of_one_loss_is_told_once() -> None:
 
 
 def test_losses_of_other_partitions_and_causes_stay_apart() -> None:
-    others = [cause(lost={**LOST, "partition": 1}), cause(cause="unknown", chain=[], missing=["the controller's log"])]
+    later = [{**FACT, "time": 99_000_000_000}]
+    others = [
+        cause(lost={**LOST, "partition": 1}, chain=later),
+        cause(cause="unknown", chain=[], missing=["the controller's log"]),
+    ]
     assert len(whys_of([cause(), *others], "")) == 3
 
 
@@ -90,3 +94,34 @@ def test_hostile_text_is_harmless_in_documents() -> None:
     assert "http://" not in shown
     assert "@everyone" not in shown
     assert "\x1b" not in shown
+
+
+def test_one_incident_of_two_partitions_is_told_once_and_names_both() -> None:
+    def lost_of(partition: int, first: int, at: int, broker: int = 2) -> dict[str, Any]:
+        name = f"orders-{partition}"
+        steps = [
+            (f"offsets {first} to {first + 4} of {name} (5 records) began to be acknowledged", at - 20_000_000_000),
+            (f"the controller elected broker {broker} leader of {name} in epoch 3, ISR [{broker}]", at),
+        ]
+        facts = [{"says": says, "time": time, "source": "x.log", "line": 1, "byte": None} for says, time in steps]
+        span = {"first": first, "last": first + 4, "count": 5, "read": 5}
+        return {
+            "findings": [f"lost-write/{name}/0"],
+            "says": "",
+            "lost": {"topic": "orders", "partition": partition, **span},
+            "cause": "unclean-election",
+            "chain": facts,
+            "prevented_by": [],
+            "citation": "",
+            "missing": [],
+            "readings": [],
+        }
+
+    at = 80_000_000_000
+    [why] = whys_of([lost_of(0, 0, at), lost_of(1, 7, at + 1_000_000)], None)
+    assert "of orders-0" in why.title
+    assert "of orders-1" in why.title
+    assert len(why.findings) == 2
+    assert impact_by_cause([why]) == [("unclean-election", 10, 10)]
+    assert len(whys_of([lost_of(0, 0, at), lost_of(1, 7, 2 * at)], None)) == 2
+    assert len(whys_of([lost_of(0, 0, at), lost_of(1, 7, at, broker=1)], None)) == 2

@@ -99,7 +99,8 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     leader = str(fields["leader"])
     says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{eligible(before)}"
     if fields.get("unclean") and leader in before:
-        says += "; Kafka calls it unclean, as it was only the last known leader"
+        term.last_known = True
+        says += "; it was the last known leader, which Kafka elects again though nobody is in sync (KIP-966)"
     fact = _fact(builder, row, says, "elected", term.epoch, leader)
     term.facts.append(fact)
     term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)

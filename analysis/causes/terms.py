@@ -24,6 +24,7 @@ class Term:
     before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
     before_fact: Fact | None = None  # where `before` is said, if not by the term's own facts
     outsider: Fact | None = None  # where the controller says that it chose from outside the ISR
+    last_known: bool = False  # the leader was the last known one, out of sync or not (KIP-966)
     conflict: bool = False
     claims: dict[str, int | None] = field(default_factory=dict)  # who said of itself that it led, and when first
     facts: list[Fact] = field(default_factory=list)

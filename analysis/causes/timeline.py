@@ -164,6 +164,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     says = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
     if previous is not None:
         term.before = ids(previous["isr"]) | ids(previous["elr"]) | ids(previous["last_known_elr"])
+        term.last_known = leader in ids(previous["last_known_elr"]) - ids(previous["isr"]) - ids(previous["elr"])
         says += eligible(term.before)
     term.facts.append(Fact(says, time, *source, about=("elected", term.epoch, leader)))
     builder.isr.append((time, isr, term.facts[-1]))

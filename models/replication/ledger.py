@@ -154,6 +154,7 @@ class Ledger:
     def _check_committed(self, replica: Replica, now: int) -> None:
         partition, log = replica.partition, replica.log
         committed = self._committed[partition]
+        gone: tuple[int, int, int] | None = None  # the first row that is missing, and the offsets from it on that are
         for number, (base, end, uid) in enumerate(committed.rows()):
             if end <= log.start:
                 continue
@@ -161,17 +162,22 @@ class Ledger:
             held = log.at(base)
             if held is not None and held.uid == uid and held.end < end:
                 held = log.at(end - 1)
-            if held is not None and held.uid == uid:
-                continue
-            self._breach(
-                "no-committed-loss",
-                now,
-                partition,
-                f"broker {replica.broker} leads epoch {replica.epoch} without the committed offset {base}",
-            )
-            committed.cut(number)
-            self._committed_end[partition] = min(base, log.end)
+            if held is None or held.uid != uid:
+                gone = (gone[0], gone[1], end) if gone else (number, base, end)
+            elif gone:
+                break
+        if gone is None:
             return
+        number, base, end = gone
+        lacks = f"offset {base}" if end == base + 1 else f"offsets {base} to {end - 1}"
+        self._breach(
+            "no-committed-loss",
+            now,
+            partition,
+            f"broker {replica.broker} leads epoch {replica.epoch} without the committed {lacks}",
+        )
+        committed.cut(number)
+        self._committed_end[partition] = min(base, log.end)
 
     def _explain(self, ack: Ack, replica: Replica, state: PartitionState, now: int) -> Loss:
         """The design's cause of a loss, from what this leader did with the record and how it was elected."""
