@@ -56,11 +56,16 @@ def _replicas(told: list[tuple[str, Record]]) -> Record:
         return _assumption(name, False, says, COMPARED)
     alone = [part for part, about in told if len(about["brokers"]) < 2]
     if len(alone) == len(told):
-        return _assumption(name, True, f"one log a partition ({_some(alone)}): there is nothing to compare", ())
+        empty = any(about.get("empty") for _, about in told)
+        only = "holds records" if empty else "is kept"
+        says = f"one log a partition {only} ({_some(alone)}){', the others are empty' if empty else ''}"
+        return _assumption(name, True, f"{says}: there is nothing to compare", ())
     snapshots = sorted({snapshot for _, about in told for snapshot in about["snapshots"]})
     when = [f"in {len(snapshots)} snapshot{'s' if len(snapshots) > 1 else ''}"] if snapshots else []
     when += ["at the end"] if any(about["at the end"] for _, about in told) else []
-    return _assumption(name, True, f"replicas of {_partitions(len(told))} were compared {' and '.join(when)}", ())
+    return _assumption(
+        name, True, f"replicas of {_partitions(len(told) - len(alone))} were compared {' and '.join(when)}", ()
+    )
 
 
 def _readable(told: list[tuple[str, Record]]) -> Record:

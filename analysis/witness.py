@@ -14,8 +14,8 @@ Record = dict[str, Any]
 
 
 def witness(p: Partition) -> Record | None:
-    """brokers whose logs are kept, assigned replicas whose logs are not (or how many, where nobody names them),
-    snapshots, records, clocks, damage; or None where no broker's files of the partition are known.
+    """brokers whose logs hold records, those whose logs are empty, assigned replicas whose logs are not kept (or how
+    many, where nobody names them), snapshots, records, clocks, damage; or None where no broker's files are known.
     """
     if p.kept is None:
         return None
@@ -31,6 +31,7 @@ def witness(p: Partition) -> Record | None:
     clocks = {} if p.timeline is None else p.timeline.clocks
     return {
         "brokers": sorted(held),
+        "empty": sorted(set(p.kept.segments["broker"].unique()) - held),
         "missing": sorted(set(p.kept.replicas) - told),
         "lacking": 0 if p.kept.replicas else max(0, _factor(p) - len(told)),
         "snapshots": [name for name in p.kept.snapshots if name in named and name],
