@@ -58,7 +58,7 @@ class Scout:
             lost = [i for i in completed if ends[i] is None]
             lost.sort(key=calls.__getitem__)
             completed = [i for i in completed if ends[i] is not None]
-        done = sorted(completed, key=ends.__getitem__)
+        done = sorted(completed, key=ends.__getitem__)  # type: ignore[arg-type] # none of these is None
         self.n = n = len(done)
         self.given = given = done + lost  # the index of each number
         # What is not completed is not asked for its end. Sentinels end the loops over them: NaN is not before
