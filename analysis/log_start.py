@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from ..histories.observations import deletions_of
+from .undecided import ENDLESS
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -32,9 +34,22 @@ class _Told(NamedTuple):
     moved: int | None
 
 
+class _Lowest:
+    """The lowest offset that any poll gave which began after a moment: a log start above it is refuted."""
+
+    def __init__(self, reads: pl.DataFrame) -> None:
+        placed = reads.filter(pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()).sort("invoked")
+        self.invoked = placed["invoked"].to_numpy()
+        self.lowest = np.minimum.accumulate(np.append(placed["offset"].to_numpy(), ENDLESS)[::-1])[::-1]
+
+    def read_after(self, moment: int) -> int:
+        return int(self.lowest[np.searchsorted(self.invoked, moment, "right")])
+
+
 def log_start(p: Partition, kept: int | None) -> LogStart:
     """`kept` is where the leader's log starts that a broker kept, if it is known and not 0."""
-    told = [*_deleted(p), *_answered(p)]
+    lowest = _Lowest(p.reads)
+    told = [*_deleted(p, lowest), *_answered(p, lowest)]
     if kept is not None:
         told.append(_Told(kept, True, None))
     if p.settings.final and not any(one.certain for one in told):
@@ -48,12 +63,12 @@ def log_start(p: Partition, kept: int | None) -> LogStart:
     return LogStart(certain, max((one.offset for one in told), default=0), moved)
 
 
-def _deleted(p: Partition) -> list[_Told]:
+def _deleted(p: Partition, lowest: _Lowest) -> list[_Told]:
     since, until = _final_span(p)
     reach = _reach(p)
     told = []
     # One that came after the final reads explains nothing that they lack.
-    intime = pl.col("invoked") <= (2**62 if until is None else until)
+    intime = pl.col("invoked") <= (ENDLESS if until is None else until)
     faults = p.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail") & intime)
     for detail, done in faults.select("detail", "completed").unique().iter_rows():
         if deletions_of(detail) is None:
@@ -63,24 +78,18 @@ def _deleted(p: Partition) -> list[_Told]:
         certain = row["outcome"] == "ok" and done is not None and done >= begun and asked is not None
         # Without a new start, or with -1, it goes to the high watermark of its moment, which nobody knows.
         certain = certain and asked <= reach and (since is None or done <= since)
-        certain = certain and not _is_refuted(p, asked, done)
+        certain = certain and lowest.read_after(done) >= asked
         told.append(_Told(reach if asked is None else min(asked, reach), certain, done))
     return told
 
 
-def _is_refuted(p: Partition, start: int, since: int) -> bool:
-    """Whether a record below the start was read by a poll that began later."""
-    later = p.reads.filter(pl.col("invoked") > since)["offset"].min()
-    return isinstance(later, int) and later < start
-
-
-def _answered(p: Partition) -> list[_Told]:
+def _answered(p: Partition, lowest: _Lowest) -> list[_Told]:
     """What end_offsets told; an answer after the final reads may tell of a later move."""
     until = _final_span(p)[1]
     answers = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
     told = []
     for start, end, begun, done in answers.iter_rows():
-        certain = start <= end and (until is None or begun <= until) and not _is_refuted(p, start, done)
+        certain = start <= end and (until is None or begun <= until) and lowest.read_after(done) >= start
         told.append(_Told(min(start, end), certain, done))
     return told
 

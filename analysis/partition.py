@@ -5,7 +5,6 @@ A rule is a pure function of a Partition. Nothing here knows of Spark, of files,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ..histories.bundle import Settings
 
 Offsets = npt.NDArray[np.int64]
-ENDLESS = 2**62  # beyond all offsets
 BEFORE_ALL = -(2**62)  # ns
 
 
@@ -241,20 +239,6 @@ class Partition:
         start = _ns(assigned["offset"][-1]) if len(assigned) else first
         still = not len(moves.filter(pl.col("completed") > begun))
         return done.complete and done.end >= self.asked_end and forward and still and start <= self.log_start.certain
-
-    def undecided_polls(self, processes: Iterable[str]) -> list[tuple[int, int]]:
-        """Ranges of offsets (inclusive) that polls of these processes may have read, as nobody knows how they ended."""
-        ranges = []
-        # Who neither read nor was assigned this partition polled others.
-        here = {*self.reads["process"].unique(), *self.marks["process"].unique()}
-        polls = self.context.filter((pl.col("kind") == "poll") & pl.col("process").is_in(list(here & {*processes})))
-        for process, invoked in polls.select("process", "invoked").unique().sort("process", "invoked").iter_rows():
-            mine = self.reads.filter((pl.col("process") == process) & pl.col("offset").is_not_null())
-            before = mine.filter(pl.col("completed") <= invoked)["offset"].tail(1).to_list() or [-1]
-            after = mine.filter(pl.col("completed") > invoked)["offset"].head(1).to_list() or [ENDLESS]
-            # Where it goes back, or nowhere, nothing bounds what the poll may have given.
-            ranges.append((before[0] + 1, after[0] - 1 if after[0] > before[0] else ENDLESS))
-        return [(first, last) for first, last in ranges if first <= last]
 
     @cached_property
     def existing(self) -> Offsets:

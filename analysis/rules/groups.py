@@ -9,6 +9,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partition import BEFORE_ALL, Offsets, Partition
+from ..undecided import undecided_polls
 from .loss import fates
 from .wording import plural, proof, seconds, some, where
 
@@ -24,10 +25,10 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
         first, reset = _first_position(p, members, polled)
         below = existing[existing < max(committed, first)]
         missed = np.setdiff1d(below, handled)
-        hidden = [(low <= missed) & (missed <= high) for low, high in p.undecided_polls(members)]
-        if np.any(hidden):
+        hidden = undecided_polls(p, members).hold(missed)
+        if hidden.any():
             p.unjudged["consumer-loss"] = [f"nobody knows what polls of {p.name} by {_called(group)} gave"]
-            missed = missed[~np.any(hidden, axis=0)]
+            missed = missed[~hidden]
         # A commit that claims records is worse than a start that skipped them: tell them apart. Where a seek or
         # a committed offset chose the start, nothing was skipped.
         skipped = missed[missed < first] if reset else missed[:0]

@@ -13,6 +13,7 @@ from ..generations import events, generations
 from ..neighbours import beside, neighbours
 from ..partition import FinalReads, Offsets, Partition
 from ..settled import COMPACTED
+from ..undecided import undecided_polls
 from .wording import distinct, plural, proof, seconds, some, where
 
 
@@ -188,7 +189,7 @@ def _fates(p: Partition) -> pl.DataFrame:
         _passed_over(p, fate).alias("passed"),
         _legally_gone(p).alias("legal"),
         (pl.col("offset") < start.possible).fill_null(unplaced).alias("removable"),
-        _hidden(p).alias("hidden"),
+        _hidden(p, fate).alias("hidden"),
     )
     # No deletion and no compaction gives an offset to another record, or moves the log's end back.
     cut = pl.col("replaced") | pl.col("shrunk")
@@ -200,12 +201,11 @@ def _fates(p: Partition) -> pl.DataFrame:
     return fate.with_columns(lost.alias("lost")).with_columns((doubtful & ~pl.col("lost")).alias("doubtful"))
 
 
-def _hidden(p: Partition) -> pl.Expr:
+def _hidden(p: Partition, fate: pl.DataFrame) -> pl.Series:
     """Whether a poll may have read it, of which nobody knows how it ended; in a final run, one of the final reader."""
-    offset = pl.col("offset")
-    ranges = p.undecided_polls(p.final.processes if p.final else p.reads["process"].unique())
-    within = [offset.is_null() | offset.is_between(first, last) for first, last in ranges]
-    return pl.any_horizontal(pl.lit(False), *within)
+    polled = undecided_polls(p, p.final.processes if p.final else p.reads["process"].unique())
+    unplaced = fate["offset"].is_null().to_numpy() & bool(len(polled.first))
+    return pl.Series(polled.hold(fate["offset"].fill_null(-1).to_numpy()) | unplaced)
 
 
 def _covered(final: FinalReads) -> pl.Expr:

@@ -7,6 +7,7 @@ an assignment set. Without a position (revoked, or assigned without offset) noth
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partition import Offsets, Partition
+from ..undecided import undecided_polls
 from .loss import vanished
 from .wording import plural, proof, where
 
@@ -38,6 +40,7 @@ def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
 
 def _skips(p: Partition, within: bool) -> Iterator[Finding]:
     ahead = jumps(p).filter((pl.col("offset") > pl.col("expected")) & (pl.col("inside") == within))
+    polled = cache(lambda process: undecided_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
         uncommitted = p.settings.reads_uncommitted(row["process"])
         existing = p.existing_uncommitted if uncommitted else p.existing
@@ -45,8 +48,7 @@ def _skips(p: Partition, within: bool) -> Iterator[Finding]:
         skipped = _there(p, existing[first:last], row["completed"], uncommitted)
         if not len(skipped):
             continue
-        polled = p.undecided_polls([row["process"]])
-        if any(low <= skipped[0] and skipped[-1] <= high for low, high in polled):
+        if polled(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
             p.unjudged["poll-skip"] = [
                 f"{row['process']} polled {p.name} once more, and nobody knows what it was given"
             ]

@@ -145,12 +145,16 @@ def stale_end_offsets(p: Partition) -> Iterator[Finding]:
     highest = np.maximum.accumulate(known["offset"].to_numpy()) if len(known) else np.empty(0, np.int64)
     done = known["completed"].to_numpy()
     answers = _ends(p).sort("completed", "at")
+    answered = answers["completed"].to_numpy()
+    greatest = np.append(-1, np.maximum.accumulate(answers["offset"].to_numpy()))
     for row in asked.iter_rows(named=True):
         index = int(np.searchsorted(done, row["invoked"], "left")) - 1
         if index >= 0 and highest[index] >= row["offset"]:
             witness = known.filter((pl.col("offset") == int(highest[index])) & (pl.col("completed") < row["invoked"]))
-        else:
+        elif greatest[np.searchsorted(answered, row["invoked"], "left")] > row["offset"]:
             witness = answers.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
+        else:
+            continue
         if len(witness):
             yield _stale(p, row, witness.row(0, named=True))
 
