@@ -14,7 +14,7 @@ from .saved import is_saved
 if TYPE_CHECKING:
     from ..analysis.inspecting import Inspected
 
-_WHERE = re.compile(r"(?P<partition>.+-\d+)(?:@(?P<offset>\d{1,18}))?")
+_WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
 
 
 class Where(NamedTuple):
@@ -31,7 +31,7 @@ def where_of(text: str | None) -> Where | None:
     if match is None:
         raise UsageError(f"found {text}, expected TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711")
     offset = match["offset"]
-    return Where(match["partition"], None if offset is None else int(offset))
+    return Where(match["partition"] + ("-0" if match["key"] else ""), None if offset is None else int(offset))
 
 
 def partition_of(text: str | None) -> str | None:

@@ -116,18 +116,20 @@ def _found(records: int, findings: int) -> str:
 
 def _worst(report: dict[str, Any], room: Room) -> list[str]:
     told = [finding for finding in report["findings"] if finding["severity"] == "violation"] or report["findings"]
+    shown = told[: room.shown]
     lines: list[str] = []
-    for finding in told[: room.shown]:
+    for finding in shown:
         label = f"  {click.style(finding['rule'], bold=True)}: "
         where = [(e["source"], e["line"]) for e in finding["evidence"] if e["line"] is not None][:3]
         # A file is named once where all are lines of it.
         named = [f"{'' if n and source == where[0][0] else source}:{line}" for n, (source, line) in enumerate(where)]
         said = finding["sentence"] + (f" [{', '.join(named)}]" if named else "")
         lines += _wrapped(said, room, first=label, indent="    ")
-    total = sum(rule[kind] for rule in report["rules"].values() for kind in ("findings", "permitted", "notes"))
-    if total > len(told[: room.shown]):
-        lines.append(f"  … {total - len(told[: room.shown]):,} more in findings.parquet")
-    return lines
+    kinds = {kind: sum(rule[kind] for rule in report["rules"].values()) for kind in ("findings", "permitted", "notes")}
+    more = kinds["findings"] - sum(finding["severity"] == "violation" for finding in shown)
+    others = kinds["permitted"] + kinds["notes"] - sum(finding["severity"] != "violation" for finding in shown)
+    left = [f"{more:,} more"] * (more > 0) + [f"{others:,} that are permitted or notes"] * (others > 0)
+    return [*lines, f"  … {' and '.join(left)} in findings.parquet"] if left else lines
 
 
 def _why(report: dict[str, Any], room: Room) -> list[str]:

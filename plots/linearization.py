@@ -159,16 +159,17 @@ class _Figure:
             operation = self.operations[i]
             observes = model.observes(operation.action)
             lost = operation.end is None
+            width = self.right(i) - self.x(operation.call)
             ended = "no answer: any time after its call, or never" if lost else f"to {operation.end}"
             made.append(
                 Bar(
                     x=self.x(operation.call),
                     y=self.y(i),
-                    width=self.right(i) - self.x(operation.call),
+                    width=width,
                     kind="lost" if lost else "observation" if observes else "change",
                     blocked=i == self.part.blocked,
                     minimal=i in self.minimal,
-                    text=self.text(i),
+                    text=_cut(self.text(i), max(1, int((width - 16) / LETTER))),
                     hover=_cut(f"{self.judgement.operation(i)}\nfrom {operation.call} {ended}", LONG),
                     below=self.possible() if i == self.part.blocked and self.part.verdict == "illegal" else "",
                 )

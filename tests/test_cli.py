@@ -48,7 +48,8 @@ def test_a_lost_write_is_exit_1_with_the_verdict_on_one_screen(tmp_path: Path) -
     assert result.return_value == 1
     assert "unclean-election-a: INVALID" in result.output
     assert "753 records in 2 findings" in result.output
-    assert "unclean-election: offsets 255 to 630 of orders-0 lost" in result.output
+    assert "unclean-election: offsets 224 to 600 of orders-1 lost" in result.output
+    assert "offsets 255 to 630 of orders-0 lost" in result.output
     assert len(result.output.splitlines()) <= 40
     # The last line names the folder, however long its path is.
     assert max(map(len, result.output.splitlines()[:-1])) <= 100
@@ -370,3 +371,24 @@ def test_histories_of_others_stay_what_they_are_in_parquet(name: str, tmp_path: 
     for same in ("rules", "counts"):
         assert one[same] == other[same]
     assert one["input"]["dialect"] == other["input"]["dialect"]
+
+
+def test_a_key_of_jepsens_is_explained_by_its_name() -> None:
+    history = Path(__file__).with_name("data") / "jepsen.edn"
+    by_key, by_partition = run("explain", history, "0@0").stdout, run("explain", history, "0-0@0").stdout
+    assert by_key == by_partition
+    assert by_key.startswith("0-0@0")
+
+
+def test_a_history_of_jepsens_needs_no_run_json(tmp_path: Path) -> None:
+    operations = [("invoke", "send", "[[:send 0 1]]"), ("fail", "send", "[[:send 0 1]]")]
+    operations += [("invoke", "poll", "[[:poll]]"), ("ok", "poll", "[[:poll {0 [[0 1]]}]]")]
+    lines = [
+        f"{{:index {n}, :time {n}, :type :{kind}, :process 0, :f :{f}, :value {value}}}"
+        for n, (kind, f, value) in enumerate(operations)
+    ]
+    history = tmp_path / "history.edn"
+    history.write_text("\n".join(lines))
+    report = json.loads(check(history, "--json", "--out", tmp_path / "out").stdout)
+    assert report["rules"]["aborted-read"]["verdict"] == "invalid"
+    assert "configuration told" not in {assumption["name"] for assumption in report["assumptions"]}
