@@ -52,11 +52,14 @@ def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
 
 
 def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    if fields["leader"] < 0:
+    leader = fields.get("leader")
+    if leader is not None and leader < 0:
         return
     term = builder.term(fields["leader_epoch"])
-    says = f"broker {row['broker']} followed broker {fields['leader']} in epoch {term.epoch} of {_name(row)}"
-    term.name_leader(str(fields["leader"]))
+    whom = "" if leader is None else f" broker {leader}"
+    says = f"broker {row['broker']} followed{whom} in epoch {term.epoch} of {_name(row)}"
+    if leader is not None:
+        term.name_leader(str(leader))
     fact = _fact(builder, row, f"{says}, its log ending at {fields['offset']}")
     term.facts.append(fact)
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "followed", fact, fact.time))
@@ -85,6 +88,29 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     files.add(row["file"])
     term.isr = isr if term.isr is None else term.isr
     term.time = fact.time if term.time is None else term.time
+
+
+def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """ZooKeeper's controller takes a dead broker out of the ISR: a new leader epoch, mostly of the same leader."""
+    isr, leader, name = ids(fields["isr"]), fields["leader"], _name(row)
+    listed = ", ".join(sorted(isr))
+    says = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became [{listed}]"
+    says += f"; broker {leader} led in epoch {fields['leader_epoch']}"
+    if leader < 0:
+        says = f"{name} had no leader any more, as broker {fields['removed']} was gone, ISR [{listed}]"
+    fact = _fact(builder, row, says, "isr", isr)
+    # A controller that takes over says again what the one before had done.
+    if fields["partition_epoch"] in builder.stated:
+        return
+    _state(builder, fields, fact)
+    builder.isr.append((fact.time, isr, fact))
+    if leader >= 0:
+        term = builder.term(fields["leader_epoch"])
+        _epochs_of(term, fields)
+        term.name_leader(str(leader))
+        term.facts.append(fact)
+        term.isr = isr if term.isr is None else term.isr
+        term.time = fact.time if term.time is None else term.time
 
 
 def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -186,6 +212,7 @@ HANDLERS = {
     "follower": _follower,
     "elected": _elected,
     "leadership": _elected,
+    "isr-removed": _isr_removed,
     "partition-new": _elected,
     "partition-change": _partition_change,
     "elected-unclean": _unclean_zookeeper,

@@ -2,7 +2,8 @@
 
 A broker's log gives its own local time and no zone. Where the history records that a broker was killed and
 started again, its log must lie around that: its last line before cannot be later than the kill, nor its
-first line after earlier than the restart. That bounds the offset from both sides.
+first line after earlier than the restart. That bounds the offset from both sides. Zones differ by quarters of an
+hour, so the whole quarter nearest to 0 is taken where the bounds hold one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import polars as pl
 
 DAY = 86_400_000  # ms
+QUARTER = 15 * 60 * 1000  # ms
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,14 @@ def clock_offset(
     # No time zone is a day away: such a log is of another run, or the run's start is told wrong.
     if lowest > highest or lowest > DAY or highest < -DAY:
         return Clock(broker, 0, lowest, highest, conflict=True)
-    return Clock(broker, min(max(0, lowest), highest), lowest, highest)
+    return Clock(broker, _within(lowest, highest), lowest, highest)
+
+
+def _within(low: int, high: int) -> int:
+    """The likeliest offset between bounds: a zone's, else the nearest to 0."""
+    nearest = min(max(0, low), high)
+    zone = nearest // QUARTER * QUARTER if nearest < 0 else -(-nearest // QUARTER) * QUARTER
+    return zone if low <= zone <= high else nearest
 
 
 def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | None) -> dict[str, Clock]:
@@ -101,6 +110,6 @@ def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | 
     if bounded:
         low, high = max(c.low or 0 for c in bounded), min(c.high or 0 for c in bounded)
         if low <= high and not low <= 0 <= high:
-            shared = min(max(0, low), high)
+            shared = _within(low, high)
             clocks.update({b: Clock(b, shared) for b, c in clocks.items() if c.low is None})
     return clocks

@@ -54,6 +54,12 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"Cannot truncate (?:log )?{TP} to offset (?P<offset>\d+) as (?:the )?largest offset in the log is (?P<largest>-?\d+)",
     ),
     _pattern(
+        "truncate-noop",
+        "0.11",
+        "has no effect as the largest offset",
+        rf"Truncating {TP} to (?P<offset>\d+) has no effect as the largest offset in the log is (?P<largest>-?\d+)",
+    ),
+    _pattern(
         "truncate-reason",
         "2.1+",
         "TruncationState(offset=",
@@ -109,10 +115,17 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "follower",
-        "2.8+",
+        "3.0+",
         "Follower ",
         rf"Follower {TP} starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) with partition epoch "
         r"(?P<partition_epoch>\d+) and high watermark (?P<high_watermark>\d+)\. Current leader is (?P<leader>-?\d+)",
+    ),
+    _pattern(
+        "follower",
+        "2.8",
+        "Follower ",
+        rf"Follower {TP} (?:with topic id \S+ )?starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
+        r"with high watermark (?P<high_watermark>\d+)",
     ),
     _pattern(
         "become-leader",
@@ -152,7 +165,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "1.1-3.9",
         "to OnlinePartition with state LeaderAndIsr(",
         rf"(?:hanged partition|for partition) {TP} .*?to OnlinePartition with state LeaderAndIsr\(.*?leader=(?P<leader>\d+), "
-        r"leaderEpoch=(?P<leader_epoch>\d+), .*?isr=List\((?P<isr>[\d, ]*)\)",
+        r"leaderEpoch=(?P<leader_epoch>\d+), .*?isr=List\((?P<isr>[\d, ]*)\)(?:.*?, (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+))?",
     ),
     _pattern(
         "elected-unclean",
@@ -180,6 +193,25 @@ PATTERNS: tuple[Pattern, ...] = (
         "cached leader info",
         r"cached leader info \(LeaderAndIsrInfo:\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+),"
         rf"ControllerEpoch:\d+\).* for partition {TP}",
+    ),
+    _pattern(
+        "isr-removed",
+        "2.3-3.9",
+        "as part of transition to OfflineReplica",
+        rf"Partition {TP} state changed to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),(?:LeaderRecoveryState:\w+,)?LeaderEpoch:(?P<leader_epoch>\d+),"
+        r"(?:ZkVersion|PartitionEpoch):(?P<partition_epoch>\d+),ControllerEpoch:\d+\) after removing replica (?P<removed>\d+) from the ISR",
+    ),
+    _pattern(
+        "leadership",
+        "0.8-1.0",
+        "After leader election, leader cache",
+        rf"leader cache for {TP} is updated to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)",
+    ),
+    _pattern(
+        "leadership",
+        "0.8-1.0",
+        "New leader and ISR for partition",
+        rf'New leader and ISR for partition {TP} is \{{"leader":(?P<leader>-?\d+),"leader_epoch":(?P<leader_epoch>\d+),"isr":\[(?P<isr>[\d,]*)\]',
     ),
     _pattern(
         "leadership",
@@ -212,6 +244,12 @@ PATTERNS: tuple[Pattern, ...] = (
         "2.2+",
         "with initial high watermark",
         rf"Log loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)",
+    ),
+    _pattern(
+        "high-watermark",
+        "0.11-2.1",
+        "with initial high watermark",
+        rf"Replica loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)",
     ),
     _pattern(
         "recovering",
@@ -274,7 +312,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "no clean shutdown file was found",
         r"since no clean shutdown file was found",
     ),
-    _pattern("fenced", "2.8+", "Fencing broker", r"Fencing broker (?P<subject>\d+) at epoch \d+(?P<reason> because .*?)?(?: \([\w.$]+\))?$"),
+    _pattern("fenced", "2.8+", "Fencing broker", r"Fencing broker (?P<subject>\d+)(?: at epoch \d+)?(?P<reason> because .*?)?(?: \([\w.$]+\))?$"),
     _pattern("unfenced", "2.8+", "to unfence has been granted", r"The request from broker (?P<subject>\d+) to unfence has been granted"),
     _pattern("unfenced", "2.8+", "has been unfenced", r"\[BrokerLifecycleManager id=(?P<subject>\d+)\] The broker has been unfenced"),
     _pattern("failed", "0.8-3.9", "Broker failure callback", r"Broker failure callback for (?P<subject>\d+)"),

@@ -44,6 +44,14 @@ WORDINGS = [
     ("4.1", "INFO [BrokerLifecycleManager id=1] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. (kafka.server.BrokerLifecycleManager)", "unfenced", None, None, {}),
     ("2.0", "ERROR Shutdown broker: java.io.IOException: No space left on device (kafka.log.LogManager)", "disk-full", None, None, {}),
     ("2.0", "WARN [ReplicaManager broker=1] Stopping serving replicas in dir /d (kafka.server.ReplicaManager)", "disk-failure", None, None, {"dir": "/d"}),
+    ("2.8", "INFO [Controller id=3 epoch=2] Partition orders-0 state changed to (Leader:3,ISR:3,2,LeaderEpoch:1,ZkVersion:1,ControllerEpoch:2) after removing replica 1 from the ISR as part of transition to OfflineReplica (state.change.logger)", "isr-removed", "orders", 0, {"leader": 3, "isr": [3, 2], "partition_epoch": 1, "removed": 1}),
+    ("2.8", "INFO [Controller id=1 epoch=3] Changed partition orders-0 from OfflinePartition to OnlinePartition with state LeaderAndIsr(leader=1, leaderEpoch=4, isr=List(1), zkVersion=4) (state.change.logger)", "elected", "orders", 0, {"leader": 1, "leader_epoch": 4, "partition_epoch": 4}),
+    ("2.8", "INFO [Broker id=2] Follower orders-0 starts at leader epoch 4 from offset 1036 with high watermark 682. Previous leader epoch was -1. (state.change.logger)", "follower", "orders", 0, {"leader_epoch": 4, "offset": 1036}),
+    ("3.9", "INFO [QuorumController id=100] Fencing broker 2 because its session has timed out. (org.apache.kafka.controller.ReplicationControlManager)", "fenced", None, None, {}),
+    ("0.11", "INFO Truncating orders-0 to 0 has no effect as the largest offset in the log is -1. (kafka.log.Log)", "truncate-noop", "orders", 0, {"offset": 0, "largest": -1}),
+    ("0.11", "INFO Replica loaded for partition orders-0 with initial high watermark 700 (kafka.cluster.Replica)", "high-watermark", "orders", 0, {"high_watermark": 700}),
+    ("0.11", "DEBUG [Partition state machine on Controller 1]: After leader election, leader cache for [orders,0] is updated to (Leader:1,ISR:1,LeaderEpoch:1,ControllerEpoch:3) (kafka.controller.PartitionStateMachine)", "leadership", "orders", 0, {"leader": 1, "isr": [1]}),
+    ("0.11", 'INFO [Controller 2]: New leader and ISR for partition [orders,0] is {"leader":3,"leader_epoch":3,"isr":[3]} (kafka.controller.KafkaController)', "leadership", "orders", 0, {"leader": 3, "isr": [3]}),
 ]  # fmt: skip
 
 
@@ -82,7 +90,7 @@ def fault(type_, kind, node, seconds):
     return Fault(type_, kind, (node,), at, at)
 
 
-@pytest.mark.parametrize("ahead", [0, 3_600_000, -7_200_000, 400_000_000, -400_000_000])
+@pytest.mark.parametrize("ahead", [0, 3_600_000, -7_200_000, 20_700_000, 400_000_000, -400_000_000])
 def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
     started = 1795254667000
     faults = [fault("fault", "kill", "1", 10), fault("heal", "restart", "1", 15)]
@@ -103,7 +111,7 @@ def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
     clock = clock_offset("1", events, faults, started)
     # No time zone is days away: what began on another day is of another run.
     assert clock.conflict == (abs(ahead) > 86_400_000)
-    assert clock.conflict or abs(clock.offset - ahead) <= 400
+    assert clock.conflict or clock.offset == ahead
 
 
 def test_rotated_and_gzipped_logs_are_read(tmp_path):
