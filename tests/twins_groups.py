@@ -53,6 +53,8 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         handled = {
             r["offset"] for op in twin.ops if op.f == "handle" and op.process in members for r in op.told["records"]
         }
+        within = {op.id for op, _ in _committed(twin, members) if op.f == "txn"}
+        handled |= {read.offset for op, read in polls if op.id in within}
     dirty = any(twin.dirty(member) for member in members)
     lost = twin.lost()
     held = twin.held()

@@ -18,7 +18,7 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
     for group, members in _groups(p).items():
         commits = _commits(p, members)
-        handled = _handled(p, members)
+        handled = _handled(p, members, commits)
         polled = p.reads.filter(pl.col("process").is_in(members))
         existing = _standing(p, members)
         committed = int(commits["offset"][-1]) if len(commits) else 0
@@ -213,15 +213,19 @@ def _commits(p: Partition, members: list[str]) -> pl.DataFrame:
     ).sort("completed", "at", "index")
 
 
-def _handled(p: Partition, members: list[str]) -> Offsets:
-    """Offsets that a member finished with; in a run without any `handle` a poll counts as handling."""
+def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Offsets:
+    """Offsets that a member finished with; in a run without any `handle` a poll counts as handling.
+
+    A committed transaction that commits the offsets of what it polled has done with it what it is for.
+    """
+    polled = p.reads.filter(pl.col("process").is_in(members))
     if len(p.context.filter(pl.col("kind") == "handles")):
         done = p.marks.filter(
             (pl.col("kind") == "handle") & pl.col("process").is_in(members) & (pl.col("outcome") != "fail")
         )
-    else:
-        done = p.reads.filter(pl.col("process").is_in(members))
-    return done["offset"].unique().sort().to_numpy()
+        within = polled.filter("txn").join(commits.select("at", "process"), on=["at", "process"], how="semi")
+        return pl.concat([done["offset"], within["offset"]]).unique().sort().to_numpy()
+    return polled["offset"].unique().sort().to_numpy()
 
 
 def _standing(p: Partition, members: list[str]) -> Offsets:
