@@ -208,8 +208,17 @@ def _going_back(kept: Kept, out: Judgement) -> None:
     marks = kept.checkpoints.filter(pl.col("name") == "high-watermark")
     for replica in marks.partition_by("broker", maintain_order=True):
         by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
-        known = [by_snapshot[name] for name in kept.snapshots if name in by_snapshot]
-        for before, after in itertools.pairwise(known):
+        known = [name for name in kept.snapshots if name in by_snapshot]
+        both = list(itertools.combinations(known, 2))
+        pairs = [(one, other) for one, other in both if kept.precedes(one, other)]
+        for one, other in both:
+            if (one, other) not in pairs and by_snapshot[one]["offset"] != by_snapshot[other]["offset"]:
+                which = f"snapshots {one} and {other}, of which nobody knows which is the earlier"
+                mark = f"broker {by_snapshot[one]['broker']}'s high watermark of {kept.topic}-{kept.partition}"
+                out.unknown.append(f"checkpoint-order: {mark} differs in {which}")
+        # Neighbours alone: what went back between them went back once.
+        between = {(a, c) for a, b in pairs for other, c in pairs if other == b}
+        for before, after in ((by_snapshot[a], by_snapshot[b]) for a, b in pairs if (a, b) not in between):
             if after["offset"] >= before["offset"]:
                 continue
             sentence = f"broker {after['broker']}'s checkpointed high watermark went back from {before['offset']} "

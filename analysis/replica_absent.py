@@ -28,6 +28,9 @@ def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
     if not bounds.height:
         out.unknown.append(f"acknowledged-absent: no broker's log of {name} is at hand")
         return out
+    if not kept.last_is_dated:
+        out.unknown.append(f"acknowledged-absent: when the logs of {name} {where(kept.last)} were copied is not known")
+        return out
     at = kept.times.get(kept.last)
     if at is not None:
         # An evidence of an earlier time says nothing of what was acknowledged after it.

@@ -70,7 +70,7 @@ class Kept:
     segments: pl.DataFrame  # empty ones: a log that holds nothing is evidence too
     sealed: pl.DataFrame  # ranges of batches that all replicas have alike, whose records are not decoded (sealing.py)
     log_events: pl.DataFrame  # what the brokers' own logs tell of it
-    snapshots: tuple[str, ...] = (FINAL,)  # in order of time; "" is the end of the run
+    snapshots: tuple[str, ...] = (FINAL,)  # undated ones, then in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
     leader: str | None = None  # at the end, as the metadata or the brokers' logs tell
     replicas: tuple[str, ...] = ()  # assigned brokers; () if nobody says
@@ -87,6 +87,17 @@ class Kept:
         """The latest snapshot that holds logs."""
         held = {*self.records["snapshot"], *self.segments["snapshot"], *self.sealed["snapshot"]}
         return next((name for name in reversed(self.snapshots) if name in held), FINAL)
+
+    @property
+    def last_is_dated(self) -> bool:
+        """Whether it is known when the latest logs were copied: those of a snapshot need a time."""
+        return self.last == FINAL or self.last in self.times
+
+    def precedes(self, earlier: str, later: str) -> bool:
+        """Whether one snapshot is known to be the earlier: an undated one is so before the end alone."""
+        if FINAL in (earlier, later):
+            return earlier != later == FINAL
+        return earlier in self.times and later in self.times and self.times[earlier] < self.times[later]
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from ..histories.evidence.tables import FINAL
 from .replicas import Kept, extents, with_aborted
 
 SETTLED = {"place": pl.Int64, "offset": pl.Int64, "stands": pl.Boolean}
@@ -79,5 +80,6 @@ def _leaders(kept: Kept) -> tuple[pl.DataFrame | None, bool]:
         return None, False
     here = (pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader)
     start = extents(kept).filter(here)["start"][0]
-    whole = start == 0 and not kept.damage.filter(here).height and kept.compacted is False
+    # What is not in an earlier snapshot may have been written since.
+    whole = start == 0 and not kept.damage.filter(here).height and kept.compacted is False and kept.last == FINAL
     return last, whole

@@ -163,7 +163,7 @@ def _from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     for mark in timeline.ends_of(broker, "high-watermark"):
         if mark.snapshot not in held or mark.end > lost.first:
             continue
-        later = kept.snapshots[kept.snapshots.index(mark.snapshot) + 1 :]
+        later = [name for name in kept.snapshots if kept.precedes(mark.snapshot, name)]
         replaced = [name for name in later if holds.get(name) is not None and holds[name] not in lost.values]
         if replaced:
             gone = [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot == replaced[0]]

@@ -200,7 +200,8 @@ RULES: dict[str, Rule] = {
             "Records below the group's last committed offset that no member handled by the end of the run (without"
             " any handle events a poll counts as handling; a transaction handles what it polls and commits), and"
             " records below the first position of the group, skipped by auto.offset.reset; where a seek or a committed"
-            " offset chose where the group began, nothing was skipped. Records that are older than the group itself are permitted to be skipped.",
+            " offset chose where the group began, nothing was skipped. Records that are older than the group itself are"
+            " permitted to be skipped.",
             "p:a@0 p:b@1 c:<a@0 c:commit=2",
             ("groups",),
             groups.consumer_losses,

@@ -338,6 +338,25 @@ def test_a_high_watermark_must_not_go_back():
     assert (finding.first_offset, finding.last_offset, finding.severity) == (1, 2, "violation")
 
 
+def test_nobody_knows_which_of_two_undated_snapshots_is_the_earlier():
+    tables = joined(logs("1: 0a 1b 2c", "after"), logs("1: 0a", "before"), logs("1: 0a 1b 2c"))
+    marks = ("after", "high-watermark", "1", 3), ("before", "high-watermark", "1", 1), ("", "high-watermark", "1", 3)
+    tables["checkpoints"] = checkpoints(*marks)
+    judged = checkpoint_order(of(tables, snapshots=("after", "before", "")), sends())
+    assert judged.findings == []
+    assert len(judged.unknown) == 1
+    times = {"before": 1, "after": 2}
+    dated = checkpoint_order(of(tables, snapshots=("before", "after", ""), times=times), sends())
+    assert (dated.findings, dated.unknown) == ([], [])
+
+
+def test_an_undated_snapshot_says_nothing_of_what_was_acknowledged():
+    tables = logs("1: 0a", "before")
+    judged = acknowledged_absent(of(tables, snapshots=("before", "")), sends("b@1"))
+    assert judged.findings == []
+    assert len(judged.unknown) == 1
+
+
 @pytest.mark.parametrize(
     ("row", "severity"),
     [
