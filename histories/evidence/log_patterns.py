@@ -109,7 +109,14 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "leader",
-        "0.11-2.4",
+        "2.4",
+        " starts at leader epoch ",
+        rf"\[Partition \S+ broker=\d+\] {TP} starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
+        r"with high watermark (?P<high_watermark>\d+)\. Previous leader epoch was (?P<previous_epoch>-?\d+)",
+    ),
+    _pattern(
+        "leader",
+        "0.11-2.3",
         "starts at Leader Epoch",
         rf"{TP} starts at Leader Epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+)\. Previous Leader Epoch was: (?P<previous_epoch>-?\d+)",
     ),
@@ -173,12 +180,20 @@ PATTERNS: tuple[Pattern, ...] = (
         "potential data loss",
         rf"No broker in ISR.*? for {TP}.*?[Ee]lect leader (?P<leader>\d+) from live brokers .*?potential data loss",
     ),
+    # Requests and caches of the controller and its brokers, at TRACE.
     _pattern(
         "leadership",
         "0.8-2.3",
-        "eceived LeaderAndIsr request PartitionState(",
-        r"eceived LeaderAndIsr request PartitionState\(controllerEpoch=\d+, leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), "
+        "PartitionState(controllerEpoch=",
+        r"PartitionState\(controllerEpoch=-?\d+, leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), "
         rf"isr=\[?(?P<isr>[\d, ]*)\]?, zkVersion=(?P<partition_epoch>\d+), .* for partition {TP}",
+    ),
+    _pattern(
+        "leadership",
+        "2.4-3.9",
+        "PartitionState(topicName=",
+        r"PartitionState\(topicName='(?P<topic>[\w.\-]+)', partitionIndex=(?P<partition>\d+), controllerEpoch=-?\d+, leader=(?P<leader>-?\d+), "
+        r"leaderEpoch=(?P<leader_epoch>\d+), isr=\[(?P<isr>[\d, ]*)\], (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+)",
     ),
     _pattern(
         "leadership",

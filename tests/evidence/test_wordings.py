@@ -13,7 +13,9 @@ def told():
     return lambda version: read_run(DATA / "wordings" / version).timeline("orders", 0)
 
 
-@pytest.mark.parametrize(("version", "epoch", "start", "old"), [("2.8.2", 4, 1033, "3"), ("0.11.0.3", 1, 1235, "3")])
+@pytest.mark.parametrize(
+    ("version", "epoch", "start", "old"), [("2.8.2", 4, 1033, "3"), ("2.4.1", 4, 914, "3"), ("0.11.0.3", 1, 1235, "3")]
+)
 def test_an_election_from_outside_the_isr_is_unclean(told, version, epoch, start, old):
     term = told(version).terms[epoch]
     assert (term.leader, term.start, term.before) == ("1", start, {old})
