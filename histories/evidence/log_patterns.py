@@ -169,10 +169,10 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "elected",
-        "1.1-3.9",
+        "1.1-3.9",  # since 3.5 or 3.6 as isrWithBrokerEpoch=List(BrokerState(brokerId=1, brokerEpoch=-1))
         "to OnlinePartition with state LeaderAndIsr(",
         rf"(?:hanged partition|for partition) {TP} .*?to OnlinePartition with state LeaderAndIsr\(.*?leader=(?P<leader>\d+), "
-        r"leaderEpoch=(?P<leader_epoch>\d+), .*?isr=List\((?P<isr>[\d, ]*)\)(?:.*?, (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+))?",
+        r"leaderEpoch=(?P<leader_epoch>\d+), .*?isr(?:WithBrokerEpoch)?=List\((?P<isr>(?:\d+|BrokerState\(brokerId=\d+, brokerEpoch=-?\d+\)|, )*)\)(?:.*?, (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+))?",
     ),
     _pattern(
         "elected-unclean",

@@ -143,6 +143,7 @@ def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time:
 def _typed(name: str, value: str) -> Any:
     """Lists of brokers as lists, numbers as numbers, the rest as text."""
     if name in ("isr", "old", "replicas", "added", "deleted", "live"):
+        value = ",".join(re.findall(r"brokerId=(\d+)", value)) if "brokerId" in value else value
         return [int(part) for part in value.replace(" ", "").split(",") if part]
     return int(value) if value.lstrip("-").isdecimal() and len(value) < 19 else value
 
