@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from ..replicas import where
 from .facts import Explanation, Fact, ordered
 from .timeline import Timeline
 
@@ -40,8 +41,10 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
     replaced = standing.filter(pl.col("value").is_null() | (pl.col("value") != repeated.value))["offset"].to_list()
     if replaced:
         # The first copy was cut off before the second was written: no retry put them out of order.
-        where = ", ".join(map(str, replaced))
-        return Explanation("unknown", missing=[f"what cut off the copy at offset {where}, where another record stands"])
+        places = ", ".join(map(str, replaced))
+        return Explanation(
+            "unknown", missing=[f"what cut off the copy at offset {places}, where another record stands"]
+        )
     configured = None if producer is None else producer.get("enable.idempotence")
     if configured is True or copies["producer_id"].drop_nulls().len():
         return Explanation("unknown", missing=["how an idempotent producer's record came to stand twice"])
@@ -58,7 +61,8 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
         facts.append(Fact(f"enable.idempotence is false for {repeated.process}", source="run.json"))
     for row in copies.iter_rows(named=True):
         epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
-        says = f"it stands at offset {row['offset']}{epoch}, in a batch without a producer id"
+        stood = "stands" if row["snapshot"] == timeline.kept.last else f"stood {where(row['snapshot'])}"
+        says = f"it {stood} at offset {row['offset']}{epoch}, in a batch without a producer id"
         facts.append(Fact(says, None, row["file"], None, row["byte"]))
     facts += _between(timeline, copies)
     return Explanation(
@@ -70,13 +74,19 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
 
 
 def _standing(timeline: Timeline, repeated: Repeated) -> pl.DataFrame:
-    """What the logs hold at the offsets of the copies at the end: the leader's log, where it is known."""
+    """What the logs hold at the offsets of the copies at the end: the leader's log, where it is known. A log that holds
+    all copies at once, though it was truncated later, is better: the second was written while the first stood.
+    """
     kept = timeline.kept
-    held = kept.records.filter(
-        (pl.col("snapshot") == kept.last) & pl.col("offset").is_in(list(repeated.offsets)) & pl.col("control").is_null()
-    )
+    there = kept.records.filter(pl.col("offset").is_in(list(repeated.offsets)) & pl.col("control").is_null())
+    held = there.filter(pl.col("snapshot") == kept.last)
     if kept.leader is not None and (held["broker"] == kept.leader).any():
         held = held.filter(pl.col("broker") == kept.leader)
+    if held["value"].ne_missing(repeated.value).any():
+        own = there.filter(pl.col("value") == repeated.value)
+        logs = own.group_by("snapshot", "broker").agg(pl.col("offset").n_unique().alias("copies"))
+        whole = logs.filter(pl.col("copies") == len(set(repeated.offsets))).sort("snapshot", "broker").head(1)
+        held = own.join(whole, on=["snapshot", "broker"], how="semi") if whole.height else held
     return held.unique("offset", keep="first", maintain_order=True).sort("offset")
 
 

@@ -68,7 +68,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "truncate-reason",
-        "1.0-2.0",
+        "1.0-2.8",
         "to local high watermark",
         rf"(?:Truncating|truncating) partition {TP} (?P<reason>to local high watermark) (?P<offset>\d+)",
     ),
@@ -94,7 +94,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "isr-update",
-        "2.5+",
+        "2.4+",
         "ISR updated to",
         rf"{PARTITION} ISR updated to \[?(?P<isr>[\d,]+)\]? .*?and (?:zkVersion|version) updated to \[?(?P<partition_epoch>\d+)",
     ),
@@ -136,15 +136,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "become-leader",
-        "0.8-2.8",
+        "0.8-2.4",
         "starting the become-leader transition",
-        rf"Broker (?P<subject>\d+) handling LeaderAndIsr request .* starting the become-leader transition for partition {TP}",
+        rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-leader transition for partition {TP}",
     ),
     _pattern(
         "become-follower",
-        "0.8-2.8",
+        "0.8-2.4",
         "starting the become-follower transition",
-        rf"Broker (?P<subject>\d+) handling LeaderAndIsr request .* starting the become-follower transition for partition {TP}",
+        rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-follower transition for partition {TP}",
     ),
     # Leadership, as the controller says it.
     _pattern(
@@ -211,7 +211,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "isr-removed",
-        "2.3-3.9",
+        "2.8-3.9",
         "as part of transition to OfflineReplica",
         rf"Partition {TP} state changed to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),(?:LeaderRecoveryState:\w+,)?LeaderEpoch:(?P<leader_epoch>\d+),"
         r"(?:ZkVersion|PartitionEpoch):(?P<partition_epoch>\d+),ControllerEpoch:\d+\) after removing replica (?P<removed>\d+) from the ISR",
@@ -256,13 +256,13 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "high-watermark",
-        "2.2+",
+        "2.4+",
         "with initial high watermark",
         rf"Log loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)",
     ),
     _pattern(
         "high-watermark",
-        "0.11-2.1",
+        "0.11-2.3",
         "with initial high watermark",
         rf"Replica loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)",
     ),

@@ -14,6 +14,7 @@ import pytest
 from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, OTHERS, explain_divergence, explain_loss
 from logjudge.analysis.causes.facts import Fact, Lost, lost_of, ordered
 from logjudge.analysis.causes.ranges import explain_ranges
+from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
 from logjudge.analysis.causes.telling import told_once
 from logjudge.analysis.causes.timeline import build_timeline
 from logjudge.analysis.leaders import last_leader
@@ -25,7 +26,7 @@ from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
 from logjudge.histories.tables import Finding
 
-from .test_replicas import logs
+from .test_replicas import joined, logs
 
 SECOND = 1_000_000_000
 START = 1_800_000_000_000
@@ -141,6 +142,20 @@ def test_logs_that_diverged_under_leader_epochs_and_were_followed_since():
     assert explain_divergence(timeline(tables, version=None), DIFFER).cause == "unknown"
     # Logs that differ do not tell which election lost the records.
     assert explain_loss(timeline(tables, version="1.0.2"), lost()).cause == "unknown"
+
+
+def test_a_retry_is_known_from_a_log_that_was_truncated_later():
+    """As on real 1.1.1 brokers: the ISR was still full, so the leader answered neither the send nor its retry."""
+    sent_again = Repeated("orders", 0, "b", (1, 2), "p")
+    before, after = logs("3: 0a 1b 2b", "before"), logs("1: 0a 1x@1 2y@1\n3: 0a 1x@1 2y@1")
+    tables = joined(before, after)
+    about = {"snapshots": ("before", ""), "times": {"before": 1}}
+    told = timeline(tables, about, leader="3")
+    explained = explain_repeated(told, sent_again, {"enable.idempotence": False})
+    assert explained.cause == "retry-reordering"
+    assert any("it stood in snapshot before at offset 2" in fact.says for fact in explained.chain)
+    apart = timeline(joined(logs("3: 0a 1b", "before"), logs("3: 0a 1x@1 2b@1")), about, leader="3")
+    assert explain_repeated(apart, sent_again, {"enable.idempotence": False}).cause == "unknown"
 
 
 def test_a_follower_that_cut_its_log_above_what_its_leader_wrote_differs_for_ever():
