@@ -280,7 +280,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern(
         "corruption",
-        "2.0+",
+        "1.1+",
         "Corruption found in segment",
         rf"{LOG} Corruption found in segment (?P<base_offset>\d+), truncating to offset (?P<offset>\d+)",
     ),
