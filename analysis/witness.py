@@ -24,7 +24,8 @@ def witness(p: Partition) -> Record | None:
     points = p.kept.checkpoints.group_by("broker").agg(pl.col("offset").max())
     empty = set(points.filter(pl.col("offset") == 0)["broker"])
     silent = set(p.kept.epochs["broker"].unique()) - set(points["broker"])
-    told = held | empty | silent
+    # One of which retention took all has an empty segment, named by the offset that comes next.
+    told = held | empty | silent | set(p.kept.segments["broker"].unique())
     named = {name for frame in (p.kept.batches, p.kept.records) for name in frame["snapshot"].unique()}
     damage = p.kept.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
     damage = damage.sort("source", "byte", "line", nulls_last=True)

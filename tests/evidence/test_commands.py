@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 
+from .conftest import DATA
+
 Unpack = Callable[[str], Path]
 
 
@@ -206,6 +208,14 @@ def test_replicas_that_nobody_kept_are_missed(unpacked: Unpack, tmp_path: Path) 
     run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
     assert any("are missing of orders-0 (1 replica)" in item["says"] for item in verdict["assumptions"])
+
+
+def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
+    run("check", DATA / "emptied", "--engine", "local", "--no-plots", "--out", tmp_path)
+    verdict = json.loads((tmp_path / "verdict.json").read_text())
+    [kept] = [item for item in verdict["assumptions"] if item["name"] == "logs of all replicas kept"]
+    assert kept["holds"]
+    assert "the others are empty" in kept["says"]
 
 
 def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Path) -> None:
