@@ -192,7 +192,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "leadership",
         "2.4-3.9",
         "PartitionState(topicName=",
-        r"PartitionState\(topicName='(?P<topic>[\w.\-]+)', partitionIndex=(?P<partition>\d+), controllerEpoch=-?\d+, leader=(?P<leader>-?\d+), "
+        r"(?:request|info) \w+PartitionState\(topicName='(?P<topic>[\w.\-]+)', partitionIndex=(?P<partition>\d+), controllerEpoch=-?\d+, leader=(?P<leader>-?\d+), "
         r"leaderEpoch=(?P<leader_epoch>\d+), isr=\[(?P<isr>[\d, ]*)\], (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+)",
     ),
     _pattern(
