@@ -75,7 +75,8 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Ite
         for table, events in enumerate((parsed.sends, parsed.others)):
             parts.add("events", len(events))
             placed = events.with_columns((pl.col("line") + base).alias("place")).drop("line")
-            paired = pair(pl.concat([carried[table], placed], how="diagonal") if len(carried[table]) else placed)
+            both = pl.concat([carried[table], placed], how="diagonal") if len(carried[table]) else placed
+            paired = pair(both, settings.dialect)
             carried[table] = paired.waiting
             _take_apart(complete(paired.operations, OPERATIONS), settings, parts)
             if len(paired.malformed):
@@ -135,7 +136,7 @@ def decode_batches(unit: Unit, job: pl.DataFrame) -> Parts:
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
     """Pairs what waited in all splits; what is open then never completed, or is malformed."""
     parts = Parts()
-    paired = close(waiting)
+    paired = close(waiting, settings.dialect)
     parts.add("never completed", int(paired.operations["completed"].null_count()))
     _take_apart(paired.operations, settings, parts)
     if len(paired.malformed):

@@ -128,8 +128,8 @@ def _worst(report: dict[str, Any], room: Room) -> list[str]:
     kinds = {kind: sum(rule[kind] for rule in report["rules"].values()) for kind in ("findings", "permitted", "notes")}
     more = kinds["findings"] - sum(finding["severity"] == "violation" for finding in shown)
     others = kinds["permitted"] + kinds["notes"] - sum(finding["severity"] != "violation" for finding in shown)
-    left = [f"{more:,} more"] * (more > 0) + [f"{others:,} that are permitted or notes"] * (others > 0)
-    return [*lines, f"  … {' and '.join(left)} in findings.parquet"] if left else lines
+    left = [f"{more:,} more"] * (more > 0) + [f"{others:,} permitted or notes"] * (others > 0)
+    return [*lines, _clipped(f"  … {' and '.join(left)} in findings.parquet", room.width)] if left else lines
 
 
 def _why(report: dict[str, Any], room: Room) -> list[str]:

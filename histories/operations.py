@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -32,29 +33,33 @@ class Paired(NamedTuple):
     malformed: pl.DataFrame
 
 
-def pair(events: pl.DataFrame) -> Paired:
+def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     """Pairs events by process and op; events without op pair with their process's neighbour.
+
+    A completion that contradicts its invocation is malformed; Jepsen, whose verdicts count for its histories, takes one
+    of another value.
 
     `events` has place and columns of EVENTS; those that it lacks are null, in the operations too.
     """
+    same = _SAME[:1] if dialect == "jepsen" else _SAME
     events, moments = _split_moments(events)
     events = _with_key(events)
     invoked = events.filter(pl.col("type") == "invoke")
     completed = events.filter(pl.col("type") != "invoke")
-    joined, found, open_invocations = _join(invoked, completed)
+    joined, found, open_invocations = _join(invoked, completed, same)
     malformed = pl.DataFrame(schema=MALFORMED)
     if _has_reuse(joined, found, completed, open_invocations):
         invoked, again = _first_of_each(invoked)
         completed, twice = _first_of_each(completed)
         malformed = pl.concat([again, twice])
-        joined, found, open_invocations = _join(invoked, completed)
-    for name in (name for name in _SAME if f"invoked_{name}" in joined.columns):
+        joined, found, open_invocations = _join(invoked, completed, same)
+    for name in (name for name in same if f"invoked_{name}" in joined.columns):
         other = found & (joined[name] != joined[f"invoked_{name}"])
         if other.any():
             strange = joined.filter(other).select("place", _contradicts(name).alias("reason"))
             completed = completed.join(strange, on="place", how="anti", maintain_order="left")
             malformed = pl.concat([malformed, strange])
-            joined, found, open_invocations = _join(invoked, completed)
+            joined, found, open_invocations = _join(invoked, completed, same)
     names = [name for name in OPERATIONS if name in events.columns]
     operations = (joined if found.all() else joined.filter(found)).select(
         "process",
@@ -76,10 +81,12 @@ def pair(events: pl.DataFrame) -> Paired:
     )
 
 
-def _join(invoked: pl.DataFrame, completed: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
+def _join(
+    invoked: pl.DataFrame, completed: pl.DataFrame, same: Sequence[str]
+) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     """Completions beside their invocation, whether they have one, and the invocations that stay open."""
     repeated = [name for name in _REPEATED if name in completed.columns and completed[name].null_count()]
-    compared = [name for name in _SAME if name in completed.columns and name in invoked.columns]
+    compared = [name for name in same if name in completed.columns and name in invoked.columns]
     known = invoked.select(
         "pairing",
         pl.col("time").alias("invoked"),
@@ -106,9 +113,9 @@ def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, 
     )
 
 
-def close(waiting: pl.DataFrame) -> Paired:
+def close(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
     """Pairs what waits at the end of the whole history: what then remains open is info, or malformed."""
-    paired = pair(waiting.sort("place", maintain_order=True))
+    paired = pair(waiting.sort("place", maintain_order=True), dialect)
     invocations = paired.waiting.filter(pl.col("type") == "invoke").sort("place", maintain_order=True)
     # Of a poll whose invocation cannot be read nobody knows what it saw: its completion is no evidence, yet it polled.
     orphans = paired.waiting.filter(pl.col("type") != "invoke")
