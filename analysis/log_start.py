@@ -6,13 +6,14 @@ refute or that came while the final reads went on, and retention, which leaves n
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from ..histories.observations import deletions_of
-from .undecided import ENDLESS
+from .undecided import ENDLESS, Ints
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -34,22 +35,31 @@ class _Told(NamedTuple):
     moved: int | None
 
 
-class _Lowest:
+class _Reads:
     """The lowest offset that any poll gave which began after a moment: a log start above it is refuted."""
 
     def __init__(self, reads: pl.DataFrame) -> None:
-        placed = reads.filter(pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()).sort("invoked")
-        self.invoked = placed["invoked"].to_numpy()
-        self.lowest = np.minimum.accumulate(np.append(placed["offset"].to_numpy(), ENDLESS)[::-1])[::-1]
+        self.reads = reads
 
-    def read_after(self, moment: int) -> int:
-        return int(self.lowest[np.searchsorted(self.invoked, moment, "right")])
+    @cached_property
+    def lowest(self) -> tuple[Ints, Ints]:
+        """When polls with offsets began, and the lowest offset from each on."""
+        known = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
+        placed = self.reads.filter(known).sort("invoked")
+        offsets = np.append(placed["offset"].to_numpy(), ENDLESS)
+        return placed["invoked"].to_numpy(), np.minimum.accumulate(offsets[::-1])[::-1]
+
+    def refute(self, start: int, moment: int) -> bool:
+        if start <= 0:
+            return False
+        invoked, lowest = self.lowest
+        return bool(lowest[np.searchsorted(invoked, moment, "right")] < start)
 
 
 def log_start(p: Partition, kept: int | None) -> LogStart:
     """`kept` is where the leader's log starts that a broker kept, if it is known and not 0."""
-    lowest = _Lowest(p.reads)
-    told = [*_deleted(p, lowest), *_answered(p, lowest)]
+    reads = _Reads(p.reads)
+    told = [*_deleted(p, reads), *_answered(p, reads)]
     if kept is not None:
         told.append(_Told(kept, True, None))
     if p.settings.final and not any(one.certain for one in told):
@@ -63,7 +73,7 @@ def log_start(p: Partition, kept: int | None) -> LogStart:
     return LogStart(certain, max((one.offset for one in told), default=0), moved)
 
 
-def _deleted(p: Partition, lowest: _Lowest) -> list[_Told]:
+def _deleted(p: Partition, reads: _Reads) -> list[_Told]:
     since, until = _final_span(p)
     reach = _reach(p)
     told = []
@@ -78,18 +88,18 @@ def _deleted(p: Partition, lowest: _Lowest) -> list[_Told]:
         certain = row["outcome"] == "ok" and done is not None and done >= begun and asked is not None
         # Without a new start, or with -1, it goes to the high watermark of its moment, which nobody knows.
         certain = certain and asked <= reach and (since is None or done <= since)
-        certain = certain and lowest.read_after(done) >= asked
+        certain = certain and not reads.refute(asked, done)
         told.append(_Told(reach if asked is None else min(asked, reach), certain, done))
     return told
 
 
-def _answered(p: Partition, lowest: _Lowest) -> list[_Told]:
+def _answered(p: Partition, reads: _Reads) -> list[_Told]:
     """What end_offsets told; an answer after the final reads may tell of a later move."""
     until = _final_span(p)[1]
     answers = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
     told = []
     for start, end, begun, done in answers.iter_rows():
-        certain = start <= end and (until is None or begun <= until) and lowest.read_after(done) >= start
+        certain = start <= end and (until is None or begun <= until) and not reads.refute(start, done)
         told.append(_Told(min(start, end), certain, done))
     return told
 
