@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from ..histories.evidence.tables import FINAL
 from ..histories.tables import Evidence, Finding
 from .replicas import Judgement, Kept, brokers, extents, runs, span, where
 
@@ -209,16 +210,15 @@ def _going_back(kept: Kept, out: Judgement) -> None:
     for replica in marks.partition_by("broker", maintain_order=True):
         by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
         known = [name for name in kept.snapshots if name in by_snapshot]
-        both = list(itertools.combinations(known, 2))
-        pairs = [(one, other) for one, other in both if kept.precedes(one, other)]
-        for one, other in both:
-            if (one, other) not in pairs and by_snapshot[one]["offset"] != by_snapshot[other]["offset"]:
-                which = f"snapshots {one} and {other}, of which nobody knows which is the earlier"
-                mark = f"broker {by_snapshot[one]['broker']}'s high watermark of {kept.topic}-{kept.partition}"
-                out.unknown.append(f"checkpoint-order: {mark} differs in {which}")
-        # Neighbours alone: what went back between them went back once.
-        between = {(a, c) for a, b in pairs for other, c in pairs if other == b}
-        for before, after in ((by_snapshot[a], by_snapshot[b]) for a, b in pairs if (a, b) not in between):
+        undated = [name for name in known if name != FINAL and name not in kept.times]
+        if undated and len({by_snapshot[name]["offset"] for name in known if name != FINAL}) > 1:
+            mark = f"broker {replica['broker'][0]}'s high watermark of {kept.topic}-{kept.partition}"
+            out.unknown.append(
+                f"checkpoint-order: {mark} differs in snapshots, and nobody knows when {undated[0]} was copied"
+            )
+        pairs = [*itertools.pairwise(name for name in known if name not in undated)]
+        pairs += [(name, FINAL) for name in undated if FINAL in by_snapshot]
+        for before, after in ((by_snapshot[one], by_snapshot[other]) for one, other in pairs):
             if after["offset"] >= before["offset"]:
                 continue
             sentence = f"broker {after['broker']}'s checkpointed high watermark went back from {before['offset']} "
