@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from ..histories.observations import deletions_of
-from .undecided import ENDLESS, Ints
+from .entries import Ints
+from .undecided import ENDLESS
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -35,21 +36,24 @@ class _Told(NamedTuple):
     moved: int | None
 
 
-class _Reads:
-    """The lowest offset that any poll gave which began after a moment: a log start above it is refuted."""
+class _Heard:
+    """What of the whole history several sources of a log start are held against, each found once."""
 
-    def __init__(self, reads: pl.DataFrame) -> None:
-        self.reads = reads
+    def __init__(self, p: Partition) -> None:
+        self.p = p
+        self.since, self.until = _final_span(p)
+        self.reach = _reach(p)
 
     @cached_property
     def lowest(self) -> tuple[Ints, Ints]:
         """When polls with offsets began, and the lowest offset from each on."""
         known = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
-        placed = self.reads.filter(known).sort("invoked")
+        placed = self.p.reads.filter(known).sort("invoked")
         offsets = np.append(placed["offset"].to_numpy(), ENDLESS)
         return placed["invoked"].to_numpy(), np.minimum.accumulate(offsets[::-1])[::-1]
 
-    def refute(self, start: int, moment: int) -> bool:
+    def refutes(self, start: int, moment: int) -> bool:
+        """Whether a poll that began after the moment gave an offset below the start."""
         if start <= 0:
             return False
         invoked, lowest = self.lowest
@@ -58,24 +62,23 @@ class _Reads:
 
 def log_start(p: Partition, kept: int | None) -> LogStart:
     """`kept` is where the leader's log starts that a broker kept, if it is known and not 0."""
-    reads = _Reads(p.reads)
-    told = [*_deleted(p, reads), *_answered(p, reads)]
+    heard = _Heard(p)
+    told = [*_deleted(p, heard), *_answered(p, heard)]
     if kept is not None:
         told.append(_Told(kept, True, None))
     if p.settings.final and not any(one.certain for one in told):
         # The final reads begin at the log start, by the format's promise.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()
         told += [_Told(begun, True, None)] if isinstance(begun, int) else []
-    told += _retained(p)
+    told += _retained(p, heard)
     certain = max((one.offset for one in told if one.certain), default=0)
     moves = [one.moved for one in told if one.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=-(2**63))
     return LogStart(certain, max((one.offset for one in told), default=0), moved)
 
 
-def _deleted(p: Partition, reads: _Reads) -> list[_Told]:
-    since, until = _final_span(p)
-    reach = _reach(p)
+def _deleted(p: Partition, heard: _Heard) -> list[_Told]:
+    since, until, reach = heard.since, heard.until, heard.reach
     told = []
     # One that came after the final reads explains nothing that they lack.
     intime = pl.col("invoked") <= (ENDLESS if until is None else until)
@@ -88,26 +91,26 @@ def _deleted(p: Partition, reads: _Reads) -> list[_Told]:
         certain = row["outcome"] == "ok" and done is not None and done >= begun and asked is not None
         # Without a new start, or with -1, it goes to the high watermark of its moment, which nobody knows.
         certain = certain and asked <= reach and (since is None or done <= since)
-        certain = certain and not reads.refute(asked, done)
+        certain = certain and not heard.refutes(asked, done)
         told.append(_Told(reach if asked is None else min(asked, reach), certain, done))
     return told
 
 
-def _answered(p: Partition, reads: _Reads) -> list[_Told]:
+def _answered(p: Partition, heard: _Heard) -> list[_Told]:
     """What end_offsets told; an answer after the final reads may tell of a later move."""
-    until = _final_span(p)[1]
+    until = heard.until
     answers = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
     told = []
     for start, end, begun, done in answers.iter_rows():
-        certain = start <= end and (until is None or begun <= until) and not reads.refute(start, done)
+        certain = start <= end and (until is None or begun <= until) and not heard.refutes(start, done)
         told.append(_Told(min(start, end), certain, done))
     return told
 
 
-def _retained(p: Partition) -> list[_Told]:
+def _retained(p: Partition, heard: _Heard) -> list[_Told]:
     """What retention may have taken by the end of the reads: a prefix whose records are all old enough."""
     limit = p.settings.retention_ms(p.topic)
-    until = _final_span(p)[1]
+    until = heard.until
     if until is None:
         last = p.reads["completed"].max()
         until = last if isinstance(last, int) else None
@@ -116,7 +119,7 @@ def _retained(p: Partition) -> list[_Told]:
         return []
     read = p.reads.filter(_of_final(p)) if p.settings.final_processes() else p.reads.clear()
     first = read["offset"].min()
-    bound = first if isinstance(first, int) else _reach(p)
+    bound = first if isinstance(first, int) else heard.reach
     if not p.settings.limited_in_size(p.topic):
         if limit is None:
             return []

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from .entries import Ints
+
 if TYPE_CHECKING:
     from .partition import Partition
 
-Ints = npt.NDArray[np.int64]
 ENDLESS = 2**62  # beyond all offsets
 
 

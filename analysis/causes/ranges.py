@@ -35,8 +35,9 @@ def explain_ranges(timeline: Timeline, finding: Finding, sends: pl.DataFrame) ->
     out: list[Told] = []
     for cause, group in groupby(told, key=lambda one: one[2].cause):
         mine = list(group)
-        joined = _explained(timeline, finding, pl.concat([part for part, _, _ in mine]))
-        out += [joined] if joined[1].cause == cause else [(lost, explanation) for _, lost, explanation in mine]
+        apart = [(lost, explanation) for _, lost, explanation in mine]
+        joined = _explained(timeline, finding, pl.concat([part for part, _, _ in mine])) if len(mine) > 1 else apart[0]
+        out += [joined] if joined[1].cause == cause else apart
     return out
 
 
