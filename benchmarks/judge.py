@@ -1,7 +1,7 @@
 """The judge is judged: simulated runs of every variant, setting and fault, of which `check` must find exactly what
 the simulator knows to be lost, divergent, duplicated or out of order, and why.
 
-Run: python benchmarks/judge.py [runs] [processes] [first seed]
+Run: python benchmarks/judge.py [runs] [processes] [first seed] [--compiled]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import compiled
 import polars as pl
 from logjudge.analysis.local import judge_run
 from logjudge.analysis.results import Results
@@ -209,5 +210,7 @@ def main(runs: int, jobs: int, first: int) -> int:
 
 
 if __name__ == "__main__":
+    if "--compiled" in sys.argv:
+        compiled.run_again()
     numbers = [int(word) for word in sys.argv[1:4]]
     sys.exit(main(*numbers, *(1000, 2, 0)[len(numbers) :]))

@@ -28,22 +28,24 @@ Standing = Callable[[int], tuple[int, int] | None]
 class Protocol:
     """Kafka's replication protocol as of KIP-320: sound while clean elections and flushed disks are."""
 
-    name = "kip-320"
-    summary = "leader epochs, KIP-279's truncation, KIP-320's fencing"
-    source = "KIP-101, KIP-279, KIP-320; Partition.scala, AbstractFetcherThread.scala"
-    version = "3.3.2"  # the rules are those since 2.1; the quorum is KRaft's, which 3.3 brought
-    breaks: tuple[str, ...] = ()  # invariants that some schedule breaks, by name; see invariants.py
-    needs: tuple[str, ...] = ()  # faults without which it breaks nothing
+    name: ClassVar[str] = "kip-320"
+    summary: ClassVar[str] = "leader epochs, KIP-279's truncation, KIP-320's fencing"
+    source: ClassVar[str] = "KIP-101, KIP-279, KIP-320; Partition.scala, AbstractFetcherThread.scala"
+    version: ClassVar[str] = "3.3.2"  # the rules are those since 2.1; the quorum is KRaft's, which 3.3 brought
+    breaks: ClassVar[tuple[str, ...]] = ()  # invariants that some schedule breaks, by name; see invariants.py
+    needs: ClassVar[tuple[str, ...]] = ()  # faults without which it breaks nothing
     # configuration that shows what the variant changes
     options: ClassVar[dict[str, object]] = {}
     # The era decides the wording of logs, and who keeps the cluster's state.
-    zookeeper = False
-    epochs_in_log = True  # batches carry their leader epoch; message formats 0 and 1 had none
-    asks_epochs = True  # a new follower asks OffsetsForLeaderEpoch before it fetches
-    keeps_isr_at_restart = False  # a broker back before its session ends never left the ISR
-    bumps_epoch_on_shrink = True  # the controller raises the leader epoch when it takes a replica out of an ISR
-    consumers_validate = True  # consumers ask whether their position survived (KIP-320)
-    reads_followers = False
+    zookeeper: ClassVar[bool] = False
+    epochs_in_log: ClassVar[bool] = True  # batches carry their leader epoch; message formats 0 and 1 had none
+    asks_epochs: ClassVar[bool] = True  # a new follower asks OffsetsForLeaderEpoch before it fetches
+    keeps_isr_at_restart: ClassVar[bool] = False  # a broker back before its session ends never left the ISR
+    bumps_epoch_on_shrink: ClassVar[bool] = (
+        True  # the controller raises the leader epoch when it takes a replica out of an ISR
+    )
+    consumers_validate: ClassVar[bool] = True  # consumers ask whether their position survived (KIP-320)
+    reads_followers: ClassVar[bool] = False
 
     # --- the high watermark and acknowledgements
 

@@ -4,6 +4,8 @@ later. Fast, and every failover loses what was on its way, whatever acks says.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..protocol import Protocol
 from ..replica import Replica
 
@@ -13,7 +15,7 @@ class Asynchronous(Protocol):
     summary = "replication after the acknowledgement"
     source = "the replication design of Kafka 0.8 (cwiki, Kafka Replication), synchronous against asynchronous"
     version = "3.9.0"
-    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
 
     def high_watermark(self, replica: Replica) -> int:
         return replica.log.end

@@ -15,7 +15,7 @@ class FollowerReads(Protocol):
     summary = "consumers read from followers"
     source = "KIP-392; ReplicaManager.findPreferredReadReplica"
     version = "3.3.2"
-    breaks: tuple[str, ...] = ("no-stale-read",)
+    breaks: ClassVar[tuple[str, ...]] = ("no-stale-read",)
     options: ClassVar[dict[str, object]] = {
         "simulation.poll.timeout.ms": 50,
         "simulation.send.interval.us": 200000,

@@ -5,6 +5,8 @@ that differ for ever after a power loss of the whole ISR.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..replica import Replica
 from .zookeeper import Zookeeper
 
@@ -14,7 +16,7 @@ class HighWatermark(Zookeeper):
     summary = "truncation to the high watermark, before 0.11"
     source = "KIP-101, Motivation; ReplicaManager.makeFollowers of 0.10.2"
     version = "0.10.2.2"
-    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
     epochs_in_log = False
     asks_epochs = False
 

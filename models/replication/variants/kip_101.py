@@ -22,7 +22,7 @@ class Kip101(Zookeeper):
     summary = "leader epochs, first version of OffsetsForLeaderEpoch"
     source = "KIP-101; LeaderEpochFileCache.endOffsetFor of 0.11; KIP-279, Motivation"
     version = "1.0.2"
-    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
     options: ClassVar[dict[str, object]] = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
 
     def answer_epoch(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:

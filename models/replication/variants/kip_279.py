@@ -7,6 +7,8 @@ watermark, and a follower may join the ISR before it reached the start of the le
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from .zookeeper import Zookeeper
 
 
@@ -15,4 +17,4 @@ class Kip279(Zookeeper):
     summary = "the epoch in the answer to OffsetsForLeaderEpoch"
     source = "KIP-279; AbstractFetcherThread.getOffsetTruncationState; hachikuji/kafka-specification Kip279.tla"
     version = "2.0.0"
-    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")

@@ -21,8 +21,8 @@ class Kip966(Kraft):
     summary = "eligible leader replicas"
     source = "KIP-966; PartitionChangeBuilder.maybePopulateTargetElr, Partition.maybeIncrementLeaderHW of 4.1"
     version = "4.1.1"
-    breaks: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
+    breaks: ClassVar[tuple[str, ...]] = ()
+    needs: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
 
     def high_watermark(self, replica: Replica) -> int:

@@ -5,6 +5,8 @@ Motivation).
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..protocol import Protocol
 
 
@@ -13,6 +15,6 @@ class Kraft(Protocol):
     summary = "the KRaft controller of 3.6, without ELR"
     source = "KIP-500, KIP-497; PartitionChangeBuilder.java; KIP-966, Motivation; KAFKA-15021"
     version = "3.9.0"
-    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss")
-    needs: tuple[str, ...] = ("power-loss",)
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    needs: ClassVar[tuple[str, ...]] = ("power-loss",)
     bumps_epoch_on_shrink = False

@@ -16,7 +16,7 @@ class LagMaxMessages(Protocol):
     summary = "the ISR by replica.lag.max.messages, before 0.9"
     source = "KAFKA-1546; Partition.getOutOfSyncReplicas of 0.8.2"
     version = "0.8.2.2"
-    breaks: tuple[str, ...] = ("no-false-shrink",)
+    breaks: ClassVar[tuple[str, ...]] = ("no-false-shrink",)
     options: ClassVar[dict[str, object]] = {
         "replica.lag.max.messages": 4,
         "simulation.send.interval.us": 100,

@@ -18,8 +18,8 @@ class LastKnownLeader(Kip966):
     name = "last-known-leader"
     summary = "eligible leader replicas, then the last known leader"
     source = "KIP-966; PartitionChangeBuilder.canElectLastKnownLeader of 4.1"
-    breaks: tuple[str, ...] = ("no-acknowledged-loss", "no-committed-loss")
-    needs: tuple[str, ...] = ("power-loss",)
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    needs: ClassVar[tuple[str, ...]] = ("power-loss",)
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 1}
 
     def elect(

@@ -6,6 +6,8 @@ on what it remembers. Without the epoch brokers obey it, and two of them lead in
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..protocol import Protocol
 
 
@@ -14,13 +16,13 @@ class NoControllerEpoch(Protocol):
     summary = "brokers obey a zombie controller"
     source = "KAFKA-340, KAFKA-6082; KafkaApis.handleLeaderAndIsrRequest, STALE_CONTROLLER_EPOCH"
     version = "3.9.0"
-    breaks: tuple[str, ...] = (
+    breaks: ClassVar[tuple[str, ...]] = (
         "one-leader-per-epoch",
         "no-acknowledged-loss",
         "no-committed-loss",
         "no-divergence",
     )
-    needs: tuple[str, ...] = ("controller-pause",)
+    needs: ClassVar[tuple[str, ...]] = ("controller-pause",)
 
     def accepts_controller(self, known: int, epoch: int) -> bool:
         return True
