@@ -26,7 +26,7 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.models.replication.matrix import CELLS, space
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.schedule import PATTERNS, Draw
-from logjudge.models.replication.search import Space
+from logjudge.models.replication.search import Space, breaches
 from logjudge.models.replication.variants import VARIANTS
 
 CELLS_IN_ORDER = [(setting, variant) for setting, cells in CELLS.items() for variant in cells]
@@ -76,7 +76,7 @@ def compare(seed: int) -> Compared:
     """Simulate and judge a seed, and hold the one against the other."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        write_bundle(scenario(seed), folder)
+        cluster = write_bundle(scenario(seed), folder).cluster
         # Read again, so that what stands in the file is what is compared.
         truth = json.loads((folder / "truth.json").read_text())
         results = judge_run(open_run(folder))
@@ -89,7 +89,8 @@ def compare(seed: int) -> Compared:
     _divergence(truth, found, compared)
     _order(truth, found, compared)
     verdict = verdict_of(results)["verdict"]
-    if truth["final"] and not _harmed(truth) and verdict != "valid":
+    harmed = _harmed(truth) or breaches(cluster, ["no-committed-loss"])
+    if truth["final"] and not harmed and verdict != "valid":
         compared.wrong.append(f"nothing is wrong, but the verdict is {verdict}: {sorted(set(found['rule']))}")
     return compared
 
@@ -188,8 +189,6 @@ def _harmed(truth: dict[str, Any]) -> bool:
         "consumer_resets",
         "led_by_two",
     )
-    if not truth["acknowledged"] and truth["unclean_elections"]:
-        return True  # with acks=0 nothing acknowledged is lost, but a consumer may have read what was
     return any(truth.get(name) for name in told) or any(map(bool, truth["divergent"].values()))
 
 

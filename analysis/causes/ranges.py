@@ -2,7 +2,7 @@
 
 Neighbouring records are lost together, yet the ones may be gone by an election and the next by a power failure. What
 the causes rest on is of each record: its acks, the epoch that wrote it, the ISR that acknowledged it, the epochs that
-began at or below it, and what stands at its offset now.
+began and the logs that once ended at or below it, and what stands at its offset now.
 """
 
 from __future__ import annotations
@@ -58,9 +58,11 @@ def _alike(timeline: Timeline, gone: pl.DataFrame) -> list[pl.DataFrame]:
     isr = [(time, brokers) for time, brokers, _ in timeline.isr if time is not None]
     changes = [time for i, (time, brokers) in enumerate(isr) if i == 0 or brokers != isr[i - 1][1]]
     starts = sorted(term.start for term in timeline.terms.values() if term.start is not None)
+    ends = sorted({end.end for end in timeline.ends})
     known = known.with_columns(
         pl.Series("isr", np.searchsorted(changes, known["completed"], side="right")),
         pl.Series("starts", np.searchsorted(starts, known["offset"], side="right")),
+        pl.Series("ends", np.searchsorted(ends, known["offset"], side="right")),
     )
-    runs = known.with_columns(pl.struct("acks", "then", "now", "isr", "starts").rle_id().alias("run"))
+    runs = known.with_columns(pl.struct("acks", "then", "now", "isr", "starts", "ends").rle_id().alias("run"))
     return runs.select(*gone.columns, "run").partition_by("run", include_key=False, maintain_order=True)

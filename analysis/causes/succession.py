@@ -240,11 +240,17 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     up = [e.time for e in timeline.events if (e.broker, e.kind) == (broker, "started") and e.fact.place is not None]
     risen = min((time for time in up if time is not None and since is not None and time >= since), default=since)
     cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
+    grown = [e.time for e in timeline.ends if e.broker == broker and e.end > most and e.time is not None]
+
+    def is_cut(at: int) -> bool:
+        # What had grown above again after a truncation is not short by it.
+        return any(cut <= at and not any(cut < time < at for time in grown) for cut in cuts)
+
     for kind in ("corruption", "loaded", "snapshot"):
         for end in timeline.ends_of(broker, kind):
             begun = risen if kind == "loaded" else since
             late = end.time is not None and begun is not None and end.time > begun - SECOND
-            if end.end <= most and late and not any(cut <= (end.time or 0) for cut in cuts):
+            if end.end <= most and late and not is_cut(end.time or 0):
                 out.append(end)
                 break
     if not out:
