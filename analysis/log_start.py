@@ -67,9 +67,9 @@ def log_start(p: Partition, kept: int | None) -> LogStart:
     if kept is not None:
         told.append(_Told(kept, True, None))
     if p.settings.final and not any(one.certain for one in told):
-        # The final reads begin at the log start, by the format's promise.
+        # The final reads should begin at the log start, but a reader that was assigned behind it hides what it skips.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()
-        told += [_Told(begun, True, None)] if isinstance(begun, int) else []
+        told += [_Told(begun, False, None)] if isinstance(begun, int) else []
     told += _retained(p, heard)
     certain = max((one.offset for one in told if one.certain), default=0)
     moves = [one.moved for one in told if one.offset > 0]
