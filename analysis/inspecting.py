@@ -22,9 +22,9 @@ MOST_NAMES = 12
 class Inspected:
     """The partitions of a run by name; each is joined with its evidence when it is asked for."""
 
-    def __init__(self, path: Path, progress: Progress = lambda *_: None) -> None:
+    def __init__(self, path: Path, progress: Progress = lambda *_: None, offset: int | None = None) -> None:
         self.run = open_run(path)
-        self._gathered: Gathered = gather(self.run, progress)
+        self._gathered: Gathered = gather(self.run, progress, offset)
         found = [
             p
             for unit in sorted(self._gathered.units)

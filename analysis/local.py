@@ -16,7 +16,17 @@ from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
 from .kernel import Common, Judged, Tables, judge_unit, to_frame
 from .results import Results
-from .stages import Parts, Unit, choose_batches, close_waiting, decode_batches, read_evidence, read_split
+from .stages import (
+    ASKING,
+    Parts,
+    Unit,
+    asked_of,
+    choose_batches,
+    close_waiting,
+    decode_batches,
+    read_evidence,
+    read_split,
+)
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -51,8 +61,8 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     return results
 
 
-def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
-    """Reads every split and every broker's file."""
+def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = None) -> Gathered:
+    """Reads every split and every broker's file; of large logs what the history speaks of and what is at `offset`."""
     results = Results(run)
     units: dict[Unit, Tables] = {}
     context, unplaced, waiting = [], [], []
@@ -84,12 +94,15 @@ def gather(run: Run, progress: Progress = lambda *_: None) -> Gathered:
     for done, parts in enumerate(_on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
         take(parts)
+    take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
     for unit, frames in headers.items():
-        chosen = choose_batches(unit, frames, bool(run.splits))
+        known = units.get(unit, {})
+        asked = [asked_of(table, frame) for table in ASKING for frame in known.get(table, [])]
+        asked.append(asked_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
+        chosen = choose_batches(unit, frames, asked if run.splits else None, run.settings)
         take(chosen)
         for parts in _on_all_cores(lambda job: decode_batches(*job), chosen.jobs):
             take(parts)
-    take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
     everywhere, nowhere = _all(context, CONTEXT).sort("completed", "at"), _all(unplaced, SENDS)
     common = Common(everywhere, nowhere, {table: pl.concat(frames) for table, frames in shared.items()})
     results.context = everywhere

@@ -13,7 +13,7 @@ import polars as pl
 from ..histories.tables import Evidence, Finding
 from .generations import events, generations
 from .neighbours import beside, neighbours
-from .replicas import Judgement, Kept, brokers, extents, span, where
+from .replicas import Judgement, Kept, brokers, extents, span, stretches, where
 
 
 def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
@@ -170,7 +170,7 @@ def _finding(kept: Kept, run: pl.DataFrame, records: pl.DataFrame, leads: str | 
     says = f"{run['value'][0]!r} was acknowledged"
     says += f" at offset {first}" if first is not None else " without an offset"
     evidence = [Evidence(says, place=run["place"][0])]
-    evidence += _instead(records, first, leads) + _stood(kept, run)
+    evidence += _instead(kept, records, first, leads) + _stood(kept, run)
     return Finding(
         "acknowledged-absent",
         sentence,
@@ -187,7 +187,7 @@ def _finding(kept: Kept, run: pl.DataFrame, records: pl.DataFrame, leads: str | 
     )
 
 
-def _instead(records: pl.DataFrame, first: int | None, leads: str | None) -> list[Evidence]:
+def _instead(kept: Kept, records: pl.DataFrame, first: int | None, leads: str | None) -> list[Evidence]:
     """What stands at the first absent offset now."""
     if first is None:
         return []
@@ -195,8 +195,9 @@ def _instead(records: pl.DataFrame, first: int | None, leads: str | None) -> lis
     if leads is not None:
         now = now.filter(pl.col("broker") == leads)
     if not now.height:
-        ends = records["offset"].sort().tail(1).to_list() or ["none"]
-        return [Evidence(f"the logs hold nothing at offset {first}; their last record is at {ends[0]}")]
+        end = stretches(kept, kept.last)["last_offset"].max()
+        told = end if isinstance(end, int) else "none"
+        return [Evidence(f"the logs hold nothing at offset {first}; their last record is at {told}")]
     row = now.row(0, named=True)
     epoch = f" in leader epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
     says = f"broker {row['broker']} has {row['value']!r} at offset {first}, written{epoch}"

@@ -68,7 +68,7 @@ class Kept:
     checkpoints: pl.DataFrame
     damage: pl.DataFrame
     segments: pl.DataFrame  # empty ones: a log that holds nothing is evidence too
-    sealed: pl.DataFrame  # ranges of batches that all replicas have alike, whose records are not decoded (sealing.py)
+    sealed: pl.DataFrame  # ranges of records that all replicas have alike and nobody asks for, as told by sealing.py
     log_events: pl.DataFrame  # what the brokers' own logs tell of it
     snapshots: tuple[str, ...] = (FINAL,)  # undated ones, then in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
@@ -167,6 +167,25 @@ def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=damage.schema)
 
 
+def stretches(kept: Kept, snapshot: str, broker: str | None = None) -> pl.DataFrame:
+    """All that logs of a snapshot hold, of one broker where it is told: columns broker, first_offset, last_offset, and
+    of records transactional, control and producer_id. A row is a record, or a sealed range.
+    """
+    here = (pl.col("snapshot") == snapshot) & (True if broker is None else pl.col("broker") == broker)
+    records = kept.records.filter(here).select(
+        "broker",
+        *(pl.col("offset").alias(name) for name in ("first_offset", "last_offset")),
+        *("transactional", "control", "producer_id"),
+    )
+    sealed = kept.sealed.filter(here).select(
+        *("broker", "first_offset", "last_offset"),
+        pl.col("producer_id").is_not_null().alias("transactional"),
+        pl.lit(None, pl.String).alias("control"),
+        "producer_id",
+    )
+    return pl.concat([records, sealed])
+
+
 def extents(kept: Kept) -> pl.DataFrame:
     """One row a replica and snapshot: `start` (first offset it may hold), `end` (log end offset), and its
     checkpoints `high_watermark`, `recovery_point`, `cleaned` where it has them.
@@ -201,14 +220,14 @@ def extents(kept: Kept) -> pl.DataFrame:
 
 
 def with_aborted(records: pl.DataFrame) -> pl.DataFrame:
-    """The records of one replica with `aborted`: true or false once a marker of its producer follows,
-    null while the transaction is open, false outside transactions. Records in order of offset.
+    """The records (or stretches) of one replica with `aborted`: true or false once a marker of its producer follows,
+    null while the transaction is open, false outside transactions. In order of offset.
     """
     outcome = pl.when(pl.col("transactional")).then(pl.col("control"))
     return records.with_columns(
         pl.when(~pl.col("transactional"))
         .then(False)
-        .otherwise(outcome.fill_null(strategy="backward").over("snapshot", "broker", "producer_id") == "abort")
+        .otherwise(outcome.fill_null(strategy="backward").over("broker", "producer_id") == "abort")
         .alias("aborted")
     )
 

@@ -1,18 +1,24 @@
-"""Large logs are compared by the headers of their batches, and only what may differ is decoded to records.
+"""Large logs are compared by the headers of their batches, and only what matters is decoded to records.
 
 Batches of one base offset, last offset, leader epoch and CRC hold the same records. Where every replica that reaches
-so far has the batch, nothing of it can diverge: it is *sealed*, and told as a range of offsets. Only with a history
-must its values be known; then one replica's copy is decoded and credited to all that hold it.
+so far has the batch, nothing of it can diverge: it is *sealed*, and told as a range of offsets. With a history it may
+hold what that speaks of (sought.py): one replica's copy is decoded, the records that are sought are credited to all
+that hold it, and the others are told as ranges. Batches that differ, and those beside them, are decoded whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from ..histories.evidence.tables import LOCATION, RECORDS
+
+if TYPE_CHECKING:
+    from ..histories.evidence.sought import Sought
 
 JOB_BYTES = 32 << 20  # of one file that a task decodes at once
 SEALED = {
@@ -21,6 +27,7 @@ SEALED = {
     "first_offset": pl.Int64,
     "last_offset": pl.Int64,
     "leader_epoch": pl.Int32,
+    "producer_id": pl.Int64,  # of transactional records, where batches were decoded
     "records": pl.Int64,
 }
 _SAME = ["snapshot", "base_offset", "last_offset", "leader_epoch", "crc", "size"]
@@ -28,7 +35,8 @@ _SAME = ["snapshot", "base_offset", "last_offset", "leader_epoch", "crc", "size"
 
 def sealed_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Of all replicas' batches (BATCHES with location and `path`): those to decode, each with the `copies` that its
-    records are credited to, and the ranges of those that nobody needs to decode (SEALED).
+    records are credited to and whether all of them are needed (`whole`), and the ranges of those that nobody needs to
+    decode (SEALED).
     """
     sound = batches.filter("crc_ok")
     held = sound.group_by("snapshot", "broker").agg(
@@ -45,11 +53,39 @@ def sealed_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.DataFrame, 
         reaching = reaching + mine.cast(pl.Int64)
     # A message set's wrapper tells its offsets only once it is unpacked.
     same = (pl.col("holders") == reaching) & (pl.col("magic") == 2) & (pl.col("copies").list.len() == pl.col("holders"))
-    marked = grouped.with_columns(same.alias("same"))
-    if history:
-        whole = marked.filter("same").drop("same")
-        return pl.concat([whole, _each(marked.filter(~pl.col("same")).drop("same"), sound)]), _ranges(marked.clear())
-    return _each(marked.filter(~pl.col("same")).drop("same"), sound), _ranges(marked.filter("same"))
+    marked = _with_whole(grouped.with_columns(same.alias("same")))
+    alike = marked.filter("same").drop("same")
+    whole = pl.concat([alike.filter("whole"), _each(marked.filter(~pl.col("same")).drop("same"), sound)])
+    rest = alike.filter(~pl.col("whole"))
+    undecoded = rest.select(
+        "snapshot",
+        "copies",
+        pl.col("base_offset").alias("first_offset"),
+        *("last_offset", "leader_epoch"),
+        pl.lit(None, pl.Int64).alias("producer_id"),
+        pl.col("count").alias("records"),
+    )
+    return (pl.concat([whole, rest]), _ranges(undecoded.clear())) if history else (whole, _ranges(undecoded))
+
+
+def _with_whole(marked: pl.DataFrame) -> pl.DataFrame:
+    """The batches with `whole`: those that differ in any snapshot, or overlap within a log, all others at such offsets,
+    and the next ones in each log, which tell where replicas agree again.
+    """
+    logs = marked.select("snapshot", "base_offset", "last_offset", "same", "copies").with_row_index("group")
+    logs = logs.explode("copies").unnest("copies").sort("base_offset", maintain_order=True)
+    within = pl.col("base_offset") <= pl.col("last_offset").cum_max().shift()
+    logs = logs.with_columns((~pl.col("same") | within.fill_null(False).over("snapshot", "broker")).alias("differs"))
+    differ = logs.filter("differs").with_columns(pl.col("last_offset").cum_max())
+    firsts, lasts = differ["base_offset"].to_numpy(), differ["last_offset"].to_numpy()
+    # Of those that begin at or before a batch's end, the one that reaches farthest.
+    before = np.searchsorted(firsts, logs["last_offset"].to_numpy(), "right")
+    reach = np.concatenate([[-1], lasts])[before]
+    logs = logs.with_columns((pl.Series(reach) >= pl.col("base_offset")).alias("there"))
+    there = pl.col("there")
+    beside = there | (there.shift() | there.shift(-1)).over("snapshot", "broker").fill_null(False)
+    groups = logs.filter(beside)["group"].unique()
+    return marked.with_columns(pl.Series(np.isin(np.arange(len(marked)), groups.to_numpy())).alias("whole"))
 
 
 def _each(marked: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
@@ -62,46 +98,60 @@ def _each(marked: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _ranges(same: pl.DataFrame) -> pl.DataFrame:
-    """Neighbouring batches of a replica and epoch as one range."""
-    apart = same.select("snapshot", "copies", "base_offset", "last_offset", "leader_epoch", "count")
-    apart = apart.explode("copies").unnest("copies").sort("snapshot", "broker", "base_offset")
-    who = pl.struct("snapshot", "broker", "leader_epoch")
-    begins = (pl.col("base_offset") != pl.col("last_offset").shift() + 1) | (who != who.shift())
+def _ranges(ranges: pl.DataFrame) -> pl.DataFrame:
+    """SEALED of ranges and the `copies` that hold each: neighbours of a replica as one."""
+    apart = ranges.explode("copies").unnest("copies").sort("snapshot", "broker", "first_offset")
+    who = pl.struct("snapshot", "broker", "leader_epoch", "producer_id")
+    begins = (pl.col("first_offset") != pl.col("last_offset").shift() + 1) | who.ne_missing(who.shift())
     return (
         apart.with_columns(begins.fill_null(True).cum_sum().alias("run"))
-        .group_by("run", "snapshot", "broker", "leader_epoch", maintain_order=True)
-        .agg(
-            pl.col("base_offset").first().alias("first_offset"),
-            pl.col("last_offset").last(),
-            pl.col("count").sum().alias("records"),
-        )
+        .group_by("run", "snapshot", "broker", "leader_epoch", "producer_id", maintain_order=True)
+        .agg(pl.col("first_offset").first(), pl.col("last_offset").last(), pl.col("records").sum())
         .select(pl.col(name).cast(kind) for name, kind in SEALED.items())
     )
 
 
-def jobs(chosen: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """The batches to decode, in pieces of one file each."""
-    for mine in chosen.sort("path", "byte").partition_by("path", maintain_order=True):
-        piece = (pl.col("size").cum_sum() // JOB_BYTES).alias("piece")
-        yield from mine.with_columns(piece).partition_by("piece", maintain_order=True, include_key=False)
+def jobs(chosen: pl.DataFrame, sought: Sought | None) -> Iterator[pl.DataFrame]:
+    """The batches to decode, in pieces of one file each: one row with `batches` and what is sought in them: `bits` and
+    `offsets`, the bytes of these arrays (null: everything).
+    """
+    piece = (pl.col("size").cum_sum() // JOB_BYTES).over("path").alias("piece")
+    for mine in chosen.sort("path", "byte").with_columns(piece).partition_by("path", "piece", maintain_order=True):
+        bits, offsets = None, None
+        if sought is not None:
+            low = np.searchsorted(sought.offsets, mine.select(pl.col("base_offset").min()).item(), "left")
+            high = np.searchsorted(sought.offsets, mine.select(pl.col("last_offset").max()).item(), "right")
+            bits, offsets = sought.bits.tobytes(), sought.offsets[low:high].tobytes()
+        batches = pl.struct(pl.exclude("piece")).implode().alias("batches")
+        yield mine.select(batches, pl.lit(bits, pl.Binary).alias("bits"), pl.lit(offsets, pl.Binary).alias("offsets"))
 
 
-def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """RECORDS of a job's batches, credited to all their copies, and what of them cannot be decoded (with location)."""
+def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """RECORDS of a job's batches, credited to all their copies, what of them cannot be decoded (with location), and
+    SEALED of those that are not sought.
+    """
     from ..histories.evidence.segments import read_segment  # its compiled loops take a while to load
+    from ..histories.evidence.sought import Sought
 
-    frames, broken = [], []
-    path = Path(job["path"][0])
-    apart = (pl.col("byte") != (pl.col("byte") + pl.col("size")).shift()).fill_null(True).cum_sum().alias("run")
-    for run in job.with_columns(apart).partition_by("run", maintain_order=True):
+    frames, broken, passed = [], [], []
+    (bits,), (offsets,) = job["bits"], job["offsets"]
+    sought = None if bits is None else Sought(np.frombuffer(bits, np.uint8), np.frombuffer(offsets, np.int64))
+    batches = job["batches"].explode().struct.unnest()
+    path = Path(batches["path"][0])
+    begins = (pl.col("byte") != (pl.col("byte") + pl.col("size")).shift()) | (
+        pl.col("whole") != pl.col("whole").shift()
+    )
+    apart = begins.fill_null(True).cum_sum().alias("run")
+    for run in batches.with_columns(apart).partition_by("run", maintain_order=True):
         first, last = run["byte"][0], run["byte"][-1] + run["size"][-1]
-        segment = read_segment(path, first, last)
+        segment = read_segment(path, first, last, None if run["whole"][0] else sought)
         wanted = run.select("byte", "snapshot", "copies")
         frames.append(_credited(segment.records, wanted, list(RECORDS)))
         damage = segment.damage.filter(pl.col("kind") == "decode")
         broken.append(_credited(damage, wanted, damage.columns))
-    return pl.concat(frames), pl.concat(broken)
+        passed.append(segment.passed.join(wanted, on="byte", maintain_order="left").drop("byte"))
+    records = (pl.col("last_offset") - pl.col("first_offset") + 1).alias("records")
+    return pl.concat(frames), pl.concat(broken), _ranges(pl.concat(passed).with_columns(records))
 
 
 def _credited(rows: pl.DataFrame, wanted: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

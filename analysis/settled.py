@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from ..histories.evidence.tables import FINAL
-from .replicas import Kept, extents, with_aborted
+from .replicas import Kept, extents, stretches, with_aborted
 
 SETTLED = {"place": pl.Int64, "offset": pl.Int64, "stands": pl.Boolean}
 BELOW_START, COMPACTED = "below the log start", "compacted"
@@ -23,11 +23,15 @@ def settle(kept: Kept, unsettled: pl.DataFrame) -> pl.DataFrame:
     stands is true with its offset, where the record is in the log and not aborted; false where the log is
     whole and lacks it; null where damage, retention or compaction may hide it, or nobody knows the leader.
     """
-    records, whole = _leaders(kept)
-    if records is None:
+    if not _leads(kept):
         return unsettled.select(
             "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("stands")
         )
+    here = (pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader)
+    start = extents(kept).filter(here)["start"][0]
+    # What is not in an earlier snapshot may have been written since.
+    whole = start == 0 and not kept.damage.filter(here).height and kept.compacted is False and kept.last == FINAL
+    records = kept.records.filter(here).sort("offset")
     held = with_aborted(records).filter(pl.col("control").is_null())
     found = (
         held.filter(pl.col("value").is_not_null())
@@ -48,38 +52,25 @@ def settle(kept: Kept, unsettled: pl.DataFrame) -> pl.DataFrame:
 
 def legal_absences(kept: Kept) -> pl.DataFrame:
     """Ranges of offsets of the leader's log that are nothing to miss, each with its reason."""
-    records, _ = _leaders(kept)
-    if records is None:
+    if not _leads(kept):
         return pl.DataFrame(schema=ABSENCES)
-    ordered = with_aborted(records.sort("offset"))
-    bounds = extents(kept).filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == ordered["broker"][0]))
-    rows: list[dict[str, object]] = []
-    start = bounds["start"][0]
+    ordered = with_aborted(stretches(kept, kept.last, kept.leader).sort("first_offset"))
+    bounds = extents(kept).filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader))
+    start, cleaned = bounds["start"][0], bounds["cleaned"][0]
+    reasons = [(pl.col("control").is_not_null(), "a control record")]
+    reasons += [(pl.col("aborted") & pl.col("control").is_null(), "of an aborted transaction")]
+    absent = [ordered.filter(which).select("first_offset", "last_offset", reason=pl.lit(why)) for which, why in reasons]
     if start:
-        rows.append({"first_offset": 0, "last_offset": start - 1, "reason": BELOW_START})
-    marks = ordered.filter(pl.col("control").is_not_null())["offset"]
-    rows += [{"first_offset": o, "last_offset": o, "reason": "a control record"} for o in marks]
-    aborted = ordered.filter(pl.col("aborted") & pl.col("control").is_null())["offset"]
-    rows += [{"first_offset": o, "last_offset": o, "reason": "of an aborted transaction"} for o in aborted]
-    cleaned = bounds["cleaned"][0]
+        absent.append(pl.DataFrame([{"first_offset": 0, "last_offset": start - 1, "reason": BELOW_START}], ABSENCES))
     if kept.compacted is not False and cleaned is not None:
         gaps = ordered.select(
-            (pl.col("offset").shift().fill_null((start or 0) - 1) + 1).alias("first_offset"),
-            (pl.col("offset") - 1).alias("last_offset"),
+            (pl.col("last_offset").shift().fill_null((start or 0) - 1) + 1).alias("first_offset"),
+            (pl.col("first_offset") - 1).alias("last_offset"),
         ).filter((pl.col("first_offset") <= pl.col("last_offset")) & (pl.col("last_offset") < cleaned))
-        rows += [{**gap, "reason": COMPACTED} for gap in gaps.iter_rows(named=True)]
-    return pl.DataFrame(rows, schema=ABSENCES).sort("first_offset", "last_offset")
+        absent.append(gaps.with_columns(reason=pl.lit(COMPACTED)))
+    return pl.concat(absent).sort("first_offset", "last_offset")
 
 
-def _leaders(kept: Kept) -> tuple[pl.DataFrame | None, bool]:
-    """The last records of the leader, and whether nothing of them can be hidden."""
-    if kept.leader is None:
-        return None, False
-    last = kept.records.filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader))
-    if not last.height:
-        return None, False
-    here = (pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader)
-    start = extents(kept).filter(here)["start"][0]
-    # What is not in an earlier snapshot may have been written since.
-    whole = start == 0 and not kept.damage.filter(here).height and kept.compacted is False and kept.last == FINAL
-    return last, whole
+def _leads(kept: Kept) -> bool:
+    """Whether the last log of the leader is at hand, and holds anything."""
+    return kept.leader is not None and stretches(kept, kept.last, kept.leader).height > 0

@@ -29,7 +29,17 @@ from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpa
 from .kernel import Common, Tables, judge_unit, to_frame
 from .remote import lines_of
 from .results import Results
-from .stages import Parts, Unit, choose_batches, close_waiting, decode_batches, read_evidence, read_split
+from .stages import (
+    ASKING,
+    Parts,
+    Unit,
+    asked_of,
+    choose_batches,
+    close_waiting,
+    decode_batches,
+    read_evidence,
+    read_split,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -205,7 +215,7 @@ def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     if any(part.kind == "headers" for part in run.evidence):
-        blocks = _with_records(blocks, bool(run.splits))
+        blocks = _with_records(blocks, settings, bool(run.splits))
     observed = blocks.filter(F.col("kind") == "observations")
     units = observed.select("topic", "partition").distinct()
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
@@ -225,25 +235,39 @@ def _read(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json(), lines), BLOCK)
 
 
-def _with_records(blocks: DataFrame, history: bool) -> DataFrame:
-    """Of large logs the batches that may differ are decoded, once the headers of all their replicas are known."""
+def _with_records(blocks: DataFrame, settings: str, history: bool) -> DataFrame:
+    """Of large logs what matters is decoded, once the headers of all their replicas are known, and what the history
+    asks of them.
+    """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
     headers = blocks.filter(F.col("kind") == "headers")
-    chosen = headers.groupBy("topic", "partition").applyInArrow(_choosing(history), BLOCK)
+    asking = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*ASKING))
+    told = headers.unionByName(asking.mapInArrow(_asking, BLOCK)) if history else headers
+    chosen = told.groupBy("topic", "partition").applyInArrow(_choosing(settings, history), BLOCK)
     chosen = chosen.persist(StorageLevel.MEMORY_AND_DISK)
     decoded = chosen.filter(F.col("kind") == "jobs").repartition("turn").mapInArrow(_decoding, BLOCK)
     rest = blocks.filter(F.col("kind") != "headers")
     return rest.unionByName(chosen.filter(F.col("kind") != "jobs")).unionByName(decoded)
 
 
-def _choosing(history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _asking(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            asked = asked_of(row["name"], unpack(row["payload"]))
+            yield from to_batches([("asked", row["topic"], row["partition"], "", row["turn"], pack(asked))])
+
+
+def _choosing(settings_json: str, history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
     def choose(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
-        headers = [frame for _, _, frame in in_turn(batches)]
-        parts = choose_batches(Unit(topic, partition), headers, history)
-        yield from to_batches(rows_of(parts, "", _LAST))
+        blocks = in_turn(batches)
+        headers = [frame for kind, _, frame in blocks if kind == "headers"]
+        asked = [frame for kind, _, frame in blocks if kind == "asked"] if history else None
+        if headers:  # not of a partition that only the history, or a checkpoint, speaks of
+            parts = choose_batches(Unit(topic, partition), headers, asked, Settings.from_json(settings_json))
+            yield from to_batches(rows_of(parts, "", _LAST))
 
     return choose
 

@@ -16,6 +16,7 @@ import polars as pl
 from ..histories.bundle import Settings
 from ..histories.evidence.layout import read_part
 from ..histories.evidence.parts import Part
+from ..histories.evidence.tables import ASKED
 from ..histories.files import Split
 from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
@@ -25,6 +26,7 @@ from .causes.log_facts import HANDLERS
 from .sealing import decode, jobs, sealed_batches
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
+ASKING = ("sends", "reads", "marks", "checkpoints")  # tables that say which records of a log matter
 DAMAGED = ("line", "byte", "reason", "kind")
 MOST_DAMAGE = 100  # places of a broker's file that are told apart; all are counted
 
@@ -117,19 +119,35 @@ def _boiled_down(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("kind").is_in(list(HANDLERS))).with_columns(pl.lit("").alias("text"))
 
 
-def choose_batches(unit: Unit, headers: Iterable[pl.DataFrame], history: bool) -> Parts:
-    """Which batches of a large log are to be decoded, once the headers of all its replicas are at hand."""
+def asked_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """What a table that is one of ASKING asks of the large logs of its partition (ASKED)."""
+    from ..histories.evidence import sought  # its compiled loops take a while to load
+
+    return sought.asked_of(table, frame)
+
+
+def choose_batches(
+    unit: Unit, headers: Iterable[pl.DataFrame], asked: Iterable[pl.DataFrame] | None, settings: Settings
+) -> Parts:
+    """Which batches of a large log are to be decoded, and for what, once the headers of all its replicas are at hand.
+
+    `asked` are frames of ASKED; None without a history.
+    """
+    from ..histories.evidence.sought import sought_of
+
     batches = pl.concat(list(headers))
-    chosen, sealed = sealed_batches(batches, history)
-    parts = Parts(jobs=[(unit, job) for job in jobs(chosen)])
+    chosen, sealed = sealed_batches(batches, asked is not None)
+    policy = settings.topic(unit.topic).get("cleanup.policy")
+    told = pl.concat([pl.DataFrame(schema=ASKED), *(asked or ())])
+    sought = sought_of(told, None if policy is None else "compact" in str(policy))
+    parts = Parts(jobs=[(unit, job) for job in jobs(chosen, sought)])
     parts.observations += [(unit, "batches", batches.drop("path")), (unit, "sealed", sealed)]
     return parts
 
 
 def decode_batches(unit: Unit, job: pl.DataFrame) -> Parts:
     """The records of chosen batches."""
-    records, damage = decode(job)
-    found = (("records", records), ("damage", damage))
+    found = zip(("records", "damage", "sealed"), decode(job), strict=True)
     return Parts(observations=[(unit, table, frame) for table, frame in found if len(frame)])
 
 

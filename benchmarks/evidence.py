@@ -4,7 +4,7 @@ Writes three replicas of some partitions, one of which holds half of all bytes, 
 of 16 KB that repeat with their offsets moved on, each under its own CRC (the base offset stands before it). One
 replica's tail is of another epoch, so that there is a divergence to find. Then `logjudge check` judges the folder,
 and the resident memory of the driver, its JVM and their workers is sampled from /proc. The files are deleted.
-With `--history` a few sends of a client lie beside the logs: the values of all batches are then needed.
+With `--history` a few sends of a client lie beside the logs: one replica's batches are then decoded, to find them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def batch(epoch: int, seed: int) -> bytes:
 def write_log(folder: Path, size: int, other_tail: bool) -> None:
     """A partition's log of about `size` bytes."""
     folder.mkdir(parents=True)
-    usual, other = batch(0, 1), batch(1, 2)
+    first, usual, other = batch(0, 0), batch(0, 1), batch(1, 2)
     total = size // len(usual)
     offset, out, room = 0, None, 0
     for number in range(total):
-        body = other if other_tail and number >= total - DIVERGENT else usual
+        body = other if other_tail and number >= total - DIVERGENT else usual if number else first
         if room < len(body):
             if out is not None:
                 out.close()
@@ -61,8 +61,8 @@ def write_cluster(root: Path, gigabytes: float, partitions: int) -> int:
 
 
 def write_history(root: Path, partitions: int) -> None:
-    """One acknowledged send a partition, of a value that stands at its offset 0."""
-    value = "1-0".ljust(VALUE, "x")
+    """One acknowledged send a partition, of a value that stands at its offset 0 alone."""
+    value = "0-0".ljust(VALUE, "x")
     with (root / "history.jsonl").open("w") as out:
         for number in range(partitions):
             send = {"process": "p0", "op": number, "f": "send", "topic": "orders", "partition": number, "value": value}

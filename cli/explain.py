@@ -33,7 +33,7 @@ def command(source: Path, place: str | None, as_markdown: bool) -> None:
     if is_saved(source):
         _of_saved(document, load(source), asked)
     else:
-        _of_run(document, open_to_look(source, as_markdown), asked)
+        _of_run(document, open_to_look(source, as_markdown, asked and asked.offset), asked)
     click.echo(document.markdown() if as_markdown else document.terminal())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas import extents, where
+from ..replicas import extents, stretches, where
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
 from .succession import acknowledgement, chain
 from .timeline import Timeline
@@ -69,10 +69,11 @@ def compaction(timeline: Timeline, lost: Lost) -> Attempt:
     kept = timeline.kept
     if kept.compacted is False:
         return NOT_THE_CASE
-    last = kept.records.filter(pl.col("snapshot") == kept.last)
-    if kept.leader is not None and (last["broker"] == kept.leader).any():
-        last = last.filter(pl.col("broker") == kept.leader)
-    if last.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
+    last = stretches(kept, kept.last)
+    led = kept.leader is not None and (last["broker"] == kept.leader).any()
+    mine = (pl.col("broker") == kept.leader) if led else pl.lit(True)
+    now = kept.records.filter((pl.col("snapshot") == kept.last) & mine)
+    if now.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
         return NOT_THE_CASE
     points = kept.checkpoints.filter((pl.col("snapshot") == kept.last) & (pl.col("name") == "cleaned"))
     cleaned = points.filter(pl.col("offset") > lost.last)
@@ -80,7 +81,7 @@ def compaction(timeline: Timeline, lost: Lost) -> Attempt:
         if kept.compacted:
             return lacks(f"that the cleaner had been over offset {lost.last} (cleaner-offset-checkpoint)")
         return NOT_THE_CASE
-    if not last.filter(pl.col("offset") > lost.last).height:
+    if not last.filter(mine & (pl.col("last_offset") > lost.last)).height:
         return NOT_THE_CASE  # the newest record of a log is never compacted away
     facts = [
         Fact(

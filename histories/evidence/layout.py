@@ -199,12 +199,16 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
 
 def with_headers_first(parts: Iterable[Part], large: int) -> list[Part]:
     """The parts, with segments as `headers` where all together take more bytes than `large`: their records are decoded
-    only where it is known which of them matter.
+    only where it is known which of them matter. A log that is compared with a dump is decoded whole, as dumps are.
     """
     told = list(parts)
     if sum((part.end or 0) - part.start for part in told if part.kind == "segment") <= large:
         return told
-    return [replace(part, kind="headers") if part.kind == "segment" else part for part in told]
+    dumped = {(part.topic, part.partition) for part in told if part.kind == "dump"}
+    if (None, None) in dumped:  # which partition it is of only its text says
+        return told
+    merely = [part.kind == "segment" and (part.topic, part.partition) not in dumped for part in told]
+    return [replace(part, kind="headers") if mere else part for part, mere in zip(told, merely, strict=True)]
 
 
 def read_part(part: Part) -> list[Block]:

@@ -6,20 +6,31 @@ such batches and cramjam such frames, so the checksum is put right before the fr
 
 from __future__ import annotations
 
-from aiokafka.codec import lz4_decode
+import cramjam
+import numpy as np
 
 MAGIC = b"\x04\x22\x4d\x18"
 CONTENT_SIZE_BIT = 0x08  # of the flags: eight bytes of size follow the block descriptor
+MOST_RATIO = 255  # a byte of LZ4 stands for at most so many
 _WORD = 0xFFFFFFFF
 _PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
 
-def unpack(payload: bytes) -> bytes:
-    """The content of a frame. Raises cramjam's errors where it is broken."""
+def unpack(payload: bytes, most: int = 1 << 30) -> bytes:
+    """The content of a frame. Raises cramjam's errors where it is broken, ValueError where it may be more than `most`
+    bytes.
+    """
     at = 14 if payload[4:5] and payload[4] & CONTENT_SIZE_BIT else 6
     if payload[:4] == MAGIC and payload[at : at + 1] == checksum(payload[:at]):
         payload = payload[:at] + checksum(payload[4:at]) + payload[at + 1 :]
-    return bytes(lz4_decode(payload))
+    content = np.empty(min(MOST_RATIO * len(payload), most), dtype=np.uint8)
+    try:
+        size = cramjam.lz4.decompress_into(payload, content.data)
+    except cramjam.DecompressionError as error:
+        if len(content) < most:
+            raise
+        raise ValueError(f"more than {most >> 20} MiB when decompressed, or broken: {error}") from error
+    return content[:size].tobytes()
 
 
 def checksum(header: bytes) -> bytes:

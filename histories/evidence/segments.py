@@ -5,61 +5,67 @@ that a segment of 1 GiB is read by several tasks and never whole in memory. What
 CRC or does not parse comes out as damage with its byte and the offsets that are unknown because of it,
 never as an exception. Records of a batch whose CRC is wrong are not decoded: they prove nothing.
 
-Headers and records are decoded by compiled loops (batch_kernels.py); aiokafka's codecs decompress. Measured
+Headers and records are decoded by compiled loops (batch_kernels.py), and become tables in record_frames.py. Measured
 on two shared cores: see benchmarks/segments.py. aiokafka's own record parser is the test's second opinion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-from aiokafka.codec import snappy_decode
 
-from ..errors import first_line
-from ..files import unpacked
 from . import batch_kernels as kernels
-from . import lz4_frames
-from .batch_headers import HEADERS, Bytes, Ints, distrust, hidden, walk_headers
-from .tables import BATCHES, DAMAGE, RECORDS, damage_row
-
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-MOST_UNPACKED = 1 << 30  # bytes of a batch: what becomes more is a bomb
-DECODERS: dict[int, Callable[[bytes], bytes]] = {
-    1: lambda payload: unpacked(payload, "gzip", MOST_UNPACKED),
-    2: snappy_decode,
-    3: lz4_frames.unpack,
-    4: lambda payload: unpacked(payload, "zstd", MOST_UNPACKED),
-}
-CODEC_BITS, APPEND_TIME_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
+from .batch_headers import (
+    APPEND_TIME_BIT,
+    CODEC_BITS,
+    CONTROL_BIT,
+    HEADERS,
+    TRANSACTIONAL_BIT,
+    Bytes,
+    Ints,
+    distrust,
+    hidden,
+    walk_headers,
+)
+from .record_frames import passed_frame, record_frame
+from .sought import Sought
+from .tables import BATCHES, DAMAGE, PASSED, RECORDS, damage_row
+from .unpacking import CODECS, unpack
 
 # Columns of the batch table that come from elsewhere than the header of the same name.
 _DERIVED = ("attributes", "crc2", "base_offset", "count", "base_timestamp")
-# Columns of a batch's header that its records need.
-_KEPT = (
-    "base_offset",
-    "leader_epoch",
-    "magic",
-    "producer_id",
-    "attributes",
-    "max_timestamp",
-    "byte",
-    "base_timestamp",
-)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """What a range of a segment holds: tables BATCHES, RECORDS and DAMAGE."""
+    """What a range of a segment holds: tables BATCHES, RECORDS and DAMAGE, and PASSED for records not sought."""
 
     batches: pl.DataFrame
     records: pl.DataFrame
     damage: pl.DataFrame
+    passed: pl.DataFrame
+
+
+@dataclass
+class _Reading:
+    """What the reading of a range is told and gathers: the range's position, what is sought of records (None: all)."""
+
+    at: int = 0
+    sought: Sought | None = None
+    damage: list[dict[str, object]] = field(default_factory=list)
+    passed: list[pl.DataFrame] = field(default_factory=list)
+
+    def segment(self, batches: pl.DataFrame | None = None, records: pl.DataFrame | None = None) -> Segment:
+        return Segment(
+            _empty(BATCHES) if batches is None else batches,
+            _empty(RECORDS) if records is None else records,
+            pl.DataFrame(self.damage, schema=DAMAGE),
+            pl.concat([_empty(PASSED), *self.passed]),
+        )
 
 
 def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int]]:
@@ -85,32 +91,41 @@ def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, i
     return ranges
 
 
-def read_segment(path: Path, start: int = 0, end: int | None = None) -> Segment:
-    """Read the batches of a byte range, which begins with a batch (as `split_segment` gives them)."""
-    return _read(path, start, end, True)
+def read_segment(path: Path, start: int = 0, end: int | None = None, sought: Sought | None = None) -> Segment:
+    """Read the batches of a byte range, which begins with a batch (as `split_segment` gives them).
+
+    With `sought` only such records of v2 batches are told, and markers; of others where they stand.
+    """
+    return _read(path, start, end, _Reading(start, sought), True)
 
 
 def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
     """The same without records: the batches, each checked against its CRC."""
-    return _read(path, start, end, False)
+    return _read(path, start, end, _Reading(start), False)
 
 
-def _read(path: Path, start: int, end: int | None, decoded: bool) -> Segment:
+def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: bool) -> Segment:
     try:
         size = path.stat().st_size
         stop = size if end is None else min(end, size)
         data: Bytes = np.fromfile(path, dtype=np.uint8, count=max(0, stop - start), offset=min(start, size))
     except OSError as error:
-        row = damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start)
-        return Segment(_empty(BATCHES), _empty(RECORDS), pl.DataFrame([row], schema=DAMAGE))
-    return parse(data, start, _first_offset_of(path), decoded)
+        reading.damage.append(damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start))
+        return reading.segment()
+    return _parsed(data, _first_offset_of(path), reading, decoded)
 
 
-def parse(data: Bytes, at: int = 0, first_offset: int = 0, decoded: bool = True) -> Segment:
+def parse(data: Bytes, at: int = 0, first_offset: int = 0, sought: Sought | None = None) -> Segment:
     """Parse bytes that stand at position `at` of their file; offsets begin at first_offset or later."""
-    headers, damage = walk_headers(data, at, first_offset)
+    return _parsed(data, first_offset, _Reading(at, sought), True)
+
+
+def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) -> Segment:
+    at, damage = reading.at, reading.damage
+    headers, broken = walk_headers(data, at, first_offset)
+    damage += broken
     if not len(headers):
-        return Segment(_empty(BATCHES), _empty(RECORDS), pl.DataFrame(damage, schema=DAMAGE))
+        return reading.segment()
     crc_ok = (headers[:, 8] & 1) == 1
     for index in np.flatnonzero(~crc_ok):
         row = headers[index]
@@ -120,10 +135,9 @@ def parse(data: Bytes, at: int = 0, first_offset: int = 0, decoded: bool = True)
     trusted = distrust(headers, crc_ok, at, damage)
     records, bases, counts = _empty(RECORDS), headers[:, 0], headers[:, 10]
     if decoded:
-        records, bases, counts = _records(data, headers, trusted, at, damage)
+        records, bases, counts = _records(data, headers, trusted, reading)
     # A batch that is not believed keeps its row, as one whose CRC is wrong: no rule takes it at its word.
-    batches = _batch_frame(headers, trusted, bases, counts, at)
-    return Segment(batches, records, pl.DataFrame(damage, schema=DAMAGE))
+    return reading.segment(_batch_frame(headers, trusted, bases, counts, at), records)
 
 
 @dataclass(frozen=True)
@@ -152,7 +166,7 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
             continue
         buf, begin, end = data, int(row[11]) + kernels.V2_OVERHEAD, int(row[11] + row[12])
         if row[7] & CODEC_BITS:
-            unpacked = _unpack(data[begin:end].tobytes(), int(row[7]) & CODEC_BITS, row, 0, damage)
+            unpacked = unpack(data[begin:end].tobytes(), row, 0, damage)
             buf = np.frombuffer(unpacked or b"", dtype=np.uint8)
             begin, end = 0, len(buf)
         counts = np.minimum(row[10:11], (end - begin) // 6 + 1)
@@ -201,9 +215,7 @@ def _batch_frame(headers: Ints, crc_ok: Any, bases: Ints, counts: Ints, at: int)
     ).select(pl.col(name).cast(dtype, strict=False) for name, dtype in BATCHES.items())
 
 
-def _records(
-    data: Bytes, headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]]
-) -> tuple[pl.DataFrame, Ints, Ints]:
+def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tuple[pl.DataFrame, Ints, Ints]:
     """The records of all batches whose CRC is right, and each batch's base offset and count."""
     bases, counts = headers[:, 0].copy(), headers[:, 10].copy()
     codec = headers[:, 7] & CODEC_BITS
@@ -214,12 +226,12 @@ def _records(
         if len(plain):
             head = headers[plain]
             begins = head[:, 11] + (kernels.V2_OVERHEAD if magic2 else 0)
-            frames.append(_decode(data, head, begins, head[:, 11] + head[:, 12], at, damage, magic2))
+            frames.append(_decode(data, head, begins, head[:, 11] + head[:, 12], reading, magic2))
     packed_new = np.flatnonzero(crc_ok & (codec != 0) & new)
     if len(packed_new):
-        frames.extend(_decode_packed(data, headers[packed_new], at, damage))
+        frames.extend(_decode_packed(data, headers[packed_new], reading))
     for index in np.flatnonzero(crc_ok & (codec != 0) & ~new):
-        inner = _decode_wrapper(data, headers[index], at, damage)
+        inner = _decode_wrapper(data, headers[index], reading)
         counts[index] = inner.height
         if inner.height:
             bases[index] = inner["offset"][0]
@@ -232,9 +244,7 @@ def _records(
     return records, bases, counts
 
 
-def _decode_packed(
-    data: Bytes, headers: Ints, at: int, damage: list[dict[str, object]], limit: int = 64 << 20
-) -> list[pl.DataFrame]:
+def _decode_packed(data: Bytes, headers: Ints, reading: _Reading, limit: int = 16 << 20) -> list[pl.DataFrame]:
     """Records of compressed v2 batches: unpacked side by side, about `limit` bytes at a time."""
     frames: list[pl.DataFrame] = []
     chunks: list[bytes] = []
@@ -245,11 +255,11 @@ def _decode_packed(
         sizes = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
         ends = np.cumsum(sizes)
         joined = np.frombuffer(b"".join(chunks), dtype=np.uint8)
-        frames.append(_decode(joined, headers[rows], ends - sizes, ends, at, damage, True))
+        frames.append(_decode(joined, headers[rows], ends - sizes, ends, reading, True))
 
     for i, row in enumerate(headers):
         payload = data[row[11] + kernels.V2_OVERHEAD : row[11] + row[12]].tobytes()
-        unpacked = _unpack(payload, int(row[7]) & CODEC_BITS, row, at, damage)
+        unpacked = unpack(payload, row, reading.at, reading.damage)
         if unpacked is None:
             continue
         chunks.append(unpacked)
@@ -263,32 +273,7 @@ def _decode_packed(
     return frames
 
 
-def _unpack(payload: bytes, codec: int, row: Ints, at: int, damage: list[dict[str, object]]) -> bytes | None:
-    try:
-        return bytes(DECODERS[codec](payload))
-    except Exception as error:
-        name = CODECS[codec] if codec < len(CODECS) else f"codec {codec}"
-        damage.append(
-            damage_row(
-                "decode",
-                f"{name} does not unpack the batch: {first_line(error)}",
-                byte=at + int(row[11]),
-                first_offset=int(row[0]),
-                last_offset=int(row[1]),
-            )
-        )
-        return None
-
-
-def _decode(
-    buf: Bytes,
-    headers: Ints,
-    begins: Ints,
-    ends: Ints,
-    at: int,
-    damage: list[dict[str, object]],
-    magic2: bool,
-) -> pl.DataFrame:
+def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Reading, magic2: bool) -> pl.DataFrame:
     """Records whose payloads stand in buf at begins..ends; headers row by row as theirs."""
     # A record takes six bytes at least, so a count that lies cannot ask for more rows than bytes allow.
     counts = np.minimum(np.maximum(headers[:, 10], 0), (ends - begins) // 6 + 1)
@@ -302,67 +287,19 @@ def _decode(
     for index in np.flatnonzero(good != headers[:, 10]):
         head = headers[index]
         reason = f"{int(good[index])} of the {int(head[10])} records of the batch parse"
-        damage.append(damage_row("decode", reason, at + int(head[11]), None, int(head[0]), int(head[1])))
-    return _record_frame(buf, headers, spans[:n], row_of[:n], at)
+        reading.damage.append(
+            damage_row("decode", reason, reading.at + int(head[11]), None, int(head[0]), int(head[1]))
+        )
+    spans, row_of = spans[:n], row_of[:n]
+    if magic2 and reading.sought is not None:
+        offsets = headers[row_of, 0] + spans[:, 0]
+        told = reading.sought.among(buf, spans, offsets) | (headers[row_of, 7] & CONTROL_BIT != 0)
+        reading.passed.append(passed_frame(headers, offsets[~told], row_of[~told], reading.at))
+        spans, row_of = spans[told], row_of[told]
+    return record_frame(buf, headers, spans, row_of, reading.at)
 
 
-def _record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) -> pl.DataFrame:
-    column = {name: np.ascontiguousarray(headers[:, i])[row_of] for i, name in enumerate(HEADERS) if name in _KEPT}
-    attributes, magic = column["attributes"], column["magic"]
-    append_time = (attributes & APPEND_TIME_BIT) != 0
-    control = (magic == 2) & ((attributes & CONTROL_BIT) != 0)
-    # With LogAppendTime the batch's maximum is the time of all its records; legacy deltas are zero.
-    timestamps = np.where(append_time, column["max_timestamp"], column["base_timestamp"] + spans[:, 1])
-    digest = np.empty(len(spans), dtype=np.uint64)
-    kernels.digests(buf, spans, digest)
-    frame = pl.DataFrame(
-        {
-            "offset": column["base_offset"] + spans[:, 0],
-            "leader_epoch": column["leader_epoch"],
-            "timestamp": timestamps,
-            "key": _text(buf, spans[:, 2], spans[:, 3], digest),
-            "value": _text(buf, spans[:, 4], spans[:, 5], digest),
-            "digest": digest,
-            "producer_id": column["producer_id"],
-            "transactional": (magic == 2) & ((attributes & TRANSACTIONAL_BIT) != 0),
-            "control": _control_types(buf, spans, control),
-            "byte": column["byte"] + at,
-        }
-    )
-    return frame.with_columns(
-        *(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in ("leader_epoch", "producer_id", "timestamp")),
-        # The key and value of a marker are Kafka's own binary, and no message's.
-        *(pl.when(pl.col("control").is_null()).then(pl.col(n)).alias(n) for n in ("key", "value")),
-    ).select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())
-
-
-def _text(buf: Bytes, starts: Ints, lengths: Ints, digest: Any) -> pl.Series:
-    """Slices of the bytes as text: null for length -1, "bytes:" and the digest where it is not UTF-8."""
-    kept = np.empty(len(starts), dtype=np.int64)
-    own = kernels.text_lengths(buf, starts, lengths, kept)
-    out = np.empty(int(kept.sum()), dtype=np.uint8)
-    offsets = np.empty(len(starts) + 1, dtype=np.int64)
-    kernels.gather(buf, starts, kept, own, digest, out, offsets)
-    present = np.packbits(lengths >= 0, bitorder="little")
-    buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(out)]
-    text = pl.from_arrow(pa.LargeStringArray.from_buffers(len(starts), buffers[1], buffers[2], buffers[0]))
-    assert isinstance(text, pl.Series)
-    return text
-
-
-def _control_types(buf: Bytes, spans: Ints, control: Any) -> pl.Series:
-    """The type of each control record (ControlRecordType: version and type, two bytes each, are its key)."""
-    if not control.any():
-        return pl.repeat(None, len(spans), dtype=pl.String, eager=True)
-    types: list[str | None] = [None] * len(spans)
-    for index in np.flatnonzero(control):
-        start, length = int(spans[index, 2]), int(spans[index, 3])
-        kind = int.from_bytes(buf[start + 2 : start + 4].tobytes(), "big") if length >= 4 else -1
-        types[index] = {0: "abort", 1: "commit"}.get(kind, "other")
-    return pl.Series(types, dtype=pl.String)
-
-
-def _decode_wrapper(data: Bytes, header: Ints, at: int, damage: list[dict[str, object]]) -> pl.DataFrame:
+def _decode_wrapper(data: Bytes, header: Ints, reading: _Reading) -> pl.DataFrame:
     """The messages inside a compressed v0 or v1 message.
 
     The wrapper's offset is that of its last message; inside, v1 counts from 0 (KIP-31) and v0 is absolute.
@@ -373,22 +310,22 @@ def _decode_wrapper(data: Bytes, header: Ints, at: int, damage: list[dict[str, o
     value_at += 4 + max(key_length, 0)
     length = int(kernels.be(data, value_at, 4))
     payload = data[value_at + 4 : value_at + 4 + max(length, 0)].tobytes()
-    unpacked = _unpack(payload, int(header[7]) & CODEC_BITS, header, at, damage)
+    unpacked = unpack(payload, header, reading.at, reading.damage)
     if unpacked is None:
         return _empty(RECORDS)
     inner = np.frombuffer(unpacked, dtype=np.uint8)
     found, broken = walk_headers(inner)
     if broken or not len(found):
         reason = "the message set inside the compressed message is broken"
-        damage.append(damage_row("decode", reason, at + position, None, wrapper_offset, wrapper_offset))
+        where = reading.at + position
+        reading.damage.append(damage_row("decode", reason, where, None, wrapper_offset, wrapper_offset))
         return _empty(RECORDS)
     positions = found[:, 11].copy()
     offsets = found[:, 0] + (wrapper_offset - int(found[-1, 0]) if magic == 1 else 0)
     if header[7] & APPEND_TIME_BIT:
         found[:, 13] = header[9]
-    frame = _decode(inner, found, positions, positions + found[:, 12], at, damage, False)
+    frame = _decode(inner, found, positions, positions + found[:, 12], reading, False)
     if frame.height != len(found):
         return _empty(RECORDS)
-    return frame.with_columns(pl.Series("offset", offsets), pl.lit(at + position, pl.Int64).alias("byte")).select(
-        pl.col(name).cast(dtype) for name, dtype in RECORDS.items()
-    )
+    placed = frame.with_columns(pl.Series("offset", offsets), byte=pl.lit(reading.at + position, pl.Int64))
+    return placed.select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())

@@ -51,6 +51,24 @@ RECORDS: Schema = {
     "byte": pl.Int64,
 }
 
+# Ranges of records that the history does not speak of, each of one batch. `byte` is its position.
+PASSED: Schema = {
+    "first_offset": pl.Int64,
+    "last_offset": pl.Int64,
+    "leader_epoch": pl.Int32,
+    "producer_id": pl.Int64,  # of transactional ones alone
+    "byte": pl.Int64,
+}
+
+# What a table of a partition asks of its logs (sought.py): hashes of texts, and offsets.
+ASKED: Schema = {
+    "values": pl.List(pl.UInt64),
+    "keys": pl.List(pl.UInt64),
+    "offsets": pl.List(pl.Int64),
+    "stand_ins": pl.Boolean,  # a value may stand for one that is no text
+    "cleaned": pl.Boolean,  # the log cleaner has been there
+}
+
 # One row a segment without a byte, which says where its log ends if no other segment does.
 SEGMENTS: Schema = {"base_offset": pl.Int64}
 

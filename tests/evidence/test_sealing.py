@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
+from dataclasses import replace
 
 import polars as pl
 import pytest
 from logjudge.analysis.inspecting import Inspected
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.local import gather, judge_run
 from logjudge.analysis.offset_story import UNDECODED, offset_story
 from logjudge.analysis.sealing import sealed_batches
 from logjudge.histories.bundle import open_run
@@ -51,10 +54,52 @@ def batches(broker, *crcs, path="x"):
 def test_only_what_differs_is_decoded_and_the_rest_is_told_as_ranges():
     logs = pl.concat([batches("1", 5, 6, 7, 8), batches("2", 5, 66, 7)])
     chosen, sealed = sealed_batches(logs, history=False)
-    assert sorted(chosen.select("base_offset", "crc").rows()) == [(10, 6), (10, 66)]
+    # Those beside them tell where replicas agree again.
+    assert sorted(chosen.select("base_offset", "crc").rows()) == [(0, 5), (10, 6), (10, 66), (20, 7)]
     told = sealed.select("broker", "first_offset", "last_offset", "records").rows()
     # The tail that one replica alone reaches diverges from nothing.
-    assert told == [("1", 0, 9, 10), ("1", 20, 39, 20), ("2", 0, 9, 10), ("2", 20, 29, 10)]
+    assert told == [("1", 30, 39, 10)]
+
+
+def test_what_differs_in_one_snapshot_is_decoded_in_all():
+    then = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 77, 8, 9)])
+    now = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 7, 8, 9)])
+    logs = pl.concat([then.with_columns(snapshot=pl.lit("then")), now])
+    _, sealed = sealed_batches(logs, history=False)
+    told = {(row["first_offset"], row["last_offset"]) for row in sealed.iter_rows(named=True)}
+    assert told == {(0, 9), (40, 49)}
+    assert len(sealed) == 8
+    chosen, _ = sealed_batches(logs, history=True)
+    assert sorted(chosen.filter(~pl.col("whole"))["base_offset"]) == [0, 0, 40, 40]
+
+
+def test_batches_that_overlap_within_a_log_are_decoded():
+    log = batches("1", 5, 6, 7, 8).with_columns(
+        pl.when(pl.col("base_offset") == 0).then(25).otherwise("last_offset").alias("last_offset")
+    )
+    _, sealed = sealed_batches(log, history=False)
+    assert not len(sealed)
+
+
+@pytest.mark.parametrize("name", ["transactions-a", "unclean-election-t", "retention-a"])
+def test_a_history_that_knows_little_of_the_logs_decodes_little(unpacked, monkeypatch, tmp_path, name):
+    """Findings, causes and summaries are the same, though most records are told as ranges."""
+    shutil.copytree(unpacked(name), tmp_path / "run")
+    history = next((tmp_path / "run").glob("history.jsonl*"))
+    opened = gzip.open if history.suffix == ".gz" else open
+    with opened(history, "rt") as lines:
+        told = [(json.loads(line), line) for line in lines]
+    with opened(history, "wt") as out:
+        out.writelines(line for event, line in told if event["f"] in ("fault", "heal") or event["op"] % 13 == 0)
+    whole = judge_run(open_run(tmp_path / "run"))
+    decoded = sum(summary["evidence"]["records"] for summary in whole.summaries if summary["evidence"])
+    monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
+    sealed = judge_run(open_run(tmp_path / "run"))
+    assert sealed.findings().equals(whole.findings())
+    assert sealed.causes() == whole.causes()
+    assert sealed.summaries == whole.summaries
+    units = gather(open_run(tmp_path / "run")).units.values()
+    assert sum(len(frame) for tables in units for frame in tables.get("records", ())) < decoded * 2 / 3
 
 
 def test_with_a_history_one_copy_is_decoded_for_all_that_hold_it():
@@ -75,6 +120,28 @@ def test_an_offset_that_is_not_decoded_is_told_as_held(unpacked, monkeypatch, tm
     assert story["absence"] is None
     beyond = int(p.kept.batches["last_offset"].max()) + 1
     assert offset_story(p, beyond, [], []) is None
+
+
+def test_what_is_asked_at_an_offset_is_decoded_beside_a_history(unpacked, monkeypatch, tmp_path):
+    folder = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
+    next(folder.glob("history.jsonl*")).unlink()
+    (folder / "history.jsonl").write_text('{"process": "p", "op": 0, "f": "poll", "type": "invoke", "time": 0}\n')
+    monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
+    for offset in (None, 40):
+        p = Inspected(folder, offset=offset).partition("orders-0")
+        holds = [row["holds"] for row in offset_story(p, 40, [], [])["held"]]
+        assert [one is not None and one["value"] is not None for one in holds] == [offset is not None] * len(holds)
+
+
+def test_what_is_compared_with_a_dump_is_decoded(unpacked):
+    parts = open_run(unpacked("acks1-failover-a")).evidence
+    segment = next(part for part in parts if part.kind == "segment" and part.end)
+    other = replace(segment, topic="other")
+    dump = replace(segment, kind="dump", broker="9")
+    told = with_headers_first([segment, other, dump], 0)
+    assert [part.kind for part in told] == ["segment", "headers", "dump"]
+    nameless = replace(dump, topic=None, partition=None)
+    assert with_headers_first([segment, nameless], 0) == [segment, nameless]
 
 
 def test_all_segments_together_make_a_run_large(unpacked):

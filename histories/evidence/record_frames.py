@@ -1,0 +1,101 @@
+"""Records that the compiled loops have found, as tables: texts, digests, markers, and ranges of those not sought."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from . import batch_kernels as kernels
+from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, HEADERS, TRANSACTIONAL_BIT, Bytes, Ints
+from .tables import PASSED, RECORDS
+
+# Columns of a batch's header that its records need.
+_KEPT = (
+    "base_offset",
+    "leader_epoch",
+    "magic",
+    "producer_id",
+    "attributes",
+    "max_timestamp",
+    "byte",
+    "base_timestamp",
+)
+
+
+def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) -> pl.DataFrame:
+    """RECORDS; spans as kernels.decode_v2 fills them, `row_of` the row in `headers` of each, `at` the range's byte."""
+    column = {name: np.ascontiguousarray(headers[:, i])[row_of] for i, name in enumerate(HEADERS) if name in _KEPT}
+    attributes, magic = column["attributes"], column["magic"]
+    append_time = (attributes & APPEND_TIME_BIT) != 0
+    control = (magic == 2) & ((attributes & CONTROL_BIT) != 0)
+    # With LogAppendTime the batch's maximum is the time of all its records; legacy deltas are zero.
+    timestamps = np.where(append_time, column["max_timestamp"], column["base_timestamp"] + spans[:, 1])
+    digest = np.empty(len(spans), dtype=np.uint64)
+    kernels.digests(buf, spans, digest)
+    frame = pl.DataFrame(
+        {
+            "offset": column["base_offset"] + spans[:, 0],
+            "leader_epoch": column["leader_epoch"],
+            "timestamp": timestamps,
+            "key": _text(buf, spans[:, 2], spans[:, 3], digest),
+            "value": _text(buf, spans[:, 4], spans[:, 5], digest),
+            "digest": digest,
+            "producer_id": column["producer_id"],
+            "transactional": (magic == 2) & ((attributes & TRANSACTIONAL_BIT) != 0),
+            "control": _control_types(buf, spans, control),
+            "byte": column["byte"] + at,
+        }
+    )
+    return frame.with_columns(
+        *(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in ("leader_epoch", "producer_id", "timestamp")),
+        # The key and value of a marker are Kafka's own binary, and no message's.
+        *(pl.when(pl.col("control").is_null()).then(pl.col(n)).alias(n) for n in ("key", "value")),
+    ).select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())
+
+
+def _text(buf: Bytes, starts: Ints, lengths: Ints, digest: Any) -> pl.Series:
+    """Slices of the bytes as text: null for length -1, "bytes:" and the digest where it is not UTF-8."""
+    kept = np.empty(len(starts), dtype=np.int64)
+    own = kernels.text_lengths(buf, starts, lengths, kept)
+    out = np.empty(int(kept.sum()), dtype=np.uint8)
+    offsets = np.empty(len(starts) + 1, dtype=np.int64)
+    kernels.gather(buf, starts, kept, own, digest, out, offsets)
+    present = np.packbits(lengths >= 0, bitorder="little")
+    buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(out)]
+    text = pl.from_arrow(pa.LargeStringArray.from_buffers(len(starts), buffers[1], buffers[2], buffers[0]))
+    assert isinstance(text, pl.Series)
+    return text
+
+
+def _control_types(buf: Bytes, spans: Ints, control: Any) -> pl.Series:
+    """The type of each control record (ControlRecordType: version and type, two bytes each, are its key)."""
+    if not control.any():
+        return pl.repeat(None, len(spans), dtype=pl.String, eager=True)
+    types: list[str | None] = [None] * len(spans)
+    for index in np.flatnonzero(control):
+        start, length = int(spans[index, 2]), int(spans[index, 3])
+        kind = int.from_bytes(buf[start + 2 : start + 4].tobytes(), "big") if length >= 4 else -1
+        types[index] = {0: "abort", 1: "commit"}.get(kind, "other")
+    return pl.Series(types, dtype=pl.String)
+
+
+def passed_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.DataFrame:
+    """PASSED of the records of v2 batches at these offsets: neighbours of one batch as one range."""
+    breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(row_of) != 0))
+    firsts = np.concatenate([[0], breaks + 1])[: len(offsets)]
+    lasts = np.concatenate([breaks, [len(offsets) - 1]])[: len(offsets)]
+    head = headers[row_of[firsts]]
+    frame = pl.DataFrame(
+        {
+            "first_offset": offsets[firsts],
+            "last_offset": offsets[lasts],
+            "leader_epoch": head[:, 2],
+            "producer_id": np.where(head[:, 7] & TRANSACTIONAL_BIT != 0, head[:, 4], -1),
+            "byte": head[:, 11] + at,
+        }
+    )
+    known = (pl.when(pl.col(name) >= 0).then(name).alias(name) for name in ("leader_epoch", "producer_id"))
+    return frame.with_columns(*known).cast(PASSED)  # type: ignore[arg-type]
