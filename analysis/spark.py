@@ -26,8 +26,8 @@ from ..histories.files import SPLIT_BYTES, Split
 from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
 from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpack
+from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
 from .kernel import Common, Tables, judge_unit, to_frame
-from .remote import lines_of
 from .results import Results
 from .stages import Parts, Unit, choose_batches, close_waiting, decode_batches, read_evidence, read_split
 
@@ -205,7 +205,7 @@ def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     if any(part.kind == "headers" for part in run.evidence):
-        blocks = _with_records(blocks, bool(run.splits))
+        blocks = _with_records(session, run, blocks)
     observed = blocks.filter(F.col("kind") == "observations")
     units = observed.select("topic", "partition").distinct()
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
@@ -218,22 +218,28 @@ def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:
 
 def _read(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     if run.uri:
-        return lines_of(session, run, BLOCK)
+        return blocks_of(session, run)
     tasks = _tasks(run)
     # From an Arrow table, for which Spark needs no Python worker.
     splits = session.createDataFrame(pa.Table.from_pylist(tasks))
     return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json(), lines), BLOCK)
 
 
-def _with_records(blocks: DataFrame, history: bool) -> DataFrame:
+def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFrame:
     """Of large logs the batches that may differ are decoded, once the headers of all their replicas are known."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
     headers = blocks.filter(F.col("kind") == "headers")
-    chosen = headers.groupBy("topic", "partition").applyInArrow(_choosing(history), BLOCK)
+    chosen = headers.groupBy("topic", "partition").applyInArrow(_choosing(bool(run.splits)), BLOCK)
     chosen = chosen.persist(StorageLevel.MEMORY_AND_DISK)
-    decoded = chosen.filter(F.col("kind") == "jobs").repartition("turn").mapInArrow(_decoding, BLOCK)
+    jobs = chosen.filter(F.col("kind") == "jobs")
+    if run.uri:
+        tasks = jobs.mapInArrow(tasks_of_jobs, STAGED)
+        wanted = F.broadcast(tasks.select("home").distinct())
+        decoded = staged(tasks, pieces_of(session, run).join(wanted, "home", "left_semi"), _decode_there)
+    else:
+        decoded = jobs.repartition("turn").mapInArrow(_decoding, BLOCK)
     rest = blocks.filter(F.col("kind") != "headers")
     return rest.unionByName(chosen.filter(F.col("kind") != "jobs")).unionByName(decoded)
 
@@ -251,8 +257,15 @@ def _choosing(history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
 def _decoding(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            parts = decode_batches(Unit(row["topic"], row["partition"]), unpack(row["payload"]))
-            yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
+            yield from _decode_there(row, Path())
+
+
+def _decode_there(row: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
+    """Of a job, whose path may be relative to the folder."""
+    job = unpack(row["payload"])
+    job = job.with_columns(pl.lit(str(folder / job["path"][0])).alias("path"))
+    parts = decode_batches(Unit(row["topic"], row["partition"]), job)
+    yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
 
 
 def _tasks(run: Run) -> list[dict[str, Any]]:
