@@ -41,7 +41,7 @@ STAGED = f"home string, path string, start long, size long, {BLOCK}"
 STAGED_SCHEMA = pa.schema(
     [("home", pa.string()), ("path", pa.string()), ("start", pa.int64()), ("size", pa.int64()), *SCHEMA]
 )
-FEWEST_TASKS = 8  # that fetch files; more where they are large
+FEWEST_TASKS = 4  # that fetch files; more where they are large
 Work = Callable[[dict[str, Any], Path], Iterator[pa.RecordBatch]]
 
 
@@ -92,7 +92,9 @@ def blocks_of(session: Session, run: Run) -> Frame:
             if file.content is not None
         ]
         rows = frame_of(session, tasks + at_hand)
-        frames.append(staged(rows, pieces_of(session, run), _reading_files(run.settings.to_json())))
+        frames.append(
+            staged(run.stored, rows, pieces_of(session, run.uri, run.stored), _reading_files(run.settings.to_json()))
+        )
     return _union(frames)
 
 
@@ -188,14 +190,12 @@ def joined(lines: pa.Array) -> bytes:
     return bytes(pc.binary_join(listed, pa.scalar(b"\n", pa.large_binary()))[0].as_py()) + b"\n"
 
 
-def pieces_of(session: Session, run: Run) -> Frame:
-    """STAGED rows of the files of a run that are not at hand."""
-    return pieces(session, run.uri, [file for file in run.stored if file.content is None])
+def pieces_of(session: Session, root: str, files: Sequence[Stored]) -> Frame:
+    """STAGED rows of the bytes of files below a URI, each piece no larger than a batch of Spark's or a single line.
 
-
-def pieces(session: Session, root: str, files: Sequence[Stored]) -> Frame:
-    """STAGED rows of the bytes of files below a URI, each piece no larger than a batch of Spark's or a single line."""
-    homes = {f"{root}/{file.name}": file.home for file in files}
+    Files whose content is at hand are left out.
+    """
+    homes = {f"{root}/{file.name}": file.home for file in files if file.content is None}
     plain = [path for path in homes if not path.endswith(COMPRESSED)]
     packed = [literal(path) for path in homes if path.endswith(COMPRESSED)]  # brokers' older logs, some megabytes each
     frames = [text_of(session, plain)] if plain else []
@@ -204,8 +204,11 @@ def pieces(session: Session, root: str, files: Sequence[Stored]) -> Frame:
     if not frames:
         return frame_of(session, [])
     # Else each file would be a task of its own.
-    tasks = max(FEWEST_TASKS, sum(file.size for file in files) // SPLIT_BYTES)
-    return _union(frames).coalesce(tasks).mapInArrow(_piecing(root, homes), STAGED)
+    return _union(frames).coalesce(_tasks_of(files)).mapInArrow(_piecing(root, homes), STAGED)
+
+
+def _tasks_of(files: Iterable[Stored]) -> int:
+    return max(FEWEST_TASKS, sum(file.size for file in files) // SPLIT_BYTES)
 
 
 def _union(frames: Iterable[Frame]) -> Frame:
@@ -238,9 +241,13 @@ def frame_of(session: Session, rows: list[dict[str, Any]]) -> Frame:
     return session.createDataFrame(pa.Table.from_pylist(rows, STAGED_SCHEMA))
 
 
-def staged(tasks: Frame, pieces: Frame, work: Work, schema: str = BLOCK) -> Frame:
+def staged(files: Iterable[Stored], tasks: Frame, pieces: Frame, work: Work, schema: str = BLOCK) -> Frame:
     """What `work` yields for each task, whose files stand in the folder that it is given as they do below the URI."""
-    ordered = tasks.unionByName(pieces).repartition("home").sortWithinPartitions("home", "path", "start", "turn")
+    ordered = (
+        tasks.unionByName(pieces)
+        .repartition(_tasks_of(files), "home")
+        .sortWithinPartitions("home", "path", "start", "turn")
+    )
     return ordered.mapInArrow(_in_folder(work), schema)
 
 

@@ -35,7 +35,7 @@ from .fetching import (
     frame_of,
     joined,
     literal,
-    pieces,
+    pieces_of,
     staged,
     task_row,
     text_of,
@@ -226,7 +226,7 @@ def _footers(session: Session, base: str, files: list[Stored]) -> dict[str, byte
         return {}
     _split_files(session, SPLIT_BYTES)
     tasks = frame_of(session, [task_row(file.home, "footer", 0, b"") for file in files])
-    found = staged(tasks, pieces(session, base, files), _footer, "home string, footer binary").collect()
+    found = staged(files, tasks, pieces_of(session, base, files), _footer, "home string, footer binary").collect()
     return {row["home"]: bytes(row["footer"]) for row in found}
 
 

@@ -200,6 +200,8 @@ def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     settings = run.settings.to_json()
+    # What is broadcast follows from all that is read, which may take longer than Spark's five minutes.
+    session.conf.set("spark.sql.broadcastTimeout", "-1")
     read = _read(session, run, lines).persist(StorageLevel.MEMORY_AND_DISK)
     waiting = read.filter(F.col("kind") == "waiting")
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
@@ -237,7 +239,10 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFra
     if run.uri:
         tasks = jobs.mapInArrow(tasks_of_jobs, STAGED)
         wanted = F.broadcast(tasks.select("home").distinct())
-        decoded = staged(tasks, pieces_of(session, run).join(wanted, "home", "left_semi"), _decode_there)
+        segments = {str(part.path) for part in run.evidence if part.kind == "headers"}
+        files = [file for file in run.stored if file.home in segments]
+        pieces = pieces_of(session, run.uri, files).join(wanted, "home", "left_semi")
+        decoded = staged(files, tasks, pieces, _decode_there)
     else:
         decoded = jobs.repartition("turn").mapInArrow(_decoding, BLOCK)
     rest = blocks.filter(F.col("kind") != "headers")
