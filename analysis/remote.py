@@ -1,156 +1,244 @@
 """Runs at a URI that Spark's filesystems read (s3a://, hdfs://, ...), and results that go to one.
 
-Spark itself lists and reads the files and hands their lines to the readers; only whole lines of a split meet, as with
-local files. Brokers' files are not read this way: a segment is no text, and Spark reads binary files whole.
+A run is opened by its *shadow*: a folder of the driver with the names and sizes of the files that matter, in which only
+brokers' small files are whole. Of texts it has the first lines, of Parquet the footer, and the rest is a hole that
+takes no disk. So bundle.py finds the same in it as in a local copy. Tasks then read the files themselves (fetching.py).
 """
 
 from __future__ import annotations
 
+import posixpath
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-import polars as pl
 import pyarrow as pa
 
-from ..histories.bundle import EXPECTED, Run, Settings, config_of, history_names, path_below, plain_splits, reader_of
+from ..histories import bundle
+from ..histories.bundle import EXPECTED, Run, Stored, history_names, path_below
 from ..histories.errors import InputError, UsageError, first_line
-from ..histories.files import BLOCK_BYTES, HEAD_BYTES, SPLIT_BYTES, Block, Split
-from ..histories.parsing import parse_blocks
-from .blocks import rows_of, to_batches
-from .stages import take_apart
+from ..histories.evidence.checkpoints import LARGEST
+from ..histories.evidence.layout import SMALL_FILES, is_text, may_be_evidence, split_part
+from ..histories.evidence.parts import Part
+from ..histories.files import HEAD_BYTES, MOST_HEAD, PARQUET_MAGIC, SPLIT_BYTES
+from .fetching import (
+    COMPRESSED,
+    Frame,
+    Session,
+    all_names,
+    by_split,
+    frame_of,
+    joined,
+    literal,
+    pieces_of,
+    staged,
+    task_row,
+    text_of,
+)
 
-Session = Any  # a SparkSession, and a DataFrame of it: pyspark is imported in spark.py alone
-Frame = Any
 CHECK = "check the URI, and that Spark has its file system (--conf spark.jars.packages=...)"
-_COMPRESSED = (".gz", ".zst", ".bz2", ".lz4", ".snappy")
+_TOLD = ("run.json", "verdict.json", "findings.parquet")  # what a folder is known by
+_WHOLE = ("run.json", *SMALL_FILES)  # read when the run is opened
+_UNSPLIT = 1 << 50  # bytes
+
+
+class Listing(NamedTuple):
+    """What is at a URI."""
+
+    base: str  # the URI itself, or the folder of a lone file, as Spark names it
+    lone: str  # the name of a lone file, or nothing
+    sizes: dict[str, int]  # bytes by name, relative to the base
 
 
 def open_run(session: Session, uri: str, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
-    """Finds the histories of a bundle, or takes a lone file as one. Raises InputError if there is nothing."""
-    # So Spark splits files as we do, and each split has a number before anybody reads it.
-    session.conf.set("spark.sql.files.maxPartitionBytes", str(split_bytes))
-    session.conf.set("spark.sql.files.openCostInBytes", str(split_bytes))
-    root = uri.rstrip("/")
-    files = {path_below(root, path): (path, size) for path, size in _list(session, root)}
-    lone = list(files) == [""]
-    names = [""] if lone else history_names(sorted(files))
-    if not names:
-        raise InputError(uri, "no history in it", EXPECTED, "brokers' files are read from local or mounted folders")
-    told = f"{root}/run.json" if not lone else root.rsplit("/", 1)[0] + "/run.json"
-    config = _config(session, told) if "run.json" in files or root.rsplit("/", 1)[-1].startswith("history.") else {}
-    splits: list[Split] = []
-    for name in names:
-        path, size = files[name]
-        found = reader or reader_of(_head(session, path), path)
-        whole = [Split(len(splits), path, found, "", 0, size)]
-        splits += whole if path.endswith(_COMPRESSED) else plain_splits(path, size, found, len(splits), split_bytes)
-    dialect = "jepsen" if any(split.reader == "jepsen" for split in splits) else "native"
-    name = str(config.get("name") or root.rsplit("/", 1)[-1].split(".", 1)[0])
-    settings = Settings(name, dialect, config)
-    run = Run(Path(root), settings, tuple(splits), (), sum(files[name][1] for name in names), uri=root)
-    return replace(run, files=tuple(dict.fromkeys(run.source_of(split.number) for split in splits)))
+    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
+    listing = _list(session, uri)
+    with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
+        # Folders are told by their names, so the shadow has that of what it is of.
+        shadow = Path(scratch, listing.base.rsplit("/", 1)[-1])
+        try:
+            held = _cast(session, listing, shadow)
+            run = bundle.open_run(shadow / listing.lone, reader, split_bytes, _unsplit)
+        except InputError as error:
+            error.args = (str(error).replace(str(shadow), listing.base),)
+            raise
+        except (OSError, ValueError) as error:
+            raise InputError(uri, f"a name that no file can have ({error})", EXPECTED) from error
+        # So Spark splits files as we do, and each split has a number before anybody reads it.
+        _split_files(session, split_bytes)
+        return _moved(run, shadow, listing, held)
 
 
-def lines_of(session: Session, run: Run, block: str) -> Frame:
-    """Blocks (blocks.py) of all lines of a run at a URI."""
-    settings = run.settings.to_json()
-    known = {(split.path, split.start): (split.number, split.reader) for split in run.splits}
-    paths = list(dict.fromkeys(split.path for split in run.splits))
-    lines = (
-        session.read.option("lineSep", "\n")
-        .text(paths)
-        .selectExpr(
-            "cast(value as binary) as value", "_metadata.file_path as path", "_metadata.file_block_start as start"
-        )
+def _unsplit(part: Part) -> list[Part]:
+    """Tasks cut a file into parts when they have it."""
+    size = part.path.stat().st_size
+    return [replace(part, end=size if part.kind == "segment" else None)] if size else split_part(part)
+
+
+def _moved(run: Run, shadow: Path, listing: Listing, held: Mapping[str, bytes]) -> Run:
+    """The run as it is found at its URI."""
+    names = [Path(split.path).relative_to(shadow).as_posix() for split in run.splits]
+    splits = [replace(split, path=f"{listing.base}/{name}") for split, name in zip(run.splits, names, strict=True)]
+    evidence = [replace(part, path=part.path.relative_to(shadow)) for part in run.evidence]
+    homes = {name: name for split, name in zip(splits, names, strict=True) if split.reader == "parquet"}
+    folders: dict[Path, list[str]] = {}
+    for name in filter(may_be_evidence, listing.sizes):
+        folders.setdefault(Path(name).parent, []).append(name)
+    for part in evidence:
+        if part.kind != "left-out":
+            inside = folders.get(part.path, []) if part.kind == "metadata" else [part.path.as_posix()]
+            homes.update((name, part.path.as_posix()) for name in inside)
+    stored = [
+        Stored(name, home, size, held.get(name, None if size else b""))
+        for name, home in homes.items()
+        for size in [listing.sizes[name]]
+    ]
+    size = sum(listing.sizes[name] for name in set(names))
+    return replace(
+        run,
+        path=Path(listing.base, listing.lone),
+        splits=tuple(splits),
+        bytes=size,
+        evidence=tuple(evidence),
+        uri=listing.base,
+        stored=tuple(stored),
     )
-    return lines.mapInArrow(_reading(settings, known), block)
 
 
-def _reading(
-    settings_json: str, known: dict[tuple[str, int], tuple[int, str]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settings = Settings.from_json(settings_json)
-        for path, start, runs in _by_split(batches):
-            number, reader = known[path, start]
-            parsed = parse_blocks(reader, path, _blocks(runs))
-            turn = number << 32
-            for parts in take_apart(number, parsed, settings):
-                rows = rows_of(parts, str(number), turn)
-                turn += len(rows)
-                yield from to_batches(rows)
-
-    return read
-
-
-def _by_split(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, Iterator[pl.Series]]]:
-    """The lines of each split, which stand together in a task's rows: (path, first byte, runs of lines)."""
-
-    def runs() -> Iterator[tuple[tuple[str, int], pl.Series]]:
-        for batch in batches:
-            frame = pl.DataFrame(batch).with_columns(pl.struct("path", "start").rle_id().alias("run"))
-            for mine in frame.partition_by("run", maintain_order=True):
-                yield (mine["path"][0], mine["start"][0]), mine["value"]
-
-    for (path, start), group in groupby(runs(), key=itemgetter(0)):
-        yield unquote(path), start, map(itemgetter(1), group)  # Spark gives it with its odd letters encoded
-
-
-def _blocks(runs: Iterator[pl.Series]) -> Iterator[Block]:
-    """Runs of lines together, until they are a block."""
-    first_line, lines, size = 0, list[bytes](), 0
-    for run in runs:
-        lines += run.to_list()
-        size += int(run.bin.size().sum())
-        if size >= BLOCK_BYTES:
-            yield Block(first_line, b"\n".join(lines) + b"\n")
-            first_line, lines, size = first_line + len(lines), [], 0
-    if lines:
-        yield Block(first_line, b"\n".join(lines) + b"\n")
-
-
-def _list(session: Session, uri: str) -> list[tuple[str, int]]:
-    """All files at and below a URI, and their bytes. Raises InputError where Spark finds none or cannot look."""
+def _list(session: Session, uri: str) -> Listing:
+    """All files at and below a URI. Raises InputError where Spark finds none or cannot look."""
+    root = _plain(uri)
     try:
-        found = (
-            session.read.format("binaryFile")
-            .option("recursiveFileLookup", "true")
-            .load(uri)
-            .select("path", "length")
-            .collect()
-        )
+        files = _files(session, root)
+        found = {row["path"]: row["length"] for row in files.select("path", "length").collect()}
+        # Spark gives no row of an empty file, though it names it.
+        paths = sorted(map(unquote, files.inputFiles()))
     except Exception as error:
         raise InputError(uri, f"nothing that Spark can list ({first_line(error)})", EXPECTED, CHECK) from error
-    if not found:
+    if not paths:
         raise InputError(uri, "nothing", EXPECTED, CHECK)
-    return [(row["path"], row["length"]) for row in found]
+    sizes = {path_below(root, path): found.get(path, 0) for path in paths}
+    path, name = paths[0], path_below(root, paths[0])
+    if name:
+        # Keys of an object store may have parts that no folder has.
+        sound = {name: size for name, size in sizes.items() if not {"", ".", ".."} & set(name.split("/"))}
+        return Listing(path.removesuffix(f"/{name}"), "", sound)
+    base, _, lone = path.rpartition("/")
+    return Listing(base, lone, {lone: sizes[""]})
 
 
-def _config(session: Session, uri: str) -> dict[str, Any]:
-    content = _content(session, uri)  # a lone history.jsonl may stand without a run.json
-    return config_of(content, uri) if content else {}
+def _plain(uri: str) -> str:
+    """The URI as Hadoop takes it: without empty parts, `.` and `..`."""
+    scheme, _, rest = uri.partition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}://{host}/" + posixpath.normpath(f"/{path}").lstrip("/")
+
+
+def _files(session: Session, uri: str) -> Frame:
+    return all_names(session.read.format("binaryFile")).load(literal(uri))
+
+
+def _split_files(session: Session, split_bytes: int) -> None:
+    """Has Spark cut files at multiples of so many bytes, and make each split a task."""
+    session.conf.set("spark.sql.files.maxPartitionBytes", str(split_bytes))
+    session.conf.set("spark.sql.files.openCostInBytes", str(split_bytes))
+
+
+def _cast(session: Session, listing: Listing, shadow: Path) -> dict[str, bytes]:
+    """Makes the shadow; returns the small files of brokers that stand whole in it. Raises InputError, OSError."""
+    base, lone, sizes = listing
+    histories = set(history_names(sorted(sizes))) if not lone else {lone}
+    shadow.mkdir(parents=True)
+    held = _small_files(session, listing)
+    begun = [name for name in sizes if name in histories or (is_text(name) and not name.endswith(COMPRESSED))]
+    heads = _heads(session, base, [name for name in begun if sizes[name] and name not in held])
+    parquet = [name for name, head in heads.items() if head.startswith(PARQUET_MAGIC)]
+    footers = _footers(session, base, [Stored(name, name, sizes[name]) for name in parquet])
+    for name, size in sizes.items():
+        if name in histories or may_be_evidence(name) or name.rsplit("/", 1)[-1] in _TOLD:
+            path = shadow / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                if name in heads and name.endswith(COMPRESSED):
+                    file.write(heads[name])  # as Spark decompressed it
+                    continue
+                file.write(held.get(name, heads.get(name, b""))[:size])
+                file.truncate(size)
+                if footer := footers.get(name):
+                    file.seek(size - len(footer))
+                    file.write(footer)
+    if lone.startswith("history.") and (config := _content(session, f"{base}/run.json")):
+        (shadow / "run.json").write_bytes(config)
+    return held
+
+
+def _small_files(session: Session, listing: Listing) -> dict[str, bytes]:
+    """What is read on the driver: run.json, checkpoints, and files of properties."""
+    files = all_names(session.read.format("binaryFile")).option("pathGlobFilter", f"{{{','.join(_WHOLE)}}}")
+    found = files.load(literal(f"{listing.base}/{listing.lone}")).where(f"length <= {LARGEST}")
+    return {path_below(listing.base, row["path"]): bytes(row["content"]) for row in found.collect()}
 
 
 def _content(session: Session, uri: str) -> bytes:
     """A small file's bytes; none where there is no such file."""
     try:
-        rows = session.read.format("binaryFile").load(uri).select("content").collect()
+        rows = _files(session, uri).select("content").collect()
     except Exception:
         return b""
     return bytes(rows[0]["content"]) if rows else b""
 
 
-def _head(session: Session, path: str) -> bytes:
-    rows = session.read.option("lineSep", "\n").text(path).selectExpr("cast(value as binary) as value").take(50)
-    lines = [bytes(row["value"]) for row in rows]
-    return b"\n".join(lines)[: max([HEAD_BYTES, *map(len, lines[:1])])]
+def _heads(session: Session, base: str, names: Iterable[str]) -> dict[str, bytes]:
+    """The first lines of files. Raises InputError where Spark cannot read one."""
+    paths = [f"{base}/{name}" for name in names]
+    if not paths:
+        return {}
+    _split_files(session, _UNSPLIT)
+    try:
+        found = text_of(session, paths).mapInArrow(_begin, "path string, head binary").collect()
+    except Exception as error:
+        raise InputError(base, f"what Spark cannot read ({first_line(error)})", EXPECTED) from error
+    return {row["path"].removeprefix(f"{base}/"): bytes(row["head"]) for row in found}
+
+
+def _begin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A task has one file. What is left of a large one it does not ask for, though that costs it its Python worker."""
+    for (path, _, size), runs in by_split(batches):
+        head = bytearray()
+        for lines in runs:
+            head += joined(lines)
+            if len(head) >= HEAD_BYTES:
+                break
+        most = min(max(HEAD_BYTES, head.find(b"\n") + 1), MOST_HEAD)
+        yield pa.RecordBatch.from_pydict({"path": [path], "head": pa.array([bytes(head[:most])], pa.binary())})
+        if size > SPLIT_BYTES:
+            return
+
+
+def _footers(session: Session, base: str, files: list[Stored]) -> dict[str, bytes]:
+    """The ends of Parquet files, which tell their schema and row groups. Each file is read for it."""
+    if not files:
+        return {}
+    _split_files(session, SPLIT_BYTES)
+    tasks = frame_of(session, [task_row(file.home, "footer", 0, b"") for file in files])
+    found = staged(files, tasks, pieces_of(session, base, files), _footer, "home string, footer binary").collect()
+    return {row["home"]: bytes(row["footer"]) for row in found}
+
+
+def _footer(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
+    with (folder / task["home"]).open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(size - 8, 0))
+        # Its last bytes are its own length and the magic bytes.
+        length = 8 + int.from_bytes(file.read(4), "little")
+        file.seek(size - length if length <= size else max(size - 8, 0))
+        footer = pa.array([file.read()], pa.binary())
+    yield pa.RecordBatch.from_pydict({"home": [task["home"]], "footer": footer})
 
 
 def check_target(session: Session, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:

@@ -26,8 +26,8 @@ from ..histories.files import SPLIT_BYTES, Split
 from ..histories.operations import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
 from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpack
+from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
 from .kernel import Common, Tables, judge_unit, to_frame
-from .remote import lines_of
 from .results import Results
 from .stages import (
     ASKING,
@@ -210,12 +210,14 @@ def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     settings = run.settings.to_json()
+    # What is broadcast follows from all that is read, which may take longer than Spark's five minutes.
+    session.conf.set("spark.sql.broadcastTimeout", "-1")
     read = _read(session, run, lines).persist(StorageLevel.MEMORY_AND_DISK)
     waiting = read.filter(F.col("kind") == "waiting")
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     if any(part.kind == "headers" for part in run.evidence):
-        blocks = _with_records(blocks, settings, bool(run.splits))
+        blocks = _with_records(session, run, blocks)
     observed = blocks.filter(F.col("kind") == "observations")
     units = observed.select("topic", "partition").distinct()
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
@@ -228,14 +230,14 @@ def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:
 
 def _read(session: SparkSession, run: Run, lines: Any) -> DataFrame:
     if run.uri:
-        return lines_of(session, run, BLOCK)
+        return blocks_of(session, run)
     tasks = _tasks(run)
     # From an Arrow table, for which Spark needs no Python worker.
     splits = session.createDataFrame(pa.Table.from_pylist(tasks))
     return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json(), lines), BLOCK)
 
 
-def _with_records(blocks: DataFrame, settings: str, history: bool) -> DataFrame:
+def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFrame:
     """Of large logs what matters is decoded, once the headers of all their replicas are known, and what the history
     asks of them.
     """
@@ -244,10 +246,20 @@ def _with_records(blocks: DataFrame, settings: str, history: bool) -> DataFrame:
 
     headers = blocks.filter(F.col("kind") == "headers")
     asking = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*ASKING))
-    told = headers.unionByName(asking.mapInArrow(_asking, BLOCK)) if history else headers
-    chosen = told.groupBy("topic", "partition").applyInArrow(_choosing(settings, history), BLOCK)
+    told = headers.unionByName(asking.mapInArrow(_asking, BLOCK)) if run.splits else headers
+    choosing = _choosing(run.settings.to_json(), bool(run.splits))
+    chosen = told.groupBy("topic", "partition").applyInArrow(choosing, BLOCK)
     chosen = chosen.persist(StorageLevel.MEMORY_AND_DISK)
-    decoded = chosen.filter(F.col("kind") == "jobs").repartition("turn").mapInArrow(_decoding, BLOCK)
+    jobs = chosen.filter(F.col("kind") == "jobs")
+    if run.uri:
+        tasks = jobs.mapInArrow(tasks_of_jobs, STAGED)
+        wanted = F.broadcast(tasks.select("home").distinct())
+        segments = {str(part.path) for part in run.evidence if part.kind == "headers"}
+        files = [file for file in run.stored if file.home in segments]
+        pieces = pieces_of(session, run.uri, files).join(wanted, "home", "left_semi")
+        decoded = staged(files, tasks, pieces, _decode_there)
+    else:
+        decoded = jobs.repartition("turn").mapInArrow(_decoding, BLOCK)
     rest = blocks.filter(F.col("kind") != "headers")
     return rest.unionByName(chosen.filter(F.col("kind") != "jobs")).unionByName(decoded)
 
@@ -275,8 +287,15 @@ def _choosing(settings_json: str, history: bool) -> Callable[..., Iterator[pa.Re
 def _decoding(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            parts = decode_batches(Unit(row["topic"], row["partition"]), unpack(row["payload"]))
-            yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
+            yield from _decode_there(row, Path())
+
+
+def _decode_there(row: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
+    """Of a job, whose path may be relative to the folder."""
+    job = unpack(row["payload"])
+    job = job.with_columns(pl.lit(str(folder / job["path"][0])).alias("path"))
+    parts = decode_batches(Unit(row["topic"], row["partition"]), job)
+    yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
 
 
 def _tasks(run: Run) -> list[dict[str, Any]]:

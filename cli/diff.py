@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from .document import Document
-from .looking import moment, open_to_look, partition_of, seconds
+from .looking import LocalPath, moment, open_to_look, partition_of, seconds
 
 
 @click.command()
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=LocalPath())
 @click.argument("partition", metavar="[TOPIC-PARTITION]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")

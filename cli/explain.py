@@ -9,7 +9,7 @@ import click
 
 from ..histories.errors import UsageError
 from .document import Document
-from .looking import Where, moment, open_to_look, where_of
+from .looking import LocalPath, Where, moment, open_to_look, where_of
 from .saved import Saved, is_saved, load
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 @click.command()
-@click.argument("source", metavar="RUN|DIR", type=click.Path(path_type=Path))
+@click.argument("source", metavar="RUN|DIR", type=LocalPath())
 @click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 def command(source: Path, place: str | None, as_markdown: bool) -> None:

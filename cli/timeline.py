@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .document import Document
-from .looking import open_to_look, partition_of, seconds
+from .looking import LocalPath, open_to_look, partition_of, seconds
 
 if TYPE_CHECKING:
     from ..analysis.inspecting import Inspected
@@ -18,7 +18,7 @@ MOST = 400  # moments of a partition; all of them with --json
 
 
 @click.command()
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=LocalPath())
 @click.argument("partition", metavar="[TOPIC-PARTITION]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the moments as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import InputError
 from .evidence.layout import find_parts, split_part, with_headers_first
@@ -110,6 +110,15 @@ def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+class Stored(NamedTuple):
+    """A file at a URI that a task needs whole."""
+
+    name: str  # below the URI
+    home: str  # what it is read as: itself, or the folder that holds it
+    size: int  # bytes
+    content: bytes | None = None  # where it is small, and read already
+
+
 @dataclass(frozen=True)
 class Run:
     """One run, opened but not read."""
@@ -120,7 +129,8 @@ class Run:
     files: tuple[str, ...]  # as shown to the user, in the order of their splits
     bytes: int
     evidence: tuple[Part, ...] = ()  # what brokers kept, in parts that a task reads
-    uri: str = ""  # where Spark reads it, if it is no local path
+    uri: str = ""  # where Spark reads it, if it is no local path; the paths of its evidence are relative to it
+    stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
 
     def source_of(self, split: int) -> str:
         return self._shown[split]
@@ -138,15 +148,24 @@ def _shown_path(path: Path, root: Path) -> str:
 
 
 def path_below(root: str, uri: str) -> str:
-    """The part of a URI below the root; nothing for the root itself."""
-    return uri.removeprefix(root).lstrip("/")
+    """The part of a URI below the root; nothing for the root itself. One of both may leave out the host."""
+    here, there = (told.partition("://")[2].partition("/")[2].strip("/") for told in (root, uri))
+    return there.removeprefix(here).lstrip("/")
 
 
-def open_run(path: Path, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
-    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
+def open_run(
+    path: Path,
+    reader: str | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    pieces: Callable[[Part], list[Part]] = split_part,
+) -> Run:
+    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing.
+
+    `pieces` makes of a broker's file what single tasks read.
+    """
     check_path(path, EXPECTED)
     _refuse_no_run(path)
-    evidence = _evidence(path, reader)
+    evidence = _evidence(path, reader, pieces)
     files = _history_files(path) if path.is_dir() else [path] if not evidence else []
     for file in files:
         check_path(file, EXPECTED)
@@ -190,12 +209,12 @@ def _refuse_no_run(path: Path) -> None:
         raise InputError(str(path), found, "one run", f"name them one by one: {path}/*")
 
 
-def _evidence(path: Path, reader: str | None) -> tuple[Part, ...]:
+def _evidence(path: Path, reader: str | None, pieces: Callable[[Part], list[Part]]) -> tuple[Part, ...]:
     """Brokers' files of a bundle or of a folder of them, or a lone log or dump; none beside a lone history."""
     if path.is_file() and (reader or magic_of(path) == PARQUET_MAGIC or recognise(head_of(path))):
         return ()
-    pieces = [piece for part in find_parts(path) for piece in split_part(part)]
-    return tuple(with_headers_first(pieces, int(os.environ.get("LOGJUDGE_LARGE_BYTES", LARGE_BYTES))))
+    found = [piece for part in find_parts(path) for piece in pieces(part)]
+    return tuple(with_headers_first(found, int(os.environ.get("LOGJUDGE_LARGE_BYTES", LARGE_BYTES))))
 
 
 def _history_files(folder: Path) -> list[Path]:

@@ -8,17 +8,22 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from click.testing import CliRunner
 from logjudge.analysis import local, remote
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.engines import LocalEngine
 from logjudge.cli.folder import MARK, is_verdict
+from logjudge.cli.main import cli
 from logjudge.cli.progress import Progress
 from logjudge.histories.bundle import open_run
+from logjudge.histories.convert import convert
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.histories.files import local_path
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election"
+JEPSEN = Path(__file__).parent / "data" / "jepsen.edn"
 
 
 @pytest.fixture
@@ -62,10 +67,117 @@ def test_a_lone_file_at_a_uri(spark: Any, mounted: str) -> None:
     assert (run.settings.name, run.files, run.settings.config) == ("b", ("b.jsonl.gz",), {})
 
 
+@pytest.fixture
+def brokers(bundle: Path) -> Path:
+    """A simulated run with odd names, an empty segment, an older log, a damaged batch and a second copy of a broker."""
+    folder = bundle.parent / "run #1 [50%41]"
+    simulated = ("simulate", "--seed", "3", "--ops", "300", "--out", str(folder))
+    assert CliRunner().invoke(cli, simulated, standalone_mode=False).exception is None
+    (folder / "brokers" / "3").rename(folder / "brokers" / "a b%20#c")
+    data = folder / "brokers" / "1" / "data"
+    shutil.copytree(data / "orders-0", folder / "snapshots" / "early" / "brokers" / "1" / "data" / "orders-0")
+    shutil.copytree(folder / "brokers" / "2", folder / "brokers" / "2 of May")
+    (data / "orders-7").mkdir()
+    (data / "orders-7" / f"{40:020d}.log").touch()
+    (data / "orders-7" / f"{40:020d}.index").write_bytes(b"never asked for")
+    log = folder / "brokers" / "1" / "server.log"
+    (log.parent / "server.log.2026-11-20.gz").write_bytes(gzip.compress(log.read_bytes()))
+    log.write_bytes(b"")
+    (log.parent / "notes.txt").write_text("no dump")
+    segment = data / "orders-0" / f"{0:020d}.log"
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    return folder
+
+
 @pytest.mark.spark
-def test_what_is_not_there_is_said_in_a_sentence(spark: Any, mounted: str) -> None:
-    with pytest.raises(InputError, match="nothing"):
-        remote.open_run(spark, f"{mounted}/nowhere")
+@pytest.mark.parametrize("large", ["", "0"], ids=["decoded", "by headers"])
+def test_brokers_files_at_a_uri(
+    spark: Any, brokers: Path, mounted: str, large: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from logjudge.analysis.spark import judge_run
+
+    if large:
+        monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", large)
+    here = open_run(brokers)
+    expected = local.judge_run(here)
+    run = remote.open_run(spark, f"{mounted}/.//nowhere/../{brokers.name}/")
+    assert {(part.kind, part.broker, part.name, part.reason) for part in run.evidence} == {
+        (part.kind, part.broker, part.name, part.reason) for part in here.evidence
+    }
+    assert {part.kind for part in run.evidence} > {"metadata", "log", "left-out", "headers" if large else "segment"}
+    assert not [file for file in run.stored if file.name.endswith((".index", ".txt"))]
+    results = judge_run(run, spark)
+    assert (run.settings.name, run.bytes) == (here.settings.name, here.bytes)
+    assert len(expected.quarantine())
+    assert results.findings().equals(expected.findings())
+    assert results.quarantine().equals(expected.quarantine())
+    assert results.causes() == expected.causes()
+    assert verdict_of(results) == verdict_of(expected)
+    assert results.counts["evidence files"] == expected.counts["evidence files"]
+
+
+@pytest.mark.spark
+def test_parquet_at_a_uri(spark: Any, bundle: Path, mounted: str) -> None:
+    """Native, of two row groups and in a folder, and of Jepsen's dialect, which its footer tells."""
+    from logjudge.analysis.spark import judge_run
+
+    parquet = bundle.parent / "in parquet"
+    (parquet / "history").mkdir(parents=True)
+    shutil.copy(EXAMPLE / "run.json", parquet)
+    native = pl.read_parquet(_converted(bundle, parquet / "history" / "one.parquet"))
+    native.write_parquet(parquet / "history" / "two.parquet", row_group_size=len(native) // 2)
+    _converted(JEPSEN, bundle.parent / "jepsen.parquet")
+    for name in ("in parquet", "jepsen.parquet"):
+        expected = local.judge_run(open_run(bundle.parent / name))
+        run = remote.open_run(spark, f"{mounted}/{name}")
+        results = judge_run(run, spark)
+        assert len(expected.findings())
+        assert (run.settings, run.files, len(run.splits)) == (
+            expected.run.settings,
+            expected.run.files,
+            len(expected.run.splits),
+        )
+        assert results.findings().equals(expected.findings())
+        assert results.quarantine().equals(expected.quarantine())
+        assert verdict_of(results) == verdict_of(expected)
+
+
+def _converted(source: Path, target: Path) -> Path:
+    convert(open_run(source), target)
+    return target
+
+
+@pytest.mark.spark
+def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, mounted: str) -> None:
+    stored = bundle.parent
+    pl.DataFrame({"time": [1], "who": ["p"]}).write_parquet(stored / "foreign.parquet")
+    (stored / "cut.parquet").write_bytes((stored / "foreign.parquet").read_bytes()[:-1])
+    (stored / "empty" / "below").mkdir(parents=True)
+    (stored / "empty.jsonl").touch()
+    (stored / "two").mkdir()
+    for name in "ab":
+        shutil.copytree(bundle, stored / "two" / name)
+    for name, said in {
+        "nowhere": "found nothing",
+        "empty": "found nothing",
+        "empty.jsonl": "found an empty file",
+        "foreign.parquet": "found no column process, type, f, expected the columns",
+        "cut.parquet": "found damaged Parquet",
+        "two": r"found 2 run bundles in it \(a, b\), .*viewfs://.*/two/\*",
+    }.items():
+        with pytest.raises(InputError, match=said) as told:
+            remote.open_run(spark, f"{mounted}/{name}")
+        assert str(told.value).startswith(f"{mounted}/{name}: ")
+        assert len(str(told.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["explain", "timeline", "diff"])
+def test_what_reads_no_uri_says_so(command: str) -> None:
+    told = CliRunner().invoke(cli, [command, "s3a://bucket/run"], standalone_mode=False).exception
+    assert isinstance(told, UsageError)
+    assert "found s3a://bucket/run, expected a local or mounted folder" in str(told)
 
 
 @pytest.mark.spark

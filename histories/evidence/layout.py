@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -44,6 +44,20 @@ BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN_BROKER = "?"
 DEEPEST = 12  # folders below the one given
+SMALL_FILES = (EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, *PROPERTY_FILES)
+
+
+def may_be_evidence(name: str) -> bool:
+    """Whether a file's name lets it be evidence: indexes of segments and what else brokers keep are never read."""
+    path = PurePosixPath(name)
+    known = path.name in SMALL_FILES or SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint"
+    return bool(known) or is_text(name)
+
+
+def is_text(name: str) -> bool:
+    """Whether a file's first lines say more of it than its name: brokers' own logs, and what may be a dump."""
+    path = PurePosixPath(name)
+    return bool(BROKER_LOG.fullmatch(path.name)) or path.suffix in (".txt", ".dump")
 
 
 def find_parts(root: Path) -> list[Part]:
@@ -182,7 +196,7 @@ def _folder_name(root: Path, path: Path) -> str:
 def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
     """The part as ranges that several tasks can read; only segments and logs are ever split."""
     try:
-        if part.kind == "segment":
+        if part.kind in ("segment", "headers"):
             from .segments import split_segment
 
             ranges = split_segment(part.path, target_bytes)
