@@ -107,10 +107,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
-
-
 def duration(ns: float) -> str:
     """A length of time with a fitting unit: 3 ms, 1.5 s, 4 min."""
     for size, unit in ((3.6e12, "h"), (6e10, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")):

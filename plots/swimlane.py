@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import plural
 from . import style
 from .bands import bands_of, draw_bands, lanes
 from .stories import clock
@@ -110,7 +111,7 @@ def _title(name: str, part: Record, told: Record) -> str:
     unclean = [term for term in told["terms"] if term["how"] == "unclean election"]
     torn = next((term for term in told["terms"] if term["rivals"]), None)
     why = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
-    lost = f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
+    lost = f"{name}: {plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
     if torn is not None:
         both = sorted([torn["leader"], *(rival for rival, _ in torn["rivals"])], key=_in_order)
         said = " and ".join(style.printable(broker, 12) for broker in both[:3])
@@ -124,10 +125,10 @@ def _title(name: str, part: Record, told: Record) -> str:
     smaller = [isr for (_, was), (_, isr) in pairwise(told["isr"]) if set(isr) < set(was)]
     if smaller and not changes:
         least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
-        return f"{lost}: the ISR shrank {style.plural(len(smaller), 'time')}, to [{least}]; one leader all the while"
+        return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; one leader all the while"
     known = all(term["how"] != "whether it was clean is not known" for term in told["terms"])
     clean = ", none of them unclean" if known else ", not known to be clean"
-    return f"{lost}: {style.plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
+    return f"{lost}: {plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
 
 
 def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, place: Any) -> None:

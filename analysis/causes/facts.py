@@ -7,9 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.tables import Evidence, Finding
-
-LATE = 2**62  # after all that is dated
+from ...histories.tables import BEYOND_ALL, Evidence, Finding
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
 def ordered(facts: list[Fact]) -> list[Fact]:
     """Facts in order of time, each once; undated ones keep their place after the fact before them."""
     keyed: list[tuple[int, Fact]] = []
-    latest = -LATE
+    latest = -BEYOND_ALL
     for fact in dict.fromkeys(facts):
         latest = fact.time if fact.time is not None else latest
         keyed.append((latest, fact))
