@@ -19,8 +19,10 @@ CAPTION = (
     " (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged in red: several led one"
     " epoch. × it died or was fenced, ● it started or was unfenced. A red line is an unclean election, a grey one a"
     " clean one. Below, where each log ended: ● as a broker loaded it, as it began to follow, or as a snapshot shows"
-    " it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
+    " it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows. Three partitions"
+    " at most are shown; `logjudge plot DIR swimlane --partition TOPIC-N` draws any other."
 )
+MOST_PARTITIONS = 3
 MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
 DARK = (style.BLUE, style.GREEN)
@@ -34,12 +36,12 @@ Record = dict[str, Any]
 
 
 def subjects(figures: Record) -> list[Record]:
-    """Partitions in trouble that brokers had a part in, worst first; without any, the one that changed most."""
+    """Partitions in trouble that brokers had a part in, worst first; without any, those that changed most."""
     told = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
     moved = [part for part in told if len(part["replicas"]["terms"]) > 1 or len(part["replicas"]["isr"]) > 1]
     troubled = [part for part in told if part["lost"] or (part["violations"] and part in moved)]
     moved.sort(key=lambda part: -len(part["replicas"]["terms"]) - len(part["replicas"]["isr"]))
-    return [{"partition": part["name"]} for part in (troubled[:3] or moved[:1])]
+    return [{"partition": part["name"]} for part in (troubled or moved)[:MOST_PARTITIONS]]
 
 
 def draw(figures: Record, partition: str) -> Figure:
