@@ -160,7 +160,7 @@ def _settle(figure: Figure) -> None:
     if figure.get_layout_engine() is None:
         return
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # "none" would leave one behind, for which each saving draws everything once more
     for axis in figure.axes:
         place = [round(value, 5) for value in axis.get_position(original=False).bounds]
         axis.set_position((place[0], place[1], place[2], place[3]), which="both")
