@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +83,23 @@ class Attempt:
 
 
 NOT_THE_CASE = Attempt()
+
+
+def explained(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str) -> Explanation:
+    """What attempts of causes, each by its name and with its citation, come to: one proof is the cause, two are a
+    conflict, and without any it is unknown for what they lack, or else `otherwise`."""
+    proved = [
+        Explanation(name, attempt.chain, attempt.prevented_by, citation)
+        for name, (attempt, citation) in attempts.items()
+        if attempt.proved
+    ]
+    if len(proved) == 1:
+        return proved[0]
+    if proved:
+        conflict = "the evidence conflicts: it supports " + " and ".join(each.cause for each in proved)
+        return Explanation("unknown", missing=[conflict], readings=proved)
+    missing = dict.fromkeys(lacking for attempt, _ in attempts.values() for lacking in attempt.missing)
+    return Explanation("unknown", missing=list(missing) or [otherwise])
 
 
 def lacks(*missing: str) -> Attempt:
