@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..histories.evidence.clock import Fault
-from .causes.facts import LATE, Fact
+from ..histories.tables import BEYOND_ALL
+from .causes.facts import Fact
 from .causes.terms import Term
 from .causes.timeline import Timeline
 from .partition import Partition
@@ -31,7 +32,7 @@ def chronicle(p: Partition) -> list[Record]:
         says = f"{told.says} [{how}]" if how else told.says
         moments.setdefault(told, {"kind": kind, **told.record(), "says": says})
     # Python's sort is stable: facts of one millisecond keep the order of their kinds above.
-    return sorted(moments.values(), key=lambda moment: LATE if moment["time"] is None else moment["time"])
+    return sorted(moments.values(), key=lambda moment: BEYOND_ALL if moment["time"] is None else moment["time"])
 
 
 def _facts(timeline: Timeline) -> list[Told]:
@@ -65,7 +66,9 @@ def _concerns(fault: Fault, timeline: Timeline) -> bool:
 def _of(term: Term) -> list[Told]:
     """The facts of a term, the first with whether its election was clean."""
     facts = dict.fromkeys([*term.facts, *term.start_facts])
-    told = [("leader", "", fact) for fact in sorted(facts, key=lambda fact: LATE if fact.time is None else fact.time)]
+    told = [
+        ("leader", "", fact) for fact in sorted(facts, key=lambda fact: BEYOND_ALL if fact.time is None else fact.time)
+    ]
     return [("election", how_elected(term), told[0][2]), *told[1:]] if told else []
 
 

@@ -14,6 +14,7 @@ from .kernel import judge, partitions_of
 from .local import Gathered, Progress, gather
 from .partition import Partition
 from .results import Results
+from .wording import some
 
 Record = dict[str, Any]
 MOST_NAMES = 12
@@ -53,9 +54,8 @@ class Inspected:
     def partition(self, name: str) -> Partition:
         """Raises UsageError where the run knows nothing of the partition."""
         if name not in self._partitions:
-            known = ", ".join(self.names()[:MOST_NAMES]) or "none"
-            more = f" and {len(self._partitions) - MOST_NAMES} more" if len(self._partitions) > MOST_NAMES else ""
-            raise UsageError(f"found {name}, of which the run knows nothing, expected one of {known}{more}")
+            known = some(self.names(), MOST_NAMES) or "none"
+            raise UsageError(f"found {name}, of which the run knows nothing, expected one of {known}")
         return self._partitions[name]
 
     def judged(self, p: Partition) -> tuple[list[Finding], list[Record]]:

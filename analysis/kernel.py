@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import MARKS, READS, SENDS, Finding
+from ..histories.tables import BEYOND_ALL, MARKS, READS, SENDS, Finding
 from .evidence import is_told_of, kept_of, settled_sends, timeline_of
 from .explaining import explain
 from .partition import Partition
@@ -146,7 +146,7 @@ def _is_allowed(finding: Finding, settings: Settings) -> bool:
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
-    offset = finding.first_offset if finding.first_offset is not None else 2**62
+    offset = finding.first_offset if finding.first_offset is not None else BEYOND_ALL
     return (offset, finding.last_offset or 0, finding.values, finding.sentence)
 
 

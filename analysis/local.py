@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -115,9 +115,6 @@ def _on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterat
     No more than two items a core are begun ahead of what was taken, so that memory stays bounded.
     """
     cores = os.cpu_count() or 1
-    if cores < 2 or (isinstance(items, Sequence) and len(items) < 2):
-        yield from map(work, items)
-        return
     with ThreadPoolExecutor(cores) as pool:
         begun: deque[Future[Done]] = deque()
         for item in items:

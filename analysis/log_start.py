@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from ..histories.observations import deletions_of
+from ..histories.tables import BEYOND_ALL
 from .entries import Ints
-from .undecided import ENDLESS
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -49,7 +49,7 @@ class _Heard:
         """When polls with offsets began, and the lowest offset from each on."""
         known = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
         placed = self.p.reads.filter(known).sort("invoked")
-        offsets = np.append(placed["offset"].to_numpy(), ENDLESS)
+        offsets = np.append(placed["offset"].to_numpy(), BEYOND_ALL)
         return placed["invoked"].to_numpy(), np.minimum.accumulate(offsets[::-1])[::-1]
 
     def refutes(self, start: int, moment: int) -> bool:
@@ -81,7 +81,7 @@ def _deleted(p: Partition, heard: _Heard) -> list[_Told]:
     since, until, reach = heard.since, heard.until, heard.reach
     told = []
     # One that came after the final reads explains nothing that they lack.
-    intime = pl.col("invoked") <= (ENDLESS if until is None else until)
+    intime = pl.col("invoked") <= (BEYOND_ALL if until is None else until)
     faults = p.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail") & intime)
     for detail, done in faults.select("detail", "completed").unique().iter_rows():
         if deletions_of(detail) is None:

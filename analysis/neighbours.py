@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..histories.tables import BEYOND_ALL
+
 Offsets = npt.NDArray[np.int64]
 
 
@@ -32,7 +34,7 @@ def beside(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
     """
     if not len(rows) or not len(records):
         return records["offset"].to_numpy()
-    offsets, until = rows["offset"].to_numpy(), rows["until"].fill_null(2**62).to_numpy()
+    offsets, until = rows["offset"].to_numpy(), rows["until"].fill_null(BEYOND_ALL).to_numpy()
     after = np.searchsorted(offsets, records["offset"].to_numpy(), "left")
     nearest = np.maximum(until[np.maximum(after - 1, 0)], until[np.minimum(after, len(rows) - 1)])
     return np.unique(records.filter(pl.col("since").fill_null(0) <= pl.Series(nearest))["offset"].to_numpy())

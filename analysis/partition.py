@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..histories.tables import CONTEXT, MARKS, READS, SENDS, Schema
+from ..histories.tables import BEYOND_ALL, CONTEXT, MARKS, READS, SENDS, Schema
 from .causes.timeline import Timeline
 from .entries import Ints, index_entries
 from .log_start import LogStart, log_start
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..histories.bundle import Settings
 
 Offsets = npt.NDArray[np.int64]
-BEFORE_ALL = -(2**62)  # ns
+BEFORE_ALL = -BEYOND_ALL  # ns
 
 
 class FinalReads(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from .replicas import brokers
-from .rules.wording import plural
+from .wording import plural, some
 
 MOST = 3  # partitions or brokers named in a sentence
 
@@ -27,13 +27,13 @@ def _of_files(damage: pl.DataFrame) -> list[Record]:
     if len(left):
         said = "; ".join(f"{row['source']} {row['reason']}" for row in left.head(MOST).iter_rows(named=True))
         says = said + (f" and {len(left) - MOST} more (quarantine.jsonl)" if len(left) > MOST else "")
-        out.append(_assumption("one copy of each log", False, says, ()))
+        out.append(assumption("one copy of each log", False, says, ()))
     broken = grave.filter(pl.col("kind") != "left-out")
     if len(broken):
         files = broken["source"].unique().sort().to_list()
         places = plural(len(broken), "place")
-        says = f"{places} in {_some(files)} could not be read (quarantine.jsonl)"
-        out.append(_assumption("brokers' common files readable", False, says, ()))
+        says = f"{places} in {some(files)} could not be read (quarantine.jsonl)"
+        out.append(assumption("brokers' common files readable", False, says, ()))
     return out
 
 
@@ -52,33 +52,33 @@ def _replicas(told: list[tuple[str, Record]]) -> Record:
         if about["missing"] or about["lacking"]
     ]
     if lacking:
-        says = f"logs of assigned replicas are missing of {_some(lacking)}: what they held cannot be compared"
-        return _assumption(name, False, says, COMPARED)
+        says = f"logs of assigned replicas are missing of {some(lacking)}: what they held cannot be compared"
+        return assumption(name, False, says, COMPARED)
     alone = [part for part, about in told if len(about["brokers"]) < 2]
     if len(alone) == len(told):
         empty = any(about.get("empty") for _, about in told)
         only = "holds records" if empty else "is kept"
-        says = f"one log a partition {only} ({_some(alone)}){', the others are empty' if empty else ''}"
-        return _assumption(name, True, f"{says}: there is nothing to compare", ())
+        says = f"one log a partition {only} ({some(alone)}){', the others are empty' if empty else ''}"
+        return assumption(name, True, f"{says}: there is nothing to compare", ())
     snapshots = sorted({snapshot for _, about in told for snapshot in about["snapshots"]})
-    when = [f"in {len(snapshots)} snapshot{'s' if len(snapshots) > 1 else ''}"] if snapshots else []
+    when = [f"in {plural(len(snapshots), 'snapshot')}"] if snapshots else []
     when += ["at the end"] if any(about["at the end"] for _, about in told) else []
-    return _assumption(
-        name, True, f"replicas of {_partitions(len(told) - len(alone))} were compared {' and '.join(when)}", ()
+    return assumption(
+        name, True, f"replicas of {plural(len(told) - len(alone), 'partition')} were compared {' and '.join(when)}", ()
     )
 
 
 def _readable(told: list[tuple[str, Record]]) -> Record:
     damaged = [(part, about["damaged"]) for part, about in told if about["damaged"]]
     if not damaged:
-        return _assumption("brokers' files readable", True, "every batch, checkpoint and epoch was read", ())
+        return assumption("brokers' files readable", True, "every batch, checkpoint and epoch was read", ())
     places = sum(count for _, count in damaged)
     says = (
-        f"{places} place{'s' if places > 1 else ''} in files of {_some([part for part, _ in damaged])} could not be"
+        f"{plural(places, 'place')} in files of {some([part for part, _ in damaged])} could not be"
         " read (quarantine.jsonl); the offsets there count as unknown, and rules that need them say so"
     )
     # A torn tail is what a log looks like that is copied while it grows: rules judge what it may hide.
-    return _assumption("brokers' files readable", True, says, ())
+    return assumption("brokers' files readable", True, says, ())
 
 
 def _clocks(told: list[tuple[str, Record]]) -> list[Record]:
@@ -87,7 +87,7 @@ def _clocks(told: list[tuple[str, Record]]) -> list[Record]:
         return []
     doubtful = [says for says, conflict in clocks.values() if conflict]
     if doubtful:
-        return [_assumption("brokers' clocks fit the history", False, "; ".join(doubtful[:MOST]), ())]
+        return [assumption("brokers' clocks fit the history", False, "; ".join(doubtful[:MOST]), ())]
     unbounded = sorted(name for name, (says, _) in clocks.items() if "no fault bounds" in says)
     shifted = [says for says, _ in clocks.values() if "ahead by 0 ms" not in says and "no fault bounds" not in says]
     said = [f"clocks were corrected: {'; '.join(shifted[:MOST])}"] if shifted else []
@@ -96,7 +96,7 @@ def _clocks(told: list[tuple[str, Record]]) -> list[Record]:
         said.append(f"the faults of the history agree with the logs of {brokers(bounded)}")
     if unbounded:
         said.append(f"nothing bounds the clock of {brokers(unbounded)}, taken as it is (UTC)")
-    return [_assumption("brokers' clocks fit the history", True, "; ".join(said), ())]
+    return [assumption("brokers' clocks fit the history", True, "; ".join(said), ())]
 
 
 def _settled(summaries: list[Record]) -> list[Record]:
@@ -104,16 +104,9 @@ def _settled(summaries: list[Record]) -> list[Record]:
     if not settled:
         return []
     says = f"{settled} sends whose outcome or offset nobody learned stand in the leader's log and count as written"
-    return [_assumption("leaders' logs tell the truth", True, says, ())]
+    return [assumption("leaders' logs tell the truth", True, says, ())]
 
 
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:MOST]) + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
-
-
-def _assumption(name: str, holds: bool, says: str, touches: tuple[str, ...]) -> Record:
+def assumption(name: str, holds: bool, says: str, touches: tuple[str, ...]) -> Record:
+    """As verdict.json has it; what it touches are the rules that need it."""
     return {"name": name, "holds": holds, "says": says, "touches": list(touches)}

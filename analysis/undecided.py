@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..histories.tables import BEYOND_ALL
 from .entries import Ints
 
 if TYPE_CHECKING:
     from .partition import Partition
-
-ENDLESS = 2**62  # beyond all offsets
 
 
 class Ranges(NamedTuple):
@@ -45,11 +44,11 @@ def undecided_polls(p: Partition, processes: Iterable[str]) -> Ranges:
     for process, invoked in polls.group_by("process").agg(pl.col("invoked").unique()).sort("process").iter_rows():
         mine = p.reads.filter((pl.col("process") == process) & pl.col("offset").is_not_null()).sort("completed", "at")
         offsets = mine["offset"].to_numpy()
-        at = np.searchsorted(mine["completed"].fill_null(ENDLESS).to_numpy(), np.array(invoked), "right")
-        before, after = np.append(-1, offsets)[at], np.append(offsets, ENDLESS)[at]
+        at = np.searchsorted(mine["completed"].fill_null(BEYOND_ALL).to_numpy(), np.array(invoked), "right")
+        before, after = np.append(-1, offsets)[at], np.append(offsets, BEYOND_ALL)[at]
         lows.append(before + 1)
         # Where it goes back, or nowhere, nothing bounds what the poll may have given.
-        highs.append(np.where(after > before, after - 1, ENDLESS))
+        highs.append(np.where(after > before, after - 1, BEYOND_ALL))
     return merged(np.concatenate(lows), np.concatenate(highs))
 
 

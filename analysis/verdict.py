@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from .resting import evidence_assumptions
+from .resting import assumption, evidence_assumptions
 from .results import Results
 from .rules import RULES, Rule
-from .rules.wording import plural, some
+from .wording import plural, some
 
 FORMAT = 1
 SEVERITIES = ("violation", "permitted", "note")
@@ -145,7 +145,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     span = _span(results)
     timeless = span is not None and span[0] == span[1] and counts.get("operations", 0) > 1
     items = [
-        _assumption(
+        assumption(
             "lines well formed",
             quarantined == 0,
             "every line was read"
@@ -153,7 +153,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             else f"{plural(quarantined, 'line')} {'was' if quarantined == 1 else 'were'} left out (quarantine.jsonl)",
             tuple(RULES),
         ),
-        _assumption(
+        assumption(
             "values unique",
             repeated == 0,
             "no value was sent twice to a partition"
@@ -161,7 +161,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             else f"{plural(repeated, 'repetition')} of a value in its partition, so values do not identify messages",
             BY_VALUE,
         ),
-        _assumption(
+        assumption(
             "timeouts not called failures",
             lies == 0,
             "no failed send has an error that leaves its outcome open"
@@ -169,7 +169,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             else f"{plural(lies, 'send')} called failed, whose error leaves the outcome open: judged as info",
             ("aborted-read",),
         ),
-        _assumption(
+        assumption(
             "one clock",
             backwards == 0 and not timeless,
             "no operation completed before it was invoked"
@@ -183,11 +183,11 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     nowhere = counts.get("acknowledged nowhere", 0)
     if nowhere:
         says = f"{plural(nowhere, 'send')} acknowledged in no partition that was recorded: none is looked for"
-        items.append(_assumption("partitions recorded", False, says, BY_PARTITION))
+        items.append(assumption("partitions recorded", False, says, BY_PARTITION))
     made_up = sum(summary["counts"]["synthetic"] for summary in results.summaries)
     if made_up:
         items.append(
-            _assumption(
+            assumption(
                 "invocations recorded",
                 False,
                 f"{plural(made_up, 'send')} without invocation: what was sent before what is not known",
@@ -197,7 +197,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     rest = _untold(results) + _undecided(results) + evidence_assumptions(results.summaries, results.damage())
     if not counts.get("operations") and results.run.evidence:
         # Of clients nobody recorded anything: what is assumed of them says nothing.
-        return [_assumption("clients recorded", False, NO_CLIENTS, ()), *rest]
+        return [assumption("clients recorded", False, NO_CLIENTS, ()), *rest]
     return [*items, _final_reads(results), *rest]
 
 
@@ -207,7 +207,7 @@ def _untold(results: Results) -> list[dict[str, Any]]:
     if not told:
         return []
     says = f"run.json does not tell {some(sorted({setting for _, setting in told}))}, and findings rest on that"
-    return [_assumption("configuration told", False, says, tuple(sorted({rule for rule, _ in told})))]
+    return [assumption("configuration told", False, says, tuple(sorted({rule for rule, _ in told})))]
 
 
 def _undecided(results: Results) -> list[dict[str, Any]]:
@@ -218,32 +218,24 @@ def _undecided(results: Results) -> list[dict[str, Any]]:
             for sentence in sentences:
                 told.setdefault(sentence, []).append(rule)
     touched = tuple(name for name in RULES if any(name in rules for rules in told.values()))
-    return [_assumption("evidence decides", False, some(list(told)), touched)] if told else []
+    return [assumption("evidence decides", False, some(list(told)), touched)] if told else []
 
 
 def _final_reads(results: Results) -> dict[str, Any]:
     touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
     concerned = [summary for summary in results.summaries if summary["counts"]["acknowledged"]]
     if results.run.settings.dialect == "jepsen":
-        return _assumption("final reads complete", True, "a history of Jepsen counts as final", touched)
+        return assumption("final reads complete", True, "a history of Jepsen counts as final", touched)
     if not concerned:
-        return _assumption("final reads complete", True, "nothing was acknowledged", touched)
+        return assumption("final reads complete", True, "nothing was acknowledged", touched)
     without = [f"{s['topic']}-{s['partition']}" for s in concerned if s["final"] is None]
     short = [f"{s['topic']}-{s['partition']}" for s in concerned if s["final"] and not s["final"]["complete"]]
     if not without and not short:
         by = sorted({name for summary in concerned for name in summary["final"]["processes"]})
-        return _assumption("final reads complete", True, f"{', '.join(by)} read every partition to its end", touched)
+        return assumption("final reads complete", True, f"{', '.join(by)} read every partition to its end", touched)
     says = []
     if without:
-        says.append(f"nobody is known to have finally read {', '.join(without[:3])}" + _more(without))
+        says.append(f"nobody is known to have finally read {some(without)}")
     if short:
-        says.append(f"{', '.join(short[:3])}{_more(short)}: the final reads do not go from log start to log end")
-    return _assumption("final reads complete", False, "; ".join(says), touched)
-
-
-def _more(names: list[str]) -> str:
-    return f" and {len(names) - 3} more" if len(names) > 3 else ""
-
-
-def _assumption(name: str, holds: bool, says: str, touches: tuple[str, ...]) -> dict[str, Any]:
-    return {"name": name, "holds": holds, "says": says, "touches": list(touches)}
+        says.append(f"{some(short)}: the final reads do not go from log start to log end")
+    return assumption("final reads complete", False, "; ".join(says), touched)

@@ -98,13 +98,14 @@ def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], optio
 def _write(folder: Path, report: dict[str, Any], results: Results, plots: bool) -> None:
     from ..analysis.figures import merge_figures
     from ..plots.report import write_report
+    from .saved import save_figures
 
     (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
     findings = results.findings()
     findings.write_parquet(folder / "findings.parquet")
     results.quarantine().write_ndjson(folder / "quarantine.jsonl")
     figures = merge_figures(results.summaries, results.context, results.run.settings)
-    (folder / "figures.json").write_text(json.dumps(figures) + "\n")
+    save_figures(folder, figures)
     write_report(folder, report, findings, figures, plots)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from ..analysis.rules import RULES
-from ..analysis.rules.wording import plural
+from ..analysis.wording import plural
 from ..histories.files import is_uri, local_path
 from .output import whys_told
 

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from ..analysis.wording import plural
+
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
 FEW = 4  # rules that were not judged are named up to this number
 SCREEN = 40  # lines
@@ -50,9 +52,9 @@ def _headline(report: dict[str, Any], room: Room) -> str:
 
 def _scope(report: dict[str, Any], seconds: float) -> str:
     counts, given = report["counts"], report["input"]
-    where = _plural(counts["partitions"], "partition")
+    where = plural(counts["partitions"], "partition")
     parts = [
-        f"{_plural(counts.get('operations', 0), 'operation')} ({counts.get('ok', 0):,} ok,"
+        f"{plural(counts.get('operations', 0), 'operation')} ({counts.get('ok', 0):,} ok,"
         f" {counts.get('fail', 0):,} failed, {counts.get('info', 0):,} undecided) on {where}"
     ]
     if not counts.get("operations") and counts.get("evidence files"):
@@ -67,15 +69,11 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
 
 def _kept(counts: dict[str, Any], where: str) -> str:
     """What was judged where nobody recorded clients."""
-    files = _plural(counts["evidence files"], "file") + " of brokers"
+    files = plural(counts["evidence files"], "file") + " of brokers"
     if not counts.get("batches") and not counts.get("kept records"):
         return f"no history of clients and no logs of partitions; {files}: `logjudge timeline` tells what they say"
-    batches = _plural(counts["batches"], "batch", "batches") if counts.get("batches") else "dumps"
-    return f"no history of clients; {_plural(counts['kept records'], 'record')} in {batches} on {where}, {files}"
-
-
-def _plural(count: int, noun: str, many: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+    batches = plural(counts["batches"], "batch", "batches") if counts.get("batches") else "dumps"
+    return f"no history of clients; {plural(counts['kept records'], 'record')} in {batches} on {where}, {files}"
 
 
 def _rules(report: dict[str, Any], room: Room) -> list[str]:
@@ -104,14 +102,14 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
             label = click.style(f"  {verdict}: ", fg=COLOURS[verdict])
             lines += _wrapped(", ".join(names), room, first=label, indent="    ")
     if report["skipped"]:
-        named = f"{_plural(len(report['skipped']), 'rule')} by --only or --skip: {', '.join(report['skipped'])}"
+        named = f"{plural(len(report['skipped']), 'rule')} by --only or --skip: {', '.join(report['skipped'])}"
         label = click.style("  skipped: ", fg=COLOURS["not-judged"])
         lines += _wrapped(named, room._replace(lines=1), first=label)
     return lines
 
 
 def _found(records: int, findings: int) -> str:
-    return f"{_plural(records, 'record')} in {_plural(findings, 'finding')}"
+    return f"{plural(records, 'record')} in {plural(findings, 'finding')}"
 
 
 def _worst(report: dict[str, Any], room: Room) -> list[str]:

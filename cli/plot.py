@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..plots import PLOTS, draw
 
@@ -69,7 +70,7 @@ def _subject(name: str, figures: dict[str, Any], asked: dict[str, str | None]) -
         if kind not in parameters:
             raise UsageError(f"--{kind}: the plot {name} has no {kind} to choose")
         if value not in known[kind]:
-            raise UsageError(f"--{kind} {value}: expected one of {_some(known[kind])}")
+            raise UsageError(f"--{kind} {value}: expected one of {some(known[kind], 12) or 'none'}")
         subject[kind] = value
     if subject:
         return subject
@@ -81,7 +82,3 @@ def _subject(name: str, figures: dict[str, Any], asked: dict[str, str | None]) -
             f"there is nothing to draw: the run has no {'finding' if name == 'around' else 'offsets'} for {name}"
         )
     return {}
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "") if names else "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,19 +48,40 @@ def load_figures(folder: Path) -> dict[str, Any]:
 
 
 def save_figures(folder: Path, figures: dict[str, Any]) -> None:
-    (folder / "figures.json").write_text(json.dumps(figures, separators=(",", ":")) + "\n", encoding="utf-8")
+    """Written last: it also says what all three files hold, so that a change by hand can be told from a bug."""
+    sealed = {**figures, "sealed": _seal(folder, figures)}
+    (folder / "figures.json").write_text(_text(sealed) + "\n", encoding="utf-8")
 
 
 @contextmanager
 def drawn_from(folder: Path) -> Iterator[None]:
-    """Around the drawing of saved results, which anybody may have changed by hand. Raises InputError."""
+    """Around the drawing of saved results. Raises InputError where they were changed since they were saved; what
+    fails on results as they were saved, or on a run that was judged just now, is a bug of ours."""
     try:
         yield
     except (LogjudgeError, OSError):
         raise
     except Exception as error:
+        if not is_saved(folder) or _is_untouched(folder):
+            raise
         found = f"results that cannot be drawn ({type(error).__name__}: {first_line(error)})"
         raise InputError(str(folder), found, "them as `logjudge check` wrote them", _AGAIN) from error
+
+
+def _is_untouched(folder: Path) -> bool:
+    figures = load_figures(folder)
+    return bool(figures.pop("sealed", None) == _seal(folder, figures))
+
+
+def _seal(folder: Path, figures: dict[str, Any]) -> str:
+    whole = hashlib.sha256(_text(figures).encode())
+    for name in ("verdict.json", "findings.parquet"):
+        whole.update((folder / name).read_bytes() if (folder / name).is_file() else b"")
+    return whole.hexdigest()
+
+
+def _text(figures: dict[str, Any]) -> str:
+    return json.dumps(figures, separators=(",", ":"))
 
 
 def _object(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import polars as pl
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
 MOST_OFFSET = 2**63 - 2  # the offset behind it is a number of 64 bits too
+BEYOND_ALL = 2**62  # behind every time (ns) and offset of a real run; what is added to it still has 64 bits
 
 TYPES = ("invoke", "ok", "fail", "info")
 FUNCTIONS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import plural
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
 
@@ -50,7 +51,7 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
         _ticks(axis, places, shown)
         if left:
             axis.set_title(
-                f"{style.plural(left, 'further operation')} left out",
+                f"{plural(left, 'further operation')} left out",
                 fontsize=9,
                 fontweight="normal",
                 color=style.FAINT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ..analysis.wording import plural
 from . import style
 
 if TYPE_CHECKING:
@@ -78,5 +79,5 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
         )
     hidden = sum(band.row >= MOST_LANES for band in bands)
     if hidden:
-        says = f"{style.plural(hidden, 'more fault')} shaded without a name"
+        says = f"{plural(hidden, 'more fault')} shaded without a name"
         strip.text(0, 1.0, says, transform=strip.transAxes, fontsize=8.5, color=style.FAINT, va="bottom")

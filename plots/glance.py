@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import plural
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
 
@@ -25,15 +26,13 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 def draw(figures: dict[str, Any]) -> Figure:
     impact = figures["impact"]
-    title = f"{style.plural(impact['acknowledged'], 'acknowledged write')}, no loss found"
+    title = f"{plural(impact['acknowledged'], 'acknowledged write')}, no loss found"
     if any(row[2:4] == ["consumer-loss", "violation"] for part in figures["partitions"] for row in _found(part)):
-        title = f"{style.plural(impact['acknowledged'], 'acknowledged write')}, none lost, but some never handled"
+        title = f"{plural(impact['acknowledged'], 'acknowledged write')}, none lost, but some never handled"
     if impact["lost"]:
         read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
         read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
-        title = (
-            f"{style.number(impact['lost'])} of {style.plural(impact['acknowledged'], 'acknowledged write')} lost{read}"
-        )
+        title = f"{style.number(impact['lost'])} of {plural(impact['acknowledged'], 'acknowledged write')} lost{read}"
     with style.look():
         faults = bands_of(figures, *figures["span"])
         strip_height = LANE * lanes(faults)

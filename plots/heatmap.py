@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import plural
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
 
@@ -54,7 +55,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         names, counts = names[:MOST_ROWS], counts[:MOST_ROWS]
         faults = bands_of(figures, *figures["span"])
         strip_height = LANE * lanes(faults)
-        title = f"{what[0].upper()}{what[1:]} in {style.plural(len(names) + max(left, 0), 'partition')}"
+        title = f"{what[0].upper()}{what[1:]} in {plural(len(names) + max(left, 0), 'partition')}"
         rows = 0.24 * len(names)
         figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, max(rows, 0.6)], 1.7 + rows + strip_height)
         draw_bands(strip, (axis,), faults)
@@ -79,7 +80,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         bar.ax.minorticks_off()
         if left > 0:
             axis.set_title(
-                f"and {style.plural(left, 'more partition')}",
+                f"and {plural(left, 'more partition')}",
                 fontsize=9,
                 fontweight="normal",
                 color=style.FAINT,

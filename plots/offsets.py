@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import plural
 from . import style
 from .scale import Scale, scale_of
 
@@ -106,7 +107,7 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
             axis.text(
                 0,
                 y - 0.1,
-                f"and {style.plural(left, 'more reader')}",
+                f"and {plural(left, 'more reader')}",
                 fontsize=8.5,
                 color=style.FAINT,
                 va="top",
@@ -131,7 +132,7 @@ def title_of(part: dict[str, Any]) -> str:
     read = {0: "none of them ever read", part["lost"]: "all of them after being read"}.get(
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
     )
-    return f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
+    return f"{name}: {plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
 
 
 def breaches(told: dict[str, Any]) -> list[tuple[int, int, str]]:

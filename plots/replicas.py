@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import plural
 from . import style
 from .scale import Scale, scale_of
 
@@ -108,8 +109,8 @@ def _title(part: Record, logs: list[Record]) -> str:
     missing = (short["high_watermark"] or 0) - short["end"]
     if missing > 0:
         who = f"broker {style.printable(short['broker'], 12)}"
-        gone = f"{style.plural(part['lost'], 'acknowledged record')} lost: " if part["lost"] else ""
-        return f"{name}: {gone}{who} lacks {style.plural(missing, 'record')} below its own high watermark"
+        gone = f"{plural(part['lost'], 'acknowledged record')} lost: " if part["lost"] else ""
+        return f"{name}: {gone}{who} lacks {plural(missing, 'record')} below its own high watermark"
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
         return f"{name}: replicas agree as far as they go; some end earlier"
     return f"{name}: replicas hold the same records"

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from ..analysis.wording import plural, some
 from . import PLOTS, draw, style
 from .escaping import file_name, markdown
 from .stories import Story, clock, faults_before, first_sign, place_of, stories_of, timeline
@@ -128,16 +129,16 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
             f"{style.number(impact['lost_read'])} of them had been read before they vanished",
         )
         were = "was" if impact["lost"] == 1 else "were"
-        lost = style.plural(impact["lost"], "acknowledged write")
+        lost = plural(impact["lost"], "acknowledged write")
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
     # Without final reads, or when the rule was left out, nobody can say that nothing was lost.
     sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     if broken:
-        counted = ", ".join(f"{name} ({style.plural(verdict['rules'][name]['count'], 'record')})" for name in broken)
+        counted = ", ".join(f"{name} ({plural(verdict['rules'][name]['count'], 'record')})" for name in broken)
         return f"{'No acknowledged write was lost, but guarantees' if sound else 'Guarantees'} were broken: {counted}."
     if verdict["verdict"] == "valid" and sound:
-        acknowledged = style.plural(impact["acknowledged"], "acknowledged write")
+        acknowledged = plural(impact["acknowledged"], "acknowledged write")
         others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
         return f"None of {acknowledged} was lost, and {others} was broken."
     return _meaning(verdict)
@@ -170,8 +171,8 @@ def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]
 def _source(verdict: dict[str, Any]) -> str:
     files, kept = verdict["input"].get("files"), verdict["counts"].get("evidence files")
     if not files:
-        return style.plural(kept, "file") + " of brokers" if kept else "an empty run"
-    return _some(files, 3) + (f" and {style.plural(kept, 'file')} of brokers" if kept else "")
+        return plural(kept, "file") + " of brokers" if kept else "an empty run"
+    return _some(files, 3) + (f" and {plural(kept, 'file')} of brokers" if kept else "")
 
 
 def _without_clients(verdict: dict[str, Any]) -> str:
@@ -180,7 +181,7 @@ def _without_clients(verdict: dict[str, Any]) -> str:
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     nobody = "What clients were promised is not known: no history of them was given."
     if divergence.get("findings"):
-        return f"Replicas hold different records at {style.plural(divergence['count'], 'offset')}. {nobody}"
+        return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {nobody}"
     if broken:
         return f"The brokers' files break {', '.join(broken)}. {nobody}"
     if not verdict["counts"].get("kept records"):
@@ -219,9 +220,8 @@ def _environment(html: bool) -> Any:
 
 
 def _some(values: list[str], most: int = 6) -> str:
-    """The first values, and how many more."""
-    shown = ", ".join(style.printable(value, 40) for value in values[:most])
-    return shown if len(values) <= most else f"{shown} and {style.number(len(values) - most)} more"
+    """Strangers' names, the first of them."""
+    return some([style.printable(value, 40) for value in values], most)
 
 
 __all__ = ["Story", "headline", "inline_svg", "write_report"]

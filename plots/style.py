@@ -107,10 +107,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
-
-
 def duration(ns: float) -> str:
     """A length of time with a fitting unit: 3 ms, 1.5 s, 4 min."""
     for size, unit in ((3.6e12, "h"), (6e10, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")):
@@ -164,7 +160,7 @@ def _settle(figure: Figure) -> None:
     if figure.get_layout_engine() is None:
         return
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # "none" would leave one behind, for which each saving draws everything once more
     for axis in figure.axes:
         place = [round(value, 5) for value in axis.get_position(original=False).bounds]
         axis.set_position((place[0], place[1], place[2], place[3]), which="both")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import plural
 from . import style
 from .bands import bands_of, draw_bands, lanes
 from .stories import clock
@@ -18,8 +19,10 @@ CAPTION = (
     " (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged in red: several led one"
     " epoch. × it died or was fenced, ● it started or was unfenced. A red line is an unclean election, a grey one a"
     " clean one. Below, where each log ended: ● as a broker loaded it, as it began to follow, or as a snapshot shows"
-    " it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows."
+    " it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows. Three partitions"
+    " at most are shown; `logjudge plot DIR swimlane --partition TOPIC-N` draws any other."
 )
+MOST_PARTITIONS = 3
 MOST_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
 DARK = (style.BLUE, style.GREEN)
@@ -33,12 +36,12 @@ Record = dict[str, Any]
 
 
 def subjects(figures: Record) -> list[Record]:
-    """Partitions in trouble that brokers had a part in, worst first; without any, the one that changed most."""
+    """Partitions in trouble that brokers had a part in, worst first; without any, those that changed most."""
     told = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
     moved = [part for part in told if len(part["replicas"]["terms"]) > 1 or len(part["replicas"]["isr"]) > 1]
     troubled = [part for part in told if part["lost"] or (part["violations"] and part in moved)]
     moved.sort(key=lambda part: -len(part["replicas"]["terms"]) - len(part["replicas"]["isr"]))
-    return [{"partition": part["name"]} for part in (troubled[:3] or moved[:1])]
+    return [{"partition": part["name"]} for part in (troubled or moved)[:MOST_PARTITIONS]]
 
 
 def draw(figures: Record, partition: str) -> Figure:
@@ -110,7 +113,7 @@ def _title(name: str, part: Record, told: Record) -> str:
     unclean = [term for term in told["terms"] if term["how"] == "unclean election"]
     torn = next((term for term in told["terms"] if term["rivals"]), None)
     why = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
-    lost = f"{name}: {style.plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
+    lost = f"{name}: {plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
     if torn is not None:
         both = sorted([torn["leader"], *(rival for rival, _ in torn["rivals"])], key=_in_order)
         said = " and ".join(style.printable(broker, 12) for broker in both[:3])
@@ -124,10 +127,10 @@ def _title(name: str, part: Record, told: Record) -> str:
     smaller = [isr for (_, was), (_, isr) in pairwise(told["isr"]) if set(isr) < set(was)]
     if smaller and not changes:
         least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
-        return f"{lost}: the ISR shrank {style.plural(len(smaller), 'time')}, to [{least}]; one leader all the while"
+        return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; one leader all the while"
     known = all(term["how"] != "whether it was clean is not known" for term in told["terms"])
     clean = ", none of them unclean" if known else ", not known to be clean"
-    return f"{lost}: {style.plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
+    return f"{lost}: {plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
 
 
 def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, place: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import plural
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
 
@@ -28,7 +29,7 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
     waiting, never = levels((part or figures)["series"])
     where = f"{style.printable(partition)}: " if partition else ""
     if never and never[-1]:
-        title = f"{where}{style.plural(never[-1], 'acknowledged record')} never read by anyone"
+        title = f"{where}{plural(never[-1], 'acknowledged record')} never read by anyone"
     else:
         peak = max(waiting, default=0)
         title = f"{where}every acknowledged record was read; at most {style.number(peak)} were waiting"

@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..analysis.wording import plural
 from .stories import clock
-from .style import number, plural
+from .style import number
 
 MOST_WHYS = 12
 MOST_STEPS = 30

@@ -8,12 +8,37 @@ from typing import Any
 import pytest
 from notation import Judged, JudgeOnce, judge
 
-FIRST = ("test_spark_cluster.py", "test_twins.py", "test_engines.py")  # what takes minutes by itself
+# One worker runs these one after the other: a Spark session, and each history of the corpus judged alone, are had once.
+TOGETHER = (
+    *("test_engines.py", "test_rules.py", "test_findings.py"),
+    *("test_remote.py", "test_search.py", "test_linearize.py"),
+)
+# What takes longest goes first, so that no core waits for it at the end.
+FIRST = (
+    "test_spark_cluster.py",
+    *TOGETHER,
+    "test_packaging.py",
+    "test_hostile.py",
+    "test_report.py",
+    "test_porcupine.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files go first, so that no core waits for them at the end."""
     items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For `--dist loadfile`: whole files, and those of TOGETHER as if they were one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "together" if file.rsplit("/", 1)[-1] in TOGETHER else file
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +64,8 @@ def spark() -> Iterator[Any]:
         pytest.skip(f"Spark needs Java 17 or newer, and there is {found}")
     from logjudge.analysis.spark import open_session
 
-    session = open_session("local[2]", conf=[("spark.driver.memory", "1g")])
+    # What tests shuffle is small: a part for each core is enough.
+    session = open_session("local[2]", conf=[("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")])
     yield session
     session.stop()
 

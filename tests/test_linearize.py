@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logjudge.cli.doctor import java
 from logjudge.cli.main import cli
 from logjudge.histories.errors import InputError, LogjudgeError, MissingComponentError
 from logjudge.histories.readers.edn import FrozenMap, Word, forms
@@ -393,7 +392,7 @@ def test_damage_is_an_error_or_a_history(
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(java().state != "ok", reason="Spark needs Java 17 or newer")
+@pytest.mark.usefixtures("spark")
 def test_keys_are_checked_on_spark_as_they_are_here() -> None:
     files = (DATA / "c01-ok.txt", DATA / "c01-bad.txt")
     here, there = (json.loads(run(*files, "--json", "--engine", engine).output) for engine in ("local", "spark"))

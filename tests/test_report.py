@@ -237,6 +237,21 @@ def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str],
     assert says in str(result.exception)
 
 
+def test_a_bug_is_not_told_as_a_change_by_hand(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("logjudge.plots.glance.draw", broken)
+    arguments = ["plot", str(saved), "glance", "--out", str(tmp_path / "x.png")]
+    assert isinstance(CliRunner().invoke(cli, arguments).exception, KeyError)
+    run = write_run(tmp_path / "run", lossy(), FINAL)
+    assert isinstance(CliRunner().invoke(cli, ["plot", str(run), *arguments[2:]]).exception, KeyError)
+    for file in ("verdict.json", "findings.parquet", "figures.json"):
+        (tmp_path / file).write_bytes((saved / file).read_bytes())
+    (tmp_path / "verdict.json").write_bytes((saved / "verdict.json").read_bytes().replace(b"lost-write", b"lost"))
+    assert isinstance(CliRunner().invoke(cli, ["plot", str(tmp_path), *arguments[2:]]).exception, InputError)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [

@@ -9,6 +9,7 @@ cause never follows from the absence of evidence for another. To add one: a modu
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from . import (
     consumers,
@@ -20,7 +21,7 @@ from . import (
     single_ack_failover,
     unclean_election,
 )
-from .facts import Attempt, Explanation, Lost, ordered
+from .facts import Attempt, Explanation, Lost, explained, ordered
 from .timeline import Timeline
 
 Cause = Callable[[Timeline, Lost], Attempt]
@@ -67,18 +68,9 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
 
 
 def _explain(causes: dict[str, tuple[Cause, str]], timeline: Timeline, lost: Lost) -> Explanation:
-    proved: list[Explanation] = []
-    missing: list[str] = []
+    attempts = {}
     for name, (explain, citation) in causes.items():
         attempt = explain(timeline, lost)
-        if attempt.proved:
-            chain = ordered([timeline.told.get(fact, fact) for fact in attempt.chain])
-            proved.append(Explanation(name, chain, attempt.prevented_by, citation))
-        else:
-            missing.extend(m for m in attempt.missing if m not in missing)
-    if len(proved) == 1:
-        return proved[0]
-    if proved:
-        conflict = "the evidence conflicts: it supports " + " and ".join(p.cause for p in proved)
-        return Explanation("unknown", missing=[conflict], readings=proved)
-    return Explanation("unknown", missing=missing or ["no cause that is known fits what the evidence shows"])
+        chain = ordered([timeline.told.get(fact, fact) for fact in attempt.chain])
+        attempts[name] = (replace(attempt, chain=chain), citation)
+    return explained(attempts, "no cause that is known fits what the evidence shows")

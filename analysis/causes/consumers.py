@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from .facts import NOT_THE_CASE, Attempt, Explanation, Fact, lacks, ordered
+from .facts import NOT_THE_CASE, Attempt, Explanation, Fact, explained, lacks, ordered
 
 GROUP_EVENTS = {
     "time": pl.Int64,
@@ -49,18 +49,12 @@ class Missed:
 
 def explain_missed(events: pl.DataFrame, missed: Missed, processes: Mapping[str, Mapping[str, Any]]) -> Explanation:
     """The cause of records that a group missed; processes as in run.json, of the group's members."""
-    proved, lacking = [], []
-    for name, (cause, citation) in CONSUMER_CAUSES.items():
-        attempt = cause(events.sort("time", "place"), missed, processes)
-        if attempt.proved:
-            proved.append(Explanation(name, attempt.chain, attempt.prevented_by, citation))
-        lacking.extend(attempt.missing)
-    if len(proved) == 1:
-        return proved[0]
-    if proved:
-        conflict = "the history supports " + " and ".join(p.cause for p in proved)
-        return Explanation("unknown", missing=[conflict], readings=proved)
-    return Explanation("unknown", missing=lacking or ["what the group's members did with these records"])
+    ordered_events = events.sort("time", "place")
+    attempts = {
+        name: (cause(ordered_events, missed, processes), citation)
+        for name, (cause, citation) in CONSUMER_CAUSES.items()
+    }
+    return explained(attempts, "what the group's members did with these records")
 
 
 def _touching(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from ...histories.tables import Evidence, Finding
-
-LATE = 2**62  # after all that is dated
+from ...histories.tables import BEYOND_ALL, Evidence, Finding
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,23 @@ class Attempt:
 NOT_THE_CASE = Attempt()
 
 
+def explained(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str) -> Explanation:
+    """What attempts of causes, each by its name and with its citation, come to: one proof is the cause, two are a
+    conflict, and without any it is unknown for what they lack, or else `otherwise`."""
+    proved = [
+        Explanation(name, attempt.chain, attempt.prevented_by, citation)
+        for name, (attempt, citation) in attempts.items()
+        if attempt.proved
+    ]
+    if len(proved) == 1:
+        return proved[0]
+    if proved:
+        conflict = "the evidence conflicts: it supports " + " and ".join(each.cause for each in proved)
+        return Explanation("unknown", missing=[conflict], readings=proved)
+    missing = dict.fromkeys(lacking for attempt, _ in attempts.values() for lacking in attempt.missing)
+    return Explanation("unknown", missing=list(missing) or [otherwise])
+
+
 def lacks(*missing: str) -> Attempt:
     """An attempt that this evidence neither proves nor excludes."""
     return Attempt(missing=list(missing))
@@ -137,7 +153,7 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
 def ordered(facts: list[Fact]) -> list[Fact]:
     """Facts in order of time, each once; undated ones keep their place after the fact before them."""
     keyed: list[tuple[int, Fact]] = []
-    latest = -LATE
+    latest = -BEYOND_ALL
     for fact in dict.fromkeys(facts):
         latest = fact.time if fact.time is not None else latest
         keyed.append((latest, fact))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from ..wording import plural
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks, ordered
 from .terms import LogEnd, Term, eligible
 from .timeline import Timeline
@@ -168,8 +169,7 @@ def acknowledgement(lost: Lost) -> list[Fact]:
     acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     span = f"offset {lost.first}" if lost.first == lost.last else f"offsets {lost.first} to {lost.last}"
     read = f"; consumers had read {'all' if lost.read == lost.count else lost.read} of them" if lost.read else ""
-    many = "1 record" if lost.count == 1 else f"{lost.count} records"
-    says = f"{span} of {lost.name} ({many}) began to be acknowledged{acks}{read}"
+    says = f"{span} of {lost.name} ({plural(lost.count, 'record')}) began to be acknowledged{acks}{read}"
     facts = [Fact(says, lost.first_acked, place=lost.place)]
     if lost.last_acked is not None and lost.last_acked != lost.first_acked:
         says = f"the last of {span} of {lost.name} was acknowledged"

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .facts import LATE, Fact
+from ...histories.tables import BEYOND_ALL
+from .facts import Fact
 
 SAME_TIME = 2_000_000_000  # ns between what two sources tell of one thing, as clocks and their writers differ
 MOST_SOURCES = 4
@@ -24,7 +25,7 @@ def told_once(facts: Iterable[Fact], isr: Mapping[Fact, frozenset[str]]) -> dict
     stands: dict[Fact, int] = {}
     alike: dict[Any, list[int]] = {}
     now, said = None, 0  # the ISR, and which fact told it first
-    for fact in sorted(facts, key=lambda fact: LATE if fact.time is None else fact.time):
+    for fact in sorted(facts, key=lambda fact: BEYOND_ALL if fact.time is None else fact.time):
         if fact in stands:
             continue
         about = fact.about or (fact.says,)

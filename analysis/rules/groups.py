@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import BEYOND_ALL, Finding
 from ..partition import BEFORE_ALL, Offsets, Partition
 from ..undecided import undecided_polls
+from ..wording import plural, some
 from .loss import fates
-from .wording import plural, proof, seconds, some, where
+from .wording import proof, seconds, where
 
 
 def consumer_losses(p: Partition) -> Iterator[Finding]:
@@ -101,7 +102,7 @@ def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
         return offsets[:0]
     held = p.entries.filter(pl.col("offset").is_in(pl.Series(offsets).implode())).select("offset", "value")
     written = held.join(p.sends.select("value", "completed"), on="value", how="inner")
-    last = written.group_by("offset").agg(pl.col("completed").fill_null(2**62).max())
+    last = written.group_by("offset").agg(pl.col("completed").fill_null(BEYOND_ALL).max())
     return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 
 

@@ -10,8 +10,9 @@ import polars as pl
 from ...histories.tables import Finding
 from ..neighbours import beside, neighbours
 from ..partition import Partition
+from ..wording import plural, some
 from .loss import fates
-from .wording import distinct, plural, proof, some, where
+from .wording import distinct, proof, where
 
 
 def inconsistent_offsets(p: Partition) -> Iterator[Finding]:

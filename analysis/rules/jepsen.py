@@ -13,7 +13,8 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partition import Partition
-from .wording import distinct, plural, proof, seconds, some
+from ..wording import plural, some
+from .wording import distinct, proof, seconds
 
 Pairs = pl.DataFrame
 

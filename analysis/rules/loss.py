@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import BEYOND_ALL, Finding
 from ..generations import events, generations
 from ..neighbours import beside, neighbours
 from ..partition import FinalReads, Offsets, Partition
 from ..settled import COMPACTED
 from ..undecided import undecided_polls
-from .wording import distinct, plural, proof, seconds, some, where
+from ..wording import plural, some
+from .wording import distinct, proof, seconds, where
 
 
 def lost_writes(p: Partition) -> Iterator[Finding]:
@@ -244,7 +245,7 @@ def _read_by(p: Partition) -> pl.DataFrame:
         pl.col("in_final").any(),
     )
     joined = fate.join(other, on="value", how="left", maintain_order="left", suffix="_other")
-    earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(2**62)
+    earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(BEYOND_ALL)
     return joined.with_columns(
         pl.coalesce("offset", "offset_other").alias("offset"),
         *(
@@ -310,10 +311,10 @@ def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     # From the last answer backwards, the least end that any later answer gave.
     asked, told, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
     least = np.minimum.accumulate(told[::-1])[::-1]
-    when = fate.select(known).to_series().fill_null(2**62).to_numpy()
+    when = fate.select(known).to_series().fill_null(BEYOND_ALL).to_numpy()
     index = np.searchsorted(asked, when, "right")
     offset = fate["offset"].fill_null(-1).to_numpy()
-    bounded = np.append(least, 2**62)[index]
+    bounded = np.append(least, BEYOND_ALL)[index]
     shrunk = (bounded <= offset) & (offset >= 0)
     latest = np.zeros(len(fate), np.int64)  # place of the last answer that gave this end
     by_end = np.argsort(told, kind="stable")

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import BEYOND_ALL, Finding
 from ..partition import Offsets, Partition
 from ..undecided import undecided_polls
+from ..wording import plural
 from .loss import vanished
-from .wording import plural, proof, where
+from .wording import proof, where
 
 Row = dict[str, Any]
 
@@ -168,11 +169,11 @@ def _worth_a_look(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Of
     codes = reads["process"].cast(pl.Enum(names)).to_physical().to_numpy()
     order = np.argsort(codes, kind="stable")
     process, offset = codes[order], reads["offset"].to_numpy()[order]
-    time = reads["completed"].fill_null(2**62).to_numpy()[order]
+    time = reads["completed"].fill_null(BEYOND_ALL).to_numpy()[order]
     found = [np.flatnonzero((np.diff(offset) != 1) & (process[1:] == process[:-1])) + 1]
     for code, name in enumerate(names):
         start, end = np.searchsorted(process, [code, code + 1], "left")
-        moved = moves.filter(pl.col("process") == name)["completed"].fill_null(2**62).to_numpy()
+        moved = moves.filter(pl.col("process") == name)["completed"].fill_null(BEYOND_ALL).to_numpy()
         first = start + np.searchsorted(time[start:end], moved, "left")
         last = start + np.searchsorted(time[start:end], moved, "right")
         found += [np.arange(low, min(high + 1, end)) for low, high in zip(first, last, strict=True)]

@@ -11,8 +11,9 @@ import polars as pl
 from ...histories.tables import Finding
 from ..neighbours import neighbours
 from ..partition import Partition
+from ..wording import plural, some
 from .loss import fates
-from .wording import distinct, plural, proof, seconds, some, where
+from .wording import distinct, proof, seconds, where
 
 
 def realtime_order(p: Partition) -> Iterator[Finding]:

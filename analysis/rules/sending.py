@@ -9,7 +9,8 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partition import Partition
-from .wording import plural, proof, where
+from ..wording import plural
+from .wording import proof, where
 
 
 def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:

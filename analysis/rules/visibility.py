@@ -10,7 +10,8 @@ import polars as pl
 from ...histories.tables import Finding
 from ..neighbours import neighbours
 from ..partition import Offsets, Partition
-from .wording import distinct, plural, proof, seconds, some, where
+from ..wording import plural, some
+from .wording import distinct, proof, seconds, where
 
 _NOTHING = np.empty(0, dtype=np.int64)
 

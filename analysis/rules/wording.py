@@ -1,8 +1,8 @@
-"""How findings say things: offsets, times, lists."""
+"""How findings of rules say things: offsets, times, evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ...histories.tables import Evidence
@@ -20,16 +20,6 @@ def where(partition: Partition, first: int | None, last: int | None = None) -> s
 
 def seconds(ns: int | None) -> str:
     return "an unknown time" if ns is None else f"{ns / 1e9:.3f} s"
-
-
-def some(values: Sequence[str], most: int = 3) -> str:
-    """The first values, and how many more."""
-    shown = ", ".join(values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most:,} more"
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def proof(*items: tuple[str, int | None]) -> list[Evidence]:

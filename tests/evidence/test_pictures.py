@@ -101,6 +101,14 @@ def test_without_brokers_there_is_nothing_to_draw(unclean: dict[str, Any]) -> No
         assert draw(plot, figures, {"partition": name}).get_axes()
 
 
+def test_leaders_of_calm_partitions_are_drawn_too(unclean: dict[str, Any]) -> None:
+    (part,) = json.loads(json.dumps(unclean))["partitions"]
+    calm = [{**part, "name": f"orders-{n}", "lost": 0, "violations": 0} for n in range(5)]
+    told = [subject["partition"] for subject in swimlane.subjects({"partitions": calm})]
+    assert told == ["orders-0", "orders-1", "orders-2"]
+    assert swimlane.subjects({"partitions": [*calm, part]}) == [{"partition": part["name"]}]
+
+
 def test_files_of_brokers_alone_have_pictures(unpacked: Unpack, tmp_path: Path) -> None:
     (tmp_path / "brokers").symlink_to(unpacked("kip-101-c") / "brokers")
     figures = figures_of(tmp_path)

@@ -80,6 +80,7 @@ def test_wrong_options_are_a_sentence(option: list[str]) -> None:
     assert type(result.exception).__name__ == "UsageError"
 
 
+@pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_spark_finds_what_one_process_finds() -> None:
     space = Space("high-watermark")

@@ -1,0 +1,16 @@
+"""How counts and lists are said, in findings, reports and on the terminal alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def some(values: Sequence[str], most: int = 3) -> str:
+    """The first values, and how many more."""
+    shown = ", ".join(values[:most])
+    return shown if len(values) <= most else f"{shown} and {len(values) - most:,} more"
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """`many` is the noun's plural where it is not made with an s."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
