@@ -112,8 +112,8 @@ def _ranges(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def jobs(chosen: pl.DataFrame, sought: Sought | None) -> Iterator[pl.DataFrame]:
-    """The batches to decode, in pieces of one file each: one row with `batches` and what is sought in them: `bits` and
-    `offsets`, the bytes of these arrays (null: everything).
+    """The batches to decode, in pieces of one file each: one row with its `path`, `batches` and what is sought in them:
+    `bits` and `offsets`, the bytes of these arrays (null: everything).
     """
     piece = (pl.col("size").cum_sum() // JOB_BYTES).over("path").alias("piece")
     for mine in chosen.sort("path", "byte").with_columns(piece).partition_by("path", "piece", maintain_order=True):
@@ -122,8 +122,9 @@ def jobs(chosen: pl.DataFrame, sought: Sought | None) -> Iterator[pl.DataFrame]:
             low = np.searchsorted(sought.offsets, mine.select(pl.col("base_offset").min()).item(), "left")
             high = np.searchsorted(sought.offsets, mine.select(pl.col("last_offset").max()).item(), "right")
             bits, offsets = sought.bits.tobytes(), sought.offsets[low:high].tobytes()
-        batches = pl.struct(pl.exclude("piece")).implode().alias("batches")
-        yield mine.select(batches, pl.lit(bits, pl.Binary).alias("bits"), pl.lit(offsets, pl.Binary).alias("offsets"))
+        batches = pl.struct(pl.exclude("piece", "path")).implode().alias("batches")
+        asked = (pl.lit(bits, pl.Binary).alias("bits"), pl.lit(offsets, pl.Binary).alias("offsets"))
+        yield mine.select(pl.col("path").first(), batches, *asked)
 
 
 def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
@@ -137,7 +138,7 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
     (bits,), (offsets,) = job["bits"], job["offsets"]
     sought = None if bits is None else Sought(np.frombuffer(bits, np.uint8), np.frombuffer(offsets, np.int64))
     batches = job["batches"].explode().struct.unnest()
-    path = Path(batches["path"][0])
+    path = Path(job["path"][0])
     begins = (pl.col("byte") != (pl.col("byte") + pl.col("size")).shift()) | (
         pl.col("whole") != pl.col("whole").shift()
     )
