@@ -358,9 +358,7 @@ def gather(buf, starts, lengths, own, digest, out, offsets):  # type: ignore[no-
     for i in range(len(starts)):
         offsets[i] = at
         if own[i]:
-            start = starts[i]
-            for j in range(lengths[i]):
-                out[at + j] = buf[start + j]
+            out[at : at + lengths[i]] = buf[starts[i] : starts[i] + lengths[i]]  # a loop of bytes is four times as slow
         else:
             out[at], out[at + 1], out[at + 2] = 98, 121, 116  # b y t
             out[at + 3], out[at + 4], out[at + 5] = 101, 115, 58  # e s :

@@ -35,6 +35,29 @@ def test_findings_are_the_same(unpacked, monkeypatch, name, below):
     assert sealed[1:] == whole[1:]
 
 
+def thinned(folder):
+    """The run with every thirteenth operation of its history."""
+    history = next(folder.glob("history.jsonl*"))
+    opened = gzip.open if history.suffix == ".gz" else open
+    with opened(history, "rt") as lines:
+        told = [(json.loads(line), line) for line in lines]
+    with opened(history, "wt") as out:
+        out.writelines(line for event, line in told if event["f"] in ("fault", "heal") or event["op"] % 13 == 0)
+    return folder
+
+
+@pytest.mark.spark
+def test_spark_keeps_what_a_history_speaks_of(spark, unpacked, monkeypatch, tmp_path):
+    from logjudge.analysis import spark as on_spark
+
+    folder = thinned(shutil.copytree(unpacked("unclean-election-t"), tmp_path / "run"))
+    whole = judge_run(open_run(folder))
+    monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
+    sealed = on_spark.judge_run(open_run(folder), spark)
+    assert sealed.findings().equals(whole.findings())
+    assert sealed.causes() == whole.causes()
+
+
 def batches(broker, *crcs, path="x"):
     rows = [
         {"snapshot": "", "broker": broker, "file": f"{broker}.log", "path": path, "base_offset": 10 * n, "crc": crc}
@@ -84,21 +107,15 @@ def test_batches_that_overlap_within_a_log_are_decoded():
 @pytest.mark.parametrize("name", ["transactions-a", "unclean-election-t", "retention-a"])
 def test_a_history_that_knows_little_of_the_logs_decodes_little(unpacked, monkeypatch, tmp_path, name):
     """Findings, causes and summaries are the same, though most records are told as ranges."""
-    shutil.copytree(unpacked(name), tmp_path / "run")
-    history = next((tmp_path / "run").glob("history.jsonl*"))
-    opened = gzip.open if history.suffix == ".gz" else open
-    with opened(history, "rt") as lines:
-        told = [(json.loads(line), line) for line in lines]
-    with opened(history, "wt") as out:
-        out.writelines(line for event, line in told if event["f"] in ("fault", "heal") or event["op"] % 13 == 0)
-    whole = judge_run(open_run(tmp_path / "run"))
+    folder = thinned(shutil.copytree(unpacked(name), tmp_path / "run"))
+    whole = judge_run(open_run(folder))
     decoded = sum(summary["evidence"]["records"] for summary in whole.summaries if summary["evidence"])
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
-    sealed = judge_run(open_run(tmp_path / "run"))
+    sealed = judge_run(open_run(folder))
     assert sealed.findings().equals(whole.findings())
     assert sealed.causes() == whole.causes()
     assert sealed.summaries == whole.summaries
-    units = gather(open_run(tmp_path / "run")).units.values()
+    units = gather(open_run(folder)).units.values()
     assert sum(len(frame) for tables in units for frame in tables.get("records", ())) < decoded * 2 / 3
 
 
