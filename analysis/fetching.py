@@ -85,7 +85,7 @@ def blocks_of(session: Session, run: Run) -> Frame:
         for number, part in enumerate(run.evidence, len(run.splits))
     ]
     if tasks:
-        # So are empty files, of which Spark gives no line.
+        # Empty files among them, of which Spark gives no line.
         at_hand = [
             staged_row(file.home, file.name, 0, file.size, 0, file.content)
             for file in run.stored

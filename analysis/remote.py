@@ -67,7 +67,7 @@ def open_run(session: Session, uri: str, reader: str | None = None, split_bytes:
         except InputError as error:
             error.args = (str(error).replace(str(shadow), listing.base),)
             raise
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise InputError(uri, f"a name that no file can have ({error})", EXPECTED) from error
         # So Spark splits files as we do, and each split has a number before anybody reads it.
         _split_files(session, split_bytes)
@@ -181,7 +181,7 @@ def _small_files(session: Session, listing: Listing) -> dict[str, bytes]:
     """What is read on the driver: run.json, checkpoints, and files of properties."""
     files = all_names(session.read.format("binaryFile")).option("pathGlobFilter", f"{{{','.join(_WHOLE)}}}")
     found = files.load(literal(f"{listing.base}/{listing.lone}")).where(f"length <= {LARGEST}")
-    return {path_below(listing.base, row["path"]): bytes(row["content"]) for row in found.collect()}
+    return {path_below(listing.base, row["path"]): bytes(row["content"]) for row in _collected(listing.base, found)}
 
 
 def _content(session: Session, uri: str) -> bytes:
@@ -194,16 +194,20 @@ def _content(session: Session, uri: str) -> bytes:
 
 
 def _heads(session: Session, base: str, names: Iterable[str]) -> dict[str, bytes]:
-    """The first lines of files. Raises InputError where Spark cannot read one."""
+    """The first lines of files, decompressed."""
     paths = [f"{base}/{name}" for name in names]
     if not paths:
         return {}
     _split_files(session, _UNSPLIT)
-    try:
-        found = text_of(session, paths).mapInArrow(_begin, "path string, head binary").collect()
-    except Exception as error:
-        raise InputError(base, f"what Spark cannot read ({first_line(error)})", EXPECTED) from error
+    found = _collected(base, text_of(session, paths).mapInArrow(_begin, "path string, head binary"))
     return {row["path"].removeprefix(f"{base}/"): bytes(row["head"]) for row in found}
+
+
+def _collected(uri: str, frame: Frame) -> list[Any]:
+    try:
+        return list(frame.collect())
+    except Exception as error:
+        raise InputError(uri, f"what Spark cannot read ({first_line(error)})", EXPECTED, CHECK) from error
 
 
 def _begin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -226,8 +230,8 @@ def _footers(session: Session, base: str, files: list[Stored]) -> dict[str, byte
         return {}
     _split_files(session, SPLIT_BYTES)
     tasks = frame_of(session, [task_row(file.home, "footer", 0, b"") for file in files])
-    found = staged(files, tasks, pieces_of(session, base, files), _footer, "home string, footer binary").collect()
-    return {row["home"]: bytes(row["footer"]) for row in found}
+    found = staged(files, tasks, pieces_of(session, base, files), _footer, "home string, footer binary")
+    return {row["home"]: bytes(row["footer"]) for row in _collected(base, found)}
 
 
 def _footer(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,13 @@ def bundle(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mounted(spark: Any, bundle: Path) -> str:
+def mounted(spark: Any, bundle: Path) -> Iterator[str]:
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")  # tasks of so little data are all overhead
     cluster = f"c{uuid.uuid4().hex}"  # Hadoop keeps what it once made of a name
     spark.conf.set(f"fs.viewfs.mounttable.{cluster}.link./stored", f"file://{bundle.parent}")
-    return f"viewfs://{cluster}/stored"
+    yield f"viewfs://{cluster}/stored"
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 
 @pytest.mark.spark
