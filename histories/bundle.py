@@ -166,7 +166,11 @@ def open_run(
     check_path(path, EXPECTED)
     _refuse_no_run(path)
     evidence = _evidence(path, reader, pieces)
-    files = _history_files(path) if path.is_dir() else [path] if not evidence else []
+    if path.is_dir():
+        kept = {part.path for part in evidence}  # a segment and a server.log end as a history may
+        files = [file for file in _history_files(path) if not kept & {file, file.parent}]
+    else:
+        files = [] if evidence else [path]
     for file in files:
         check_path(file, EXPECTED)
     if not files and not evidence:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
+from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts, gathered, read_part, split_part
 
 SEGMENT = f"{0:020d}.log"
@@ -40,6 +42,15 @@ def test_any_part_of_a_bundle_is_evidence_by_itself(unpacked, below, kinds):
     assert all(read_part(part) is not None for part in parts)
     if below != "brokers" and any(part.path.name == "meta.properties" for part in parts):
         assert {part.broker for part in parts} == {"1"}
+
+
+@pytest.mark.parametrize("below", ["", "1", "1/data", "1/data/demo-0", "1/data/__cluster_metadata-0", "1/server.log"])
+def test_a_piece_of_what_a_broker_keeps_is_a_run_without_a_history(below, unpacked, tmp_path):
+    broker = tmp_path / "1"
+    shutil.copytree(unpacked("custom-kraft") / "brokers/1/data", broker / "data")
+    shutil.copy(unpacked("unclean-election-a") / "brokers/1/server.log", broker)
+    run = open_run(tmp_path / below)
+    assert (run.splits, bool(run.evidence)) == ((), True)
 
 
 def test_brokers_have_the_id_that_the_controller_knows(unpacked):
