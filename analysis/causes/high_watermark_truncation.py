@@ -9,10 +9,12 @@ log at or below them, and was elected cleanly. The cut is a line of its server.l
 checkpointed high watermark and what its log holds there later.
 
 Replicas differ for ever where one came back whose high watermark is above what the new leader wrote meanwhile: it cut
-nothing of its own records (KIP-101, second scenario).
+nothing of its own records (KIP-101, second scenario). If it is elected later, what stood there on the others is lost.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import polars as pl
 
@@ -24,6 +26,7 @@ from .succession import (
     clean_by_configuration,
     clean_succession,
     deaths,
+    had_them,
     held_at_snapshot,
     in_sync_before,
     just_begun,
@@ -43,6 +46,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return lacks("the version of Kafka, or the format of the log's batches")
     if not old_format:
         return NOT_THE_CASE
+    if own := _elected_with_its_own(timeline, lost):
+        return Attempt(True, chain(old_format, acknowledgement(lost), own), PREVENTED)
     succeeded = clean_succession(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded
@@ -78,22 +83,66 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
     old_format = _without_epochs(timeline)
     if old_format is None:
         return lacks("the version of Kafka, or the format of the log's batches")
-    kept = timeline.kept
-    led = [term for term in timeline.terms.values() if term.leader is not None]
-    others = [term.epoch for term in led if term.leader != kept.leader or term.conflict or term.time is None]
-    reign = [term for term in led if term.epoch > max(others, default=-1)]
+    reign = _last_reign(timeline)
     if not old_format or not reign:
         return NOT_THE_CASE
-    at = kept.records.filter((pl.col("snapshot") == kept.last) & (pl.col("offset") == differ.first))
-    other = at.filter(~pl.col("digest").is_in(at.filter(pl.col("broker") == kept.leader)["digest"].to_list()))
-    for row in other.sort("broker").iter_rows(named=True):
+    if own := _elected_with_its_own(timeline, differ):
+        return Attempt(True, chain(old_format, own), PREVENTED)
+    leader = timeline.kept.leader
+    others = _at_end(timeline, differ.first)
+    mine = others.filter(pl.col("broker") == leader)["digest"].to_list()
+    for row in others.filter(~pl.col("digest").is_in(mine)).iter_rows(named=True):
         cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (reign[0].time or 0)]
         if cuts and cuts[-1].end > differ.last:
-            says = f"broker {row['broker']} kept its own records from offset {differ.first} to {differ.last}"
-            kept_own = Fact(says, kept.times.get(kept.last), row["file"], None, row["byte"])
-            mark = [m.fact for m in timeline.ends_of(row["broker"], "high-watermark") if m.end == cuts[-1].end][:1]
-            return Attempt(True, chain(old_format, reign[0].facts[:1], mark, [cuts[-1].fact], [kept_own]), PREVENTED)
-    return lacks(f"where a follower of broker {kept.leader} cut its log when it came back (its server.log)")
+            own = [*_cut_to_mark(timeline, cuts[-1]), _stands(timeline, row, differ)]
+            return Attempt(True, chain(old_format, reign[0].facts[:1], own), PREVENTED)
+    return lacks(f"where a follower of broker {leader} cut its log when it came back (its server.log)")
+
+
+def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
+    """That the last leader, before it was elected cleanly, had cut its log above these offsets and kept other records
+    there than a broker that it followed, which still has them.
+    """
+    reign, leader = _last_reign(timeline), timeline.kept.leader or ""
+    at = _at_end(timeline, differ.first)
+    mine = at.filter(pl.col("broker") == leader).rows(named=True)
+    others = at.filter(~pl.col("digest").is_in([row["digest"] for row in mine])).rows(named=True)
+    held = [row for row in others if not differ.values or row["value"] in differ.values]
+    new = reign[0] if reign else None
+    if new is None or new.time is None or new.elected_uncleanly or not mine or not held:
+        return []
+    since = differ.last_acked or 0
+    cuts = [e for e in timeline.ends_of(leader, "truncated") if e.time is None or since <= e.time <= new.time]
+    if not cuts or any(cut.time is None or cut.end <= differ.last for cut in cuts):
+        return []
+    clean, loaded = _clean(timeline, new), _loaded_above(timeline, leader, cuts[0], differ)
+    if not clean or not loaded:
+        return []
+    stand = [_stands(timeline, row, differ) for row in (mine[0], held[0])]
+    return [*loaded, *_cut_to_mark(timeline, cuts[0]), *clean, *new.facts[:1], *stand]
+
+
+def _last_reign(timeline: Timeline) -> list[Term]:
+    """The last terms, if all are the last leader's and none is in doubt."""
+    led = [term for term in timeline.terms.values() if term.leader is not None]
+    doubted = [term.epoch for term in led if term.leader != timeline.kept.leader or term.conflict or term.time is None]
+    return [term for term in led if term.epoch > max(doubted, default=-1)]
+
+
+def _at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
+    """What the brokers hold at an offset in the end, in order of broker."""
+    kept = timeline.kept
+    return kept.records.filter((pl.col("snapshot") == kept.last) & (pl.col("offset") == offset)).sort("broker")
+
+
+def _stands(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
+    says = f"broker {row['broker']} kept its own records from offset {differ.first} to {differ.last}"
+    return Fact(says, timeline.kept.times.get(timeline.kept.last), row["file"], None, row["byte"])
+
+
+def _cut_to_mark(timeline: Timeline, cut: LogEnd) -> list[Fact]:
+    """A truncation, after the checkpointed high watermark that it went to, where one is known."""
+    return [*[m.fact for m in timeline.ends_of(cut.broker, "high-watermark") if m.end == cut.end][:1], cut.fact]
 
 
 def _without_epochs(timeline: Timeline) -> list[Fact] | None:
@@ -114,12 +163,11 @@ def _without_epochs(timeline: Timeline) -> list[Fact] | None:
 def _clean(timeline: Timeline, new: Term) -> list[Fact]:
     if known := in_sync_before(new):
         return known
-    said = [
-        fact for _, isr, fact in timeline.isr if new.leader in isr and new.time and fact.time and fact.time < new.time
-    ]
+    dated = [(isr, fact) for _, isr, fact in timeline.isr if new.time and fact.time and fact.time < new.time]
+    said = [fact for isr, fact in dated[-1:] if new.leader in isr]
     configured = clean_by_configuration(timeline)
     # ZooKeeper's ISR outlives the broker's absence, so configuration is the better proof where it is known.
-    return configured or said[-1:]
+    return configured or said
 
 
 def _cut(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
@@ -134,19 +182,28 @@ def _cut(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
             continue  # it cannot have cut what was not there yet
         before = _had_more(timeline, broker, end, lost)
         if before:
-            mark = [m.fact for m in timeline.ends_of(broker, "high-watermark") if m.end == end.end][:1]
-            return [*before, *mark, end.fact]
+            return [*before, *_cut_to_mark(timeline, end)]
     return _from_snapshots(timeline, broker, lost)
 
 
 def _had_more(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
-    """The log end that the cut shortened: as loaded just before, or in a snapshot taken before."""
-    loaded = [e for e in timeline.ends_of(broker, "loaded") if e.time is not None and cut.time and e.time <= cut.time]
-    if loaded and loaded[-1].end > lost.last:
-        return [loaded[-1].fact]
+    """The log end that the cut shortened: as loaded just before, in a snapshot taken before, or as it was in sync."""
+    if above := _loaded_above(timeline, broker, cut, lost):
+        return above
+    loaded = _loaded_before(timeline, broker, cut)
     if loaded and loaded[-1].time is not None and lost.last_acked is not None and loaded[-1].time > lost.last_acked:
         return []  # an earlier cut took them
-    return held_at_snapshot(timeline, broker, lost)
+    return held_at_snapshot(timeline, broker, lost) or had_them(timeline, broker, lost)
+
+
+def _loaded_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
+    """That a log, as it was loaded last before a cut, ended above the lost records."""
+    return [loaded.fact for loaded in _loaded_before(timeline, broker, cut)[-1:] if loaded.end > lost.last]
+
+
+def _loaded_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]:
+    loaded = timeline.ends_of(broker, "loaded")
+    return [end for end in loaded if end.time is not None and cut.time is not None and end.time <= cut.time]
 
 
 def _from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

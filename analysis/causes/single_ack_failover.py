@@ -7,8 +7,11 @@ log knows leader epochs, and the new leader did not lose its own tail by a resta
 
 from __future__ import annotations
 
+from collections import Counter
+
 import polars as pl
 
+from ...histories.tables import BEYOND_ALL
 from .facts import NOT_THE_CASE, Attempt, Lost, lacks
 from .succession import (
     acknowledgement,
@@ -66,13 +69,17 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def _restarted_between(timeline: Timeline, new: Term, lost: Lost) -> bool:
+    """Whether the new leader may have lost its own tail by starting again. What a killed process wrote stays in the
+    page cache, but a restart that the history tells no kill for may have followed a failure of power.
+    """
     since, until = lost.first_acked, new.time
-    if since is None or until is None:
-        return False
     own = timeline.kept.batches.filter(pl.col("broker") == new.leader)
-    started = [
-        e
-        for e in timeline.events
-        if e.broker == new.leader and e.kind == "started" and e.time is not None and since <= e.time <= until
-    ]
-    return bool(started) and own.height > 0
+    if since is None or until is None or not own.height:
+        return False
+    starts = [e for e in timeline.events if e.broker == new.leader and e.kind == "started" and e.time is not None]
+    between = Counter(e.fact.source for e in starts if since <= (e.time or 0) <= until)
+    before = max((e.time or 0 for e in starts if (e.time or 0) < since), default=-BEYOND_ALL)
+    faults = [f for f in timeline.faults if new.leader in f.nodes and before < f.completed <= until]
+    kills = sum(fault.kind == "kill" for fault in faults if fault.type == "fault")
+    harmless = all(fault.kind in ("kill", "restart", "pause") for fault in faults)
+    return any(count > kills or not harmless for count in between.values())

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from ...histories.tables import BEYOND_ALL
 from ..wording import plural
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks, ordered
 from .terms import LogEnd, Term, eligible
@@ -46,16 +47,17 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
         out.old = _stale_leader(timeline, lost, out.new) or out.old
         return out
     after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
+    # An old leader that comes back from outside the ISR has cut nothing yet: what was lost is there until the next one.
     back = [t.epoch for t in after if t.leader == out.old_leader and t.elected_uncleanly and (t.start or 0) > lost.last]
-    if now is not None and (back or (then is not None and now < then)):
-        # Who led the older epoch wrote what stands there, and led again without ever having what was lost. An old
-        # leader that comes back from outside the ISR has cut nothing yet: what was lost is there until the next one.
+    latest = max(back, default=-1)
+    if now is not None and now < max(latest, -1 if then is None else then):
+        # Who led the older epoch wrote what stands there, and led again without ever having what was lost.
         wrote = timeline.terms.get(now)
         others = [t.epoch for t in led if wrote is None or t.leader != wrote.leader or t.conflict]
         out.new = next((t for t in after if t.epoch > max([*others, *back], default=-1)), None)
         return out
     if now is not None:
-        after = [t for t in after if t.epoch <= now]
+        after = [t for t in after if latest < t.epoch <= now]
     elif (last_acked := lost.last_acked or lost.written) is not None:
         # Without epochs in the records only time tells; a term that began before the last one was
         # acknowledged did not lose it (a second of grace: logs are written a little late).
@@ -63,10 +65,27 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
     after = [t for t in after if t.start is None or t.start <= lost.first]
     if after:
         # A term of which nobody knows where it began may be one that nobody ever led: its leader had died.
-        out.new = next((t for t in after if t.start is not None), after[0])
+        began = (t for t in after if t.start is not None)
+        out.new = next(began, None) or next((t for t in after if not _took_nothing(timeline, out, t, lost)), after[0])
     else:
         out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
     return out
+
+
+def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost) -> bool:
+    """Whether a later term cannot have lost the records, wherever it began: its leader went on leading, or was dead."""
+    if term.leader is None or term.time is None:
+        return False
+    lives = [e for e in timeline.events if e.broker == term.leader and e.time is not None]
+    if term.leader == found.old_leader and not term.conflict and lost.first_acked is not None:
+        loaded = timeline.ends_of(term.leader, "loaded")
+        again = [e.time for e in (*loaded, *lives) if e.time and lost.first_acked <= e.time <= term.time + SECOND]
+        return bool(loaded) and not again
+    # Only the history tells of a death exactly: a controller that knew would not have elected it.
+    until = next((t.time or 0 for t in timeline.terms.values() if t.epoch > term.epoch), 0)
+    rose = max((e.time or 0 for e in lives if e.kind != "died" and (e.time or 0) <= until), default=-BEYOND_ALL)
+    died = [e.time or 0 for e in lives if e.kind == "died" and e.fact.place is not None]
+    return any(rose < time <= term.time <= until for time in died)
 
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
@@ -108,12 +127,14 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
     earlier = [t for t in timeline.terms.values() if t.epoch < new.epoch and t.leader is not None]
     if not earlier or new.start is None or new.start > lost.first or lost.last_acked is None:
         return None
-    since = lost.last_acked - SECOND
-    again = [e for e in timeline.events if e.broker == new.leader and e.kind == "started" and (e.time or 0) > since]
     stale = earlier[-1]
-    if again or stale.conflict or stale.leader is None or stale.leader == new.leader:
+    if stale.conflict or stale.leader is None or stale.leader == new.leader:
         return None
-    return stale if truncations(timeline, stale.leader, lost, lost.last_acked, lost.first) else None
+    cuts = truncations(timeline, stale.leader, lost, lost.last_acked, lost.first)
+    starts = [e.time or 0 for e in timeline.events if e.broker == new.leader and e.kind == "started"]
+    until = min((cut.time for cut in cuts if cut.time is not None), default=BEYOND_ALL)
+    again = any(lost.last_acked - SECOND < time <= until for time in starts)
+    return stale if cuts and not again else None
 
 
 def just_begun(timeline: Timeline, found: Succession, lost: Lost) -> list[str]:
@@ -146,19 +167,20 @@ def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
 
 
 def _loaded_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -> list[Fact]:
-    """That a log, as its broker loaded it, ended at or below the lost records, and the broker led next: the old leader
-    was dead all the while, and nobody else had led.
+    """That a log, as its broker loaded or cut it, ended at or below the lost records, and the broker led next: the old
+    leader was dead all the while, and nobody else had led.
     """
     until, since = new.time, lost.last_acked
     if until is None or since is None or found.old_leader is None:
         return []
-    loads = [e for e in timeline.ends_of(new.leader or "", "loaded") if e.time is not None and e.time <= until]
+    loads = [e for e in timeline.ends_of(new.leader or "", "loaded", "truncated") if e.time and e.time <= until]
     lives = [e for e in timeline.events if e.broker == found.old_leader and e.time is not None and e.time <= until]
     if not loads or loads[-1].end > lost.first or not lives or lives[-1].kind != "died":
         return []
     dead = next((i for i in range(len(lives), 0, -1) if lives[i - 1].kind != "died"), 0)
-    led = [t.time for t in timeline.terms.values() if t is not new and t.leader is not None and t.time is not None]
-    alone = (lives[dead].time or 0) <= (loads[-1].time or 0) and not any(since < time <= until for time in led)
+    others = [t for t in timeline.terms.values() if t is not new and t.leader not in (None, found.old_leader)]
+    led = any(since < t.time <= until for t in others if t.time is not None)
+    alone = (lives[dead].time or 0) <= (loads[-1].time or 0) and not led
     return [loads[-1].fact] if alone else []
 
 

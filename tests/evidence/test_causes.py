@@ -20,6 +20,7 @@ from logjudge.analysis.causes.timeline import build_timeline
 from logjudge.analysis.leaders import last_leader
 from logjudge.analysis.replica_rules import judge_replicas
 from logjudge.analysis.replicas import complete_sends, kept
+from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replayed
 from logjudge.histories.evidence.layout import find_parts, gathered, read_part
 from logjudge.histories.evidence.server_log import parse_log
@@ -75,11 +76,11 @@ def server_log(broker, *lines):
     return located(parse_log(text), "", broker, f"brokers/{broker}/server.log")
 
 
-def timeline(tables, about=None, meta=None, events=(), config=None, version="4.1.1", leader="2"):
+def timeline(tables, about=None, meta=None, events=(), config=None, version="4.1.1", leader="2", faults=()):
     log_events = pl.concat([empty(LOG_EVENTS, True), *events])
     meta = empty(METADATA, True) if meta is None else meta
     held = kept("orders", 0, tables, leader=leader, **(about or {}))
-    return build_timeline(held, meta, log_events, (), config or {}, {}, START, version)
+    return build_timeline(held, meta, log_events, faults, config or {}, {}, START, version)
 
 
 def of_format_v1(text):
@@ -171,6 +172,59 @@ def test_a_follower_that_cut_its_log_above_what_its_leader_wrote_differs_for_eve
     assert cut(1, 12).cause == "unknown"  # what differs was cut off, so it came later
     assert cut(2, 5).cause == "unknown"  # before the election
     assert explain_divergence(timeline(old, events=[controller], version="0.10.2.2"), DIFFER).missing
+
+
+LEADS = (
+    'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%s]} for offline partition [orders,0] (x)'
+)
+LOADED = "INFO Completed load of log orders-0 with 1 log segments and log end offset %d in 10 ms (kafka.log.Log)"
+CUT = "INFO Truncating log orders-0 to offset %d. (kafka.log.Log)"
+
+
+def test_who_kept_its_own_records_above_a_cut_and_is_elected_later_loses_those_of_the_others():
+    """KIP-101, second scenario, and then a preferred election: as seeds 5054, 5204 and 8054 of benchmarks/judge.py."""
+    joins = "INFO Partition [orders,0] on broker 2: Expanding ISR for partition orders-0 from 2 to 2,1 (kafka.cluster.Partition)"
+    controller = server_log("3", (1, LEADS % (1, 0, "1")), (3, LEADS % (2, 1, "2")), (9, LEADS % (1, 2, "2,1")))
+
+    def explained(loaded=3, cut=2, at=7, logs="1: 0a 1x 2c\n2: 0a 1b 2c", grown=(8, joins)):
+        own = server_log("1", (at - 1, LOADED % loaded), (at, CUT % cut))
+        events = [controller, own, server_log("2", grown)]
+        return timeline(of_format_v1(logs), events=events, version="0.10.2.2", leader="1")
+
+    assert explain_loss(explained(), lost()).cause == "high-watermark-truncation"
+    assert explain_divergence(explained(), DIFFER).cause == "high-watermark-truncation"
+    says = " | ".join(fact.says for fact in explain_loss(explained(), lost()).chain)
+    assert says.index("truncated") < says.index("in epoch 2")
+    assert "broker 2 kept its own records" in says
+    assert explain_divergence(explained(cut=1), DIFFER).cause == "unknown"
+    for other in (
+        explained(loaded=1),  # what it has there came later
+        explained(at=4),  # the record was not there yet
+        explained(logs="1: 0a 1x 2c\n2: 0a 1x 2c"),  # nobody shows that it was there until the election
+        explained(grown=(8, "INFO starting (kafka.server.KafkaServer)")),  # perhaps elected from outside
+    ):
+        assert explain_loss(other, lost()).cause == "unknown"
+
+
+def fault(kind, node, at):
+    return Fault("heal" if kind == "restart" else "fault", kind, (node,), at * SECOND, at * SECOND, place=at)
+
+
+def test_a_dead_broker_that_is_elected_takes_nothing_away():
+    """As seed 5185 of benchmarks/judge.py: who is elected next had cut its log in between."""
+    old = of_format_v1("1: 0a 1x\n3: 0a 1x")
+    elections = [(1, LEADS % (1, 0, "1,2,3")), (6, LEADS % (2, 1, "2,3")), (9, LEADS % (3, 2, "3"))]
+
+    def cause(*faults, said=(), acks="all"):
+        events = [server_log("9", *elections, *said), server_log("3", (7, CUT % 1))]
+        return explain_loss(timeline(old, None, None, events, None, "0.10.2.2", "3", faults), lost(acks)).cause
+
+    dead = fault("kill", "2", 5)
+    assert cause(dead) == "high-watermark-truncation"
+    assert cause(fault("kill", "2", 8)) == "unknown"  # it may have led, and cut its log
+    assert cause(dead, fault("restart", "2", 8)) == "unknown"
+    assert cause(said=[(5, "INFO [Controller 9]: Broker failure callback for 2 (x)")]) == "unknown"  # it came back then
+    assert cause(dead, acks="1") == "unknown"  # the follower may not have had the record
 
 
 def test_who_was_elected_from_outside_with_a_short_log_took_what_the_dead_leader_had():
