@@ -13,7 +13,8 @@ import polars as pl
 from ..histories.tables import Evidence, Finding
 from .generations import events, generations
 from .neighbours import beside, neighbours
-from .replicas import Judgement, Kept, brokers, extents, span, stretches, where
+from .replicas import Judgement, Kept, extents, stretches, where
+from .wording import brokers, span
 
 
 def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:

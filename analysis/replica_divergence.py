@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from ..histories.tables import Evidence, Finding
-from .replicas import Judgement, Kept, brokers, extents, runs, span, where
+from .replicas import Judgement, Kept, extents, runs, where
+from .wording import brokers, span
 
 SHOWN = 20  # values named in a sentence's evidence; `values` has them all
 

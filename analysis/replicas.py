@@ -10,7 +10,7 @@ completed (ns), place; and where known acks ("all", "1"), read (bool: a consumer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -242,17 +242,6 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
     numbered = frame.sort(dense).with_columns(broken.cum_sum().alias("_run"))
     for run in numbered.partition_by("_run", maintain_order=True):
         yield run.drop("_run")
-
-
-def span(first: int, last: int) -> str:
-    """Offsets in words."""
-    return f"offset {first}" if first == last else f"offsets {first} to {last}"
-
-
-def brokers(names: Iterable[str]) -> str:
-    """broker 1, or brokers 1, 2."""
-    listed = list(names)
-    return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
 def where(snapshot: str) -> str:

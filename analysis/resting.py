@@ -6,8 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from .replicas import brokers
-from .wording import plural, some
+from .wording import brokers, plural, some
 
 MOST = 3  # partitions or brokers named in a sentence
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def some(values: Sequence[str], most: int = 3) -> str:
@@ -14,3 +14,14 @@ def some(values: Sequence[str], most: int = 3) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """`many` is the noun's plural where it is not made with an s."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def span(first: int, last: int) -> str:
+    """Offsets in words."""
+    return f"offset {first}" if first == last else f"offsets {first} to {last}"
+
+
+def brokers(names: Iterable[str]) -> str:
+    """broker 1, or brokers 1, 2."""
+    listed = list(names)
+    return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"

@@ -127,7 +127,8 @@ def _causes(truth: dict[str, Any], results: Results, found: pl.DataFrame, compar
         if judged["cause"] != "unknown" and told - {judged["cause"]}:
             of = f"{judged['findings'][0]}@{span['first']}-{span['last']}"
             compared.wrong.append(f"{of} is told by {judged['cause']}, but it is {', '.join(sorted(told))}")
-    diverged = {"high-watermark": "high-watermark-truncation", "kip-101": "leader-epoch-divergence"}
+    by_epochs = dict.fromkeys(("kip-101", "kip-279"), "leader-epoch-divergence")
+    diverged = {"high-watermark": "high-watermark-truncation", **by_epochs}
     for row in found.filter(pl.col("rule") == "replica-divergence").iter_rows(named=True):
         if row["cause"] not in (None, diverged.get(truth["variant"])):
             compared.wrong.append(f"{row['id']} is told by {row['cause']} under {truth['variant']}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.wording import plural
+from ..analysis.wording import plural, span
 from . import style
 from .scale import Scale, scale_of
 
@@ -103,7 +103,7 @@ def _title(part: Record, logs: list[Record]) -> str:
             if not end["differ"]
             else ""
         )
-        return f"{name}: {sides} hold different records at {first} to {last}{more}{until}"
+        return f"{name}: {sides} hold different records at {span(first, last)}{more}{until}"
     brokers = [broker for log in logs for broker in log["brokers"]]
     short = max(brokers, key=lambda broker: (broker["high_watermark"] or 0) - broker["end"])
     missing = (short["high_watermark"] or 0) - short["end"]
@@ -184,7 +184,7 @@ def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any,
     when = "" if log["time"] is None else f", {log['time'] / 1e9:.1f} s"
     named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "at the end"
     count = sum(last - first + 1 for first, last in log["differ"])
-    axis.set_title(named + (f": {style.number(count)} offsets differ" if count else ""))
+    axis.set_title(named + (f": {plural(count, 'offset')} differ{'s' if count == 1 else ''}" if count else ""))
     for cut in scale.cuts:
         axis.axvline(cut, color=style.PAPER, linewidth=5, zorder=6)
 

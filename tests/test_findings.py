@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logjudge.analysis.replicas import brokers
 from logjudge.analysis.story import permit_shadows
-from logjudge.analysis.wording import plural
+from logjudge.analysis.wording import brokers, plural
 from logjudge.histories.tables import Finding
 from notation import Event, History, JudgeOnce, judge, parse
 from rules_corpus import load

@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 
+from ..wording import span
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
 from .succession import (
     SECOND,
@@ -136,7 +137,7 @@ def _at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
 
 
 def _stands(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
-    says = f"broker {row['broker']} kept its own records from offset {differ.first} to {differ.last}"
+    says = f"broker {row['broker']} kept its own records at {span(differ.first, differ.last)}"
     return Fact(says, timeline.kept.times.get(timeline.kept.last), row["file"], None, row["byte"])
 
 

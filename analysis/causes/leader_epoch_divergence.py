@@ -2,9 +2,10 @@
 
 From 0.11 to 1.1 a follower asked the leader for the end of its own last epoch alone. After two quick
 changes of leader, where the leader never had that epoch, the answer let the follower keep records that the
-leader does not have (KIP-279, fixed in 2.0).
+leader does not have (KIP-279, fixed in 2.0). Up to 2.0 a fetch told no epoch: a replica that missed two
+changes of leader got what follows its own wrong records (KAFKA-6880, fixed in 2.1 by KIP-320).
 
-Needs: a version from 0.11 to 1.1; two replicas that hold different records of different epochs at one offset, and
+Needs: a version from 0.11 to 2.0; two replicas that hold different records of different epochs at one offset, and
 the same records later on, so that one followed the other after they had diverged. It tells why replicas differ for
 ever; why records were lost is told by the election after which their leader lacked them.
 """
@@ -18,7 +19,7 @@ from .succession import chain
 from .timeline import Timeline
 
 NAME = "leader-epoch-divergence"
-CITATION = "KIP-279 (log divergence between leader and follower after fast leader failover), KAFKA-6361"
+CITATION = "KIP-279 (log divergence after fast leader failover), KAFKA-6361; KIP-320, KAFKA-6880 (zombie replicas)"
 
 
 def explain(timeline: Timeline, differ: Lost) -> Attempt:
@@ -29,13 +30,13 @@ def explain(timeline: Timeline, differ: Lost) -> Attempt:
         return NOT_THE_CASE
     if release is None:
         return lacks("the version of Kafka")
-    if not (0, 11) <= release < (2,) or (timeline.kept.batches["magic"] < 2).any():
+    if not (0, 11) <= release < (2, 1) or (timeline.kept.batches["magic"] < 2).any():
         return NOT_THE_CASE
     version = [timeline.version_fact] if timeline.version_fact else []
     at = timeline.kept.records.filter((pl.col("snapshot") == timeline.kept.last) & (pl.col("offset") == differ.first))
     wrote = [timeline.terms.get(epoch) for epoch in at["leader_epoch"].drop_nulls().unique()]
     led = [term.facts[0] for term in wrote if term is not None and term.facts]
-    return Attempt(True, chain(version, led, survived), ["Kafka 2.0 or later (KIP-279)"])
+    return Attempt(True, chain(version, led, survived), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
 
 
 def _survived(timeline: Timeline, differ: Lost) -> list[Fact]:

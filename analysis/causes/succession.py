@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL
-from ..wording import plural
+from ..wording import plural, span
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks, ordered
 from .terms import LogEnd, Term, eligible
 from .timeline import Timeline
@@ -78,9 +78,9 @@ def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost)
         return False
     lives = [e for e in timeline.events if e.broker == term.leader and e.time is not None]
     if term.leader == found.old_leader and not term.conflict and lost.first_acked is not None:
-        loaded = timeline.ends_of(term.leader, "loaded")
-        again = [e.time for e in (*loaded, *lives) if e.time and lost.first_acked <= e.time <= term.time + SECOND]
-        return bool(loaded) and not again
+        loaded = [end.time for end in timeline.ends_of(term.leader, "loaded")]
+        again = [time for time in (*loaded, *(e.time for e in lives)) if time and time >= lost.first_acked]
+        return bool(loaded) and min(again, default=BEYOND_ALL) > term.time + SECOND
     # Only the history tells of a death exactly: a controller that knew would not have elected it.
     until = next((t.time or 0 for t in timeline.terms.values() if t.epoch > term.epoch), 0)
     rose = max((e.time or 0 for e in lives if e.kind != "died" and (e.time or 0) <= until), default=-BEYOND_ALL)
@@ -189,12 +189,12 @@ def acknowledgement(lost: Lost) -> list[Fact]:
     if lost.written is not None:
         return []
     acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
-    span = f"offset {lost.first}" if lost.first == lost.last else f"offsets {lost.first} to {lost.last}"
     read = f"; consumers had read {'all' if lost.read == lost.count else lost.read} of them" if lost.read else ""
-    says = f"{span} of {lost.name} ({plural(lost.count, 'record')}) began to be acknowledged{acks}{read}"
+    lost_ones = f"{span(lost.first, lost.last)} of {lost.name}"
+    says = f"{lost_ones} ({plural(lost.count, 'record')}) began to be acknowledged{acks}{read}"
     facts = [Fact(says, lost.first_acked, place=lost.place)]
     if lost.last_acked is not None and lost.last_acked != lost.first_acked:
-        says = f"the last of {span} of {lost.name} was acknowledged"
+        says = f"the last of {lost_ones} was acknowledged"
         facts.append(Fact(says, lost.last_acked, place=lost.last_place))
     return facts
 
@@ -315,10 +315,10 @@ def failed_together(timeline: Timeline, lost: Lost, standing: str | None = None)
 
 
 def _kept_them(timeline: Timeline, broker: str, lost: Lost) -> bool:
-    """Whether a log still ended above the lost records after they had been acknowledged."""
-    since = lost.last_acked or 0
-    known = timeline.ends_of(broker, "loaded", "followed", "snapshot")
-    return any(end.end > lost.last and end.time is not None and end.time > since - SECOND for end in known)
+    """Whether a log, when it is heard of next, still ended above the lost records: later it may have grown again."""
+    known = timeline.ends_of(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
+    after = [end.end for end in known if end.time is not None and end.time > (lost.last_acked or 0)]
+    return bool(after) and after[0] > lost.last
 
 
 def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .ledger import Breach
+from .ledger import Breach, offsets
 from .truth import Lost, divergent, lost, neighbours, repeats
 
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
 
 def _gone(run: list[Lost]) -> str:
     """What neighbouring losses of one cause took, in a sentence."""
-    first, last, one = run[0].ack.base, run[-1].ack.end - 1, run[0]
-    what, verb, them = ("offset", "is", "it") if first == last else ("offsets", "are", "them")
-    span = str(first) if first == last else f"{first} to {last}"
+    base, end, one = run[0].ack.base, run[-1].ack.end, run[0]
+    verb, them = ("is", "it") if end == base + 1 else ("are", "them")
     return (
-        f"{what} {span}, acknowledged with acks={'all' if one.ack.acks == -1 else one.ack.acks}, {verb} gone: "
+        f"{offsets(base, end)}, acknowledged with acks={'all' if one.ack.acks == -1 else one.ack.acks}, {verb} gone: "
         f"broker {one.leader} led epoch {one.epoch} without {them} ({one.cause}: {one.detail})"
     )
 
@@ -41,7 +40,7 @@ def no_divergence(cluster: Cluster) -> list[Breach]:
             "no-divergence",
             cluster.loop.now,
             partition,
-            f"brokers {one} and {other} differ at offsets {ranges[0][0]} to {ranges[0][1]}",
+            f"brokers {one} and {other} differ at {offsets(ranges[0][0], ranges[0][1] + 1)}",
         )
         for partition, pairs in divergent(cluster).items()
         for (one, other), ranges in pairs.items()
@@ -83,7 +82,7 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
                 continue
             missed = _first_gap(ranges.get(consumer.name, {}).get(partition, []), *ends)
             if missed is not None:
-                text = f"{consumer.name} never handled offsets {missed[0]} to {missed[1] - 1}"
+                text = f"{consumer.name} never handled {offsets(*missed)}"
                 found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text))
     return found
 

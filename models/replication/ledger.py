@@ -169,12 +169,11 @@ class Ledger:
         if gone is None:
             return
         number, base, end = gone
-        lacks = f"offset {base}" if end == base + 1 else f"offsets {base} to {end - 1}"
         self._breach(
             "no-committed-loss",
             now,
             partition,
-            f"broker {replica.broker} leads epoch {replica.epoch} without the committed {lacks}",
+            f"broker {replica.broker} leads epoch {replica.epoch} without the committed {offsets(base, end)}",
         )
         committed.cut(number)
         self._committed_end[partition] = min(base, log.end)
@@ -302,3 +301,8 @@ def _extend(ranges: dict[str, dict[int, list[tuple[int, int]]]], name: str, part
         mine[-1] = (mine[-1][0], batch.end)
     else:
         mine.append((batch.base, batch.end))
+
+
+def offsets(base: int, end: int) -> str:
+    """A range of offsets in words; `end` is the offset after the last."""
+    return f"offset {base}" if end == base + 1 else f"offsets {base} to {end - 1}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .cluster import Cluster
+from .ledger import offsets
 from .state import Fact, Followed, Led, PartitionState, Shrunk, Truncated, arguments
 from .truth import lost, neighbours
 
@@ -39,7 +40,7 @@ def _lost(cluster: Cluster) -> list[tuple[int, str]]:
         base, end = run[0].ack.base, run[-1].ack.end
         times = [one.ack.time for one in run]
         where = f" of {cluster.config.topic}-{run[0].partition}" if cluster.config.partitions > 1 else ""
-        what = f"offset {base}{where} is" if end == base + 1 else f"offsets {base} to {end - 1}{where} are"
+        what = f"{offsets(base, end)}{where} {'is' if end == base + 1 else 'are'}"
         until = f" until {max(times) / 1_000_000:.3f} s" if max(times) > min(times) else ""
         lines.append((min(times), f"{what} acknowledged{until}, and will be lost"))
     return lines

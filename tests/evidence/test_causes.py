@@ -139,6 +139,7 @@ def test_a_zookeeper_controller_says_that_it_elects_from_outside():
 def test_logs_that_diverged_under_leader_epochs_and_were_followed_since():
     tables = {**logs("1: 0a 1b@1 2c@3\n2: 0a 1x@2 2c@3"), "epochs": epochs(("2", 2, 1))}
     assert explain_divergence(timeline(tables, version="1.0.2"), DIFFER).cause == "leader-epoch-divergence"
+    assert explain_divergence(timeline(tables, version="2.0.1"), DIFFER).cause == "leader-epoch-divergence"
     assert explain_divergence(timeline(tables, version="2.1.0"), DIFFER).cause == "unknown"
     assert explain_divergence(timeline(tables, version=None), DIFFER).cause == "unknown"
     # Logs that differ do not tell which election lost the records.

@@ -80,6 +80,12 @@ def test_the_lagging_mark_harms_only_who_joins_at_it() -> None:
     assert not lost(replace(scenario, variant="kip-320").run())
 
 
+def test_fencing_keeps_a_zombie_replica_from_differing() -> None:
+    scenario = load("zombie-replica")
+    assert "brokers 1 and 2 differ" in outcome(scenario.run(), scenario).breaks["no-divergence"]
+    assert not outcome(replace(scenario, variant="kip-320").run(), scenario).breaks
+
+
 def test_an_isr_that_flaps_is_told_after_60_seconds_and_when_it_rests() -> None:
     facts: list[Fact] = []
     load("isr-propagation").run(tell=facts.append)

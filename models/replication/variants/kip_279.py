@@ -1,7 +1,9 @@
 """2.0: the answer to OffsetsForLeaderEpoch names the epoch that it found, and a follower that does not know
-that epoch asks again for an older one (KIP-279). Logs no longer diverge after fast leader changes.
+that epoch asks again for an older one (KIP-279). Logs no longer diverge after fast leader changes, if followers learn
+of them.
 
-Still missing is fencing (KIP-320): a fetch from a follower of another epoch moves the leader's high
+Still missing is fencing (KIP-320): a follower that missed two elections fetches on behind its own wrong records
+(KAFKA-6880, the scenario zombie-replica), a fetch from a follower of another epoch moves the leader's high
 watermark, and a follower may join the ISR before it reached the start of the leader's epoch (KAFKA-7128).
 """
 
