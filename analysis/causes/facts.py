@@ -9,6 +9,9 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL, Evidence, Finding
+from ..wording import plural, span
+
+SECOND = 1_000_000_000  # ns
 
 
 @dataclass(frozen=True)
@@ -158,3 +161,23 @@ def ordered(facts: list[Fact]) -> list[Fact]:
         latest = fact.time if fact.time is not None else latest
         keyed.append((latest, fact))
     return [fact for _, fact in sorted(keyed, key=lambda item: item[0])]
+
+
+def acknowledgement(lost: Lost) -> list[Fact]:
+    """The facts that the lost records were acknowledged, the first and the last; none where nobody recorded it."""
+    if lost.written is not None:
+        return []
+    acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
+    read = f"; consumers had read {'all' if lost.read == lost.count else lost.read} of them" if lost.read else ""
+    lost_ones = f"{span(lost.first, lost.last)} of {lost.name}"
+    says = f"{lost_ones} ({plural(lost.count, 'record')}) began to be acknowledged{acks}{read}"
+    facts = [Fact(says, lost.first_acked, place=lost.place)]
+    if lost.last_acked is not None and lost.last_acked != lost.first_acked:
+        says = f"the last of {lost_ones} was acknowledged"
+        facts.append(Fact(says, lost.last_acked, place=lost.last_place))
+    return facts
+
+
+def chain(*parts: list[Fact]) -> list[Fact]:
+    """The facts of all parts in order of time."""
+    return ordered([fact for part in parts for fact in part])

@@ -19,20 +19,9 @@ from typing import Any
 import polars as pl
 
 from ..wording import span
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
-from .succession import (
-    SECOND,
-    acknowledgement,
-    chain,
-    clean_by_configuration,
-    clean_succession,
-    deaths,
-    had_them,
-    held_at_snapshot,
-    in_sync_before,
-    just_begun,
-    returned,
-)
+from .facts import NOT_THE_CASE, SECOND, Attempt, Fact, Lost, acknowledgement, chain, lacks
+from .holdings import deaths, had_them, held_at_snapshot, returned
+from .succession import clean_by_configuration, clean_succession, in_sync_before, just_begun
 from .terms import LogEnd, Term
 from .timeline import Timeline
 

@@ -11,19 +11,9 @@ alone when it was elected, or when it acknowledged them and led on in its own ep
 
 from __future__ import annotations
 
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
-from .succession import (
-    Succession,
-    acknowledgement,
-    alone_in_sync,
-    chain,
-    deaths,
-    ended_short,
-    failed_together,
-    had_them,
-    in_sync,
-    succession,
-)
+from .facts import NOT_THE_CASE, Attempt, Fact, Lost, acknowledgement, chain, lacks
+from .holdings import alone_in_sync, deaths, ended_short, failed_together, had_them, in_sync
+from .succession import Succession, succession
 from .timeline import Timeline
 
 NAME = "last-replica-standing"

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
-from .succession import chain
+from .facts import NOT_THE_CASE, Attempt, Fact, Lost, chain, lacks
 from .timeline import Timeline
 
 NAME = "leader-epoch-divergence"

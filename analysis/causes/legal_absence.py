@@ -9,8 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from ..replicas import extents, stretches, where
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, lacks
-from .succession import acknowledgement, chain
+from .facts import NOT_THE_CASE, Attempt, Fact, Lost, acknowledgement, chain, lacks
 from .timeline import Timeline
 
 RETENTION = "retention"

@@ -12,17 +12,9 @@ from collections import Counter
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL
-from .facts import NOT_THE_CASE, Attempt, Lost, lacks
-from .succession import (
-    acknowledgement,
-    chain,
-    clean_by_configuration,
-    clean_succession,
-    deaths,
-    held_at_snapshot,
-    in_sync_before,
-    returned,
-)
+from .facts import NOT_THE_CASE, Attempt, Lost, acknowledgement, chain, lacks
+from .holdings import deaths, held_at_snapshot, returned
+from .succession import clean_by_configuration, clean_succession, in_sync_before
 from .terms import Term
 from .timeline import Timeline
 

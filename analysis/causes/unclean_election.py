@@ -8,21 +8,9 @@ anything by being out of sync.
 
 from __future__ import annotations
 
-from .facts import NOT_THE_CASE, Attempt, Lost, lacks
-from .succession import (
-    Succession,
-    acknowledgement,
-    alone_in_sync,
-    chain,
-    deaths,
-    failed_together,
-    held_at_snapshot,
-    just_begun,
-    lacked,
-    returned,
-    succession,
-    sync_before,
-)
+from .facts import NOT_THE_CASE, Attempt, Lost, acknowledgement, chain, lacks
+from .holdings import alone_in_sync, deaths, failed_together, held_at_snapshot, returned
+from .succession import Succession, just_begun, lacked, succession, sync_before
 from .timeline import Timeline
 
 NAME = "unclean-election"

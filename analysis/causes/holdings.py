@@ -1,0 +1,156 @@
+"""Which logs held the lost records, and where they ended or were cut: what all broker-side causes ask."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from .facts import SECOND, Fact, Lost
+from .terms import LogEnd
+from .timeline import Timeline
+
+
+def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
+    """The last death of a broker before a time, with every source that tells of it."""
+    known = [e for e in timeline.died(broker) if e.time is None or until is None or e.time <= until + SECOND]
+    dated = [e for e in known if e.time is not None]
+    if not dated:
+        return [e.fact for e in known[:1]]
+    latest = max(e.time or 0 for e in dated)
+    # A kill is noticed by its session's end, some seconds later: one death in several sources.
+    return [e.fact for e in dated if (e.time or 0) > latest - 20 * SECOND][-3:]
+
+
+def truncations(
+    timeline: Timeline, broker: str, lost: Lost, after: int | None, most: int | None = None
+) -> list[LogEnd]:
+    """Truncations of a broker that cut the lost offsets (or all from `most` on), later than a time."""
+    return [
+        end
+        for end in timeline.ends_of(broker, "truncated")
+        if not end.noop
+        and end.end <= (lost.last if most is None else most)
+        and (after is None or end.time is None or end.time >= after - SECOND)
+    ]
+
+
+def returned(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> list[Fact]:
+    """That a broker came back and truncated what it alone had."""
+    cut = [end.fact for end in truncations(timeline, broker, lost, after)][:1]
+    started = [
+        e.fact
+        for e in timeline.events
+        if e.broker == broker and e.kind == "started" and e.time is not None and after is not None and e.time >= after
+    ][:1]
+    return started + cut
+
+
+def had_them(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+    """That a follower had the lost records: it was in the ISR all the while they were acknowledged, and they were
+    below the high watermark, as acks=all waits for it and consumers read no further."""
+    committed = lost.acks == {"all"} or (lost.read is not None and lost.read == lost.count)
+    if not committed or lost.first_acked is None or lost.last_acked is None:
+        return []
+    dated = [(time, isr, fact) for time, isr, fact in timeline.isr if time is not None and time <= lost.last_acked]
+    before = [entry for entry in dated if entry[0] <= lost.first_acked]
+    during = [entry for entry in dated if entry[0] > lost.first_acked]
+    if not before or any(broker not in isr for _, isr, _ in [before[-1], *during]):
+        return []
+    # An ISR keeps a dead broker until its session ends. Only the history's own clock tells before or after so exactly.
+    lives = [e for e in timeline.events if e.broker == broker and e.fact.place is not None and e.time is not None]
+    latest = [e.kind for e in lives if (e.time or 0) < lost.first_acked]
+    return [] if latest[-1:] == ["died"] else [before[-1][2]]
+
+
+def held_at_snapshot(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+    """Snapshots in which a broker's log still held the lost records."""
+    held = timeline.kept.records.filter(
+        (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
+    )
+    names = set(held["snapshot"])
+    return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]
+
+
+def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[Fact]:
+    """Facts that the log ended at or below an offset (`most`) after the records had been acknowledged, though nobody
+    had truncated it.
+    """
+    out = []
+    # Brokers' clocks may be a little off the history's, in which both the acknowledgement and the death are told.
+    died = [e.time for e in timeline.died(broker) if e.fact.place is not None and e.time is not None]
+    since = min((time for time in died if lost.last_acked and time >= lost.last_acked), default=lost.last_acked)
+    up = [e.time for e in timeline.events if (e.broker, e.kind) == (broker, "started") and e.fact.place is not None]
+    risen = min((time for time in up if time is not None and since is not None and time >= since), default=since)
+    cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
+    grown = [e.time for e in timeline.ends if e.broker == broker and e.end > most and e.time is not None]
+
+    def is_cut(at: int) -> bool:
+        # What had grown above again after a truncation is not short by it.
+        return any(cut <= at and not any(cut < time < at for time in grown) for cut in cuts)
+
+    for kind in ("corruption", "loaded", "snapshot"):
+        for end in timeline.ends_of(broker, kind):
+            begun = risen if kind == "loaded" else since
+            late = end.time is not None and begun is not None and end.time > begun - SECOND
+            if end.end <= most and late and not is_cut(end.time or 0):
+                out.append(end)
+                break
+    if not out:
+        return []
+    marks = [
+        m.fact
+        for m in timeline.ends_of(broker, "high-watermark")
+        if m.snapshot in {e.snapshot for e in out if e.snapshot is not None} and m.end > most
+    ]
+    return [*(e.fact for e in out), *marks]
+
+
+def in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
+    """The ISR when the last record was acknowledged, as far as it is told, without those that had died before the
+    first: not every evidence tells that it shrank. Empty if nobody says.
+    """
+    at, began = lost.last_acked, lost.first_acked
+    if at is None or began is None:
+        return frozenset()
+    known = [isr for time, isr, _ in timeline.isr if time is not None and time <= at]
+    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < began}
+    return frozenset(broker for broker in known[-1] if last.get(broker) != "died") if known else frozenset()
+
+
+def failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:
+    """What is not known where all in-sync replicas lost the records by themselves: Kafka promises nothing where they
+    fail at once, and whoever is elected afterwards takes nothing away. One that is `standing` at last was not the only
+    one to fail if nothing shows that another still had them.
+    """
+    together = in_sync(timeline, lost)
+    if len(together) < 2:
+        return []
+    if all(ended_short(timeline, member, lost, lost.last) for member in together):
+        names = ", ".join(sorted(together))
+        return [f"why brokers {names}, all in sync, started again without the records (a failure of power?)"]
+    others = sorted(together - {standing}) if standing in together else []
+    if not others or any(_kept_them(timeline, member, lost) for member in others):
+        return []
+    return [f"whether {' or '.join(f'broker {other}' for other in others)}, in sync as well, still had the records"]
+
+
+def _kept_them(timeline: Timeline, broker: str, lost: Lost) -> bool:
+    """Whether a log, when it is heard of next, still ended above the lost records: later it may have grown again."""
+    known = timeline.ends_of(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
+    after = [end.end for end in known if end.time is not None and end.time > (lost.last_acked or 0)]
+    return bool(after) and after[0] > lost.last
+
+
+def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
+    """The latest fact, not after a time, that the ISR was this broker alone."""
+    before = [
+        (time, isr, fact) for time, isr, fact in timeline.isr if until is None or time is None or time <= until + SECOND
+    ]
+    if before and before[-1][1] == {broker}:
+        # The beginning of that state, which may have been said several times since.
+        run = []
+        for _, isr, fact in reversed(before):
+            if isr != {broker}:
+                break
+            run.append(fact)
+        return run[-1:]
+    return []
