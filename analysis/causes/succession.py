@@ -8,7 +8,7 @@ import polars as pl
 
 from ...histories.tables import BEYOND_ALL
 from .facts import NOT_THE_CASE, SECOND, Attempt, Fact, Lost, lacks
-from .holdings import truncations
+from .holdings import had_them, truncations
 from .terms import Term, eligible
 from .timeline import Timeline
 
@@ -71,19 +71,30 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
 
 
 def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost) -> bool:
-    """Whether a later term cannot have lost the records, wherever it began: its leader went on leading, or was dead."""
-    if term.leader is None or term.time is None:
+    """Whether a later term cannot have lost the records, wherever it began: its leader had them and was up all the
+    while, or was dead.
+    """
+    if term.leader is None or term.time is None or term.conflict or lost.first_acked is None:
         return False
-    lives = [e for e in timeline.events if e.broker == term.leader and e.time is not None]
-    if term.leader == found.old_leader and not term.conflict and lost.first_acked is not None:
-        loaded = [end.time for end in timeline.ends_of(term.leader, "loaded")]
-        again = [time for time in (*loaded, *(e.time for e in lives)) if time and time >= lost.first_acked]
-        return bool(loaded) and min(again, default=BEYOND_ALL) > term.time + SECOND
+    until = next((t.time or term.time for t in timeline.terms.values() if t.epoch > term.epoch), term.time)
+    loaded = timeline.ends_of(term.leader, "loaded")
+    cut = truncations(timeline, term.leader, lost, lost.first_acked)
+    starts = [e.time for e in timeline.events if e.broker == term.leader and e.kind == "started"]
+    since = lost.first_acked
+    harmed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
+    had = term.leader == found.old_leader or had_them(timeline, term.leader, lost)
+    if had and loaded and not harmed:  # without a line of any load, a log does not tell when its broker started
+        return True
     # Only the history tells of a death exactly: a controller that knew would not have elected it.
-    until = next((t.time or 0 for t in timeline.terms.values() if t.epoch > term.epoch), 0)
-    rose = max((e.time or 0 for e in lives if e.kind != "died" and (e.time or 0) <= until), default=-BEYOND_ALL)
-    died = [e.time or 0 for e in lives if e.kind == "died" and e.fact.place is not None]
-    return any(rose < time <= term.time <= until for time in died)
+    return _dead(timeline, term.leader, term.time, until, exactly=True)
+
+
+def _dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly: bool = False) -> bool:
+    """Whether a broker had died by a time, and had not come back until another."""
+    lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= until]
+    rose = max((e.time or 0 for e in lives if e.kind != "died"), default=-BEYOND_ALL)
+    died = [e.time or 0 for e in lives if e.kind == "died" and (e.fact.place is not None or not exactly)]
+    return any(rose < time <= since for time in died)
 
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
@@ -150,7 +161,7 @@ def just_begun(timeline: Timeline, found: Succession, lost: Lost) -> list[str]:
 
 def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
     """That the new leader did not have the lost records when it was elected: its epoch began at or below them, it had
-    written other records there in an older epoch, or its log had ended there since nobody led that it could follow.
+    written other records there in an older epoch, or its log had ended there since nobody lived that it could follow.
     """
     new = found.new
     if new is None or new.leader is None:
@@ -165,21 +176,20 @@ def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
 
 
 def _loaded_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -> list[Fact]:
-    """That a log, as its broker loaded or cut it, ended at or below the lost records, and the broker led next: the old
-    leader was dead all the while, and nobody else had led.
+    """That a log, as its broker loaded or cut it, ended at or below the lost records, and the broker led next: all that
+    had led since they were acknowledged were dead, so it could not copy them again.
     """
-    until, since = new.time, lost.last_acked
-    if until is None or since is None or found.old_leader is None:
+    until, since, old = new.time, lost.last_acked, found.old
+    if until is None or since is None or old is None:
         return []
-    loads = [e for e in timeline.ends_of(new.leader or "", "loaded", "truncated") if e.time and e.time <= until]
-    lives = [e for e in timeline.events if e.broker == found.old_leader and e.time is not None and e.time <= until]
-    if not loads or loads[-1].end > lost.first or not lives or lives[-1].kind != "died":
+    ends = timeline.ends_of(new.leader or "", "loaded", "truncated")
+    known = [e for e in ends if e.time is not None and since <= e.time <= until]
+    if not known or known[-1].end > lost.first:
         return []
-    dead = next((i for i in range(len(lives), 0, -1) if lives[i - 1].kind != "died"), 0)
-    others = [t for t in timeline.terms.values() if t is not new and t.leader not in (None, found.old_leader)]
-    led = any(since < t.time <= until for t in others if t.time is not None)
-    alone = (lives[dead].time or 0) <= (loads[-1].time or 0) and not led
-    return [loads[-1].fact] if alone else []
+    led = {t.leader for t in timeline.terms.values() if old.epoch <= t.epoch < new.epoch} | (new.before or frozenset())
+    others = [broker for broker in led if broker not in (None, new.leader)]
+    alone = bool(others) and all(_dead(timeline, other, known[-1].time or 0, until) for other in others)
+    return [known[-1].fact] if alone else []
 
 
 def clean_by_configuration(timeline: Timeline) -> list[Fact]:

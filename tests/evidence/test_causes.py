@@ -228,6 +228,29 @@ def test_a_dead_broker_that_is_elected_takes_nothing_away():
     assert cause(dead, acks="1") == "unknown"  # the follower may not have had the record
 
 
+def test_a_leader_that_went_on_takes_nothing_away():
+    """As seeds 5274 and 20124 of benchmarks/judge.py: epoch 1 is the same leader's, whose follower died, cut its log when
+    it came back, and was elected from outside the ISR when that leader had died as well.
+    """
+    old = of_format_v1("1: 0a 1x\n2: 0a 1x")
+    outside = "WARN No broker in ISR is alive for [orders,0]. Elect leader 2 from live brokers 2. There's potential data loss. (x)"
+    elections = server_log(
+        "9", (1, LEADS % (1, 0, "1,2")), (6, LEADS % (1, 1, "1")), (9, outside), (9, LEADS % (2, 2, "2"))
+    )
+
+    def cause(*faults, cut=1, first=((12, LOADED % 2),)):
+        events = [elections, server_log("1", *first), server_log("2", (7, LOADED % 2), (8, CUT % cut))]
+        return explain_loss(timeline(old, None, None, events, None, "0.10.2.2", "2", faults), lost()).cause
+
+    killed = fault("kill", "1", 7)
+    assert cause(killed) == "unclean-election"
+    assert cause() == "unknown"  # the follower may have copied them again
+    assert cause(killed, fault("restart", "1", 8)) == "unknown"
+    assert cause(killed, cut=2) == "unknown"  # it still had them
+    assert cause(killed, first=()) == "unknown"  # nothing tells that it led on without a restart
+    assert cause(killed, first=((6, LOADED % 2), (12, LOADED % 2))) == "unknown"
+
+
 def test_who_was_elected_from_outside_with_a_short_log_took_what_the_dead_leader_had():
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
     leads = 'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%d]} for offline partition [orders,0] (x)'
