@@ -52,6 +52,8 @@ class Lost:
     last_place: int | None = None
     read: int | None = None  # how many of them a consumer had read
     written: int | None = None  # ns by which they were written, where no acknowledgement is known
+    replaced: int | None = None  # ns at which another record was acknowledged at the first lost offset, later
+    replaced_place: int | None = None
 
     @property
     def name(self) -> str:
@@ -120,7 +122,7 @@ def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     gone = gone_of(finding, sends).sort("completed")
     last = finding.last_offset if finding.last_offset is not None else finding.first_offset
     if gone.height:
-        return _lost(finding, gone, finding.first_offset, last, finding.count)
+        return _lost(finding, gone, finding.first_offset, last, finding.count, sends)
     span = (finding.first_offset, last, finding.count)
     return Lost(finding.topic, finding.partition, *span, values=tuple(finding.values))
 
@@ -130,13 +132,15 @@ def gone_of(finding: Finding, sends: pl.DataFrame) -> pl.DataFrame:
     return sends.filter(pl.col("acknowledged") & pl.col("value").is_in(finding.values))
 
 
-def lost_part(finding: Finding, gone: pl.DataFrame) -> Lost:
-    """The lost range of some of a finding's sends, whose offsets are known."""
+def lost_part(finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame) -> Lost:
+    """The lost range of some of a finding's sends, whose offsets are known; `sends` as in lost_of."""
     first, last = int(gone["offset"][0]), int(gone["offset"][-1])
-    return _lost(finding, gone.sort("completed"), first, last, gone.height)
+    return _lost(finding, gone.sort("completed"), first, last, gone.height, sends)
 
 
-def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: int) -> Lost:
+def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: int, sends: pl.DataFrame) -> Lost:
+    others = sends.filter(pl.col("acknowledged") & (pl.col("offset") == first) & ~pl.col("value").is_in(finding.values))
+    later = others.filter(pl.col("completed") > gone["completed"][-1]).sort("completed")
     return Lost(
         str(finding.topic),
         int(finding.partition or 0),
@@ -150,6 +154,8 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
         gone["place"][0],
         gone["place"][-1],
         int(gone["read"].sum()) if gone["read"].null_count() == 0 else None,
+        replaced=later["completed"][0] if later.height else None,
+        replaced_place=later["place"][0] if later.height else None,
     )
 
 

@@ -5,8 +5,8 @@ truncates to its checkpointed high watermark, which lags. If the leader dies bef
 the records again, the follower, still in the ISR, is elected cleanly without them.
 
 Needs: a version before 0.11 or a log before v2; the broker that leads afterwards had the records, cut its
-log at or below them, and was elected cleanly. The cut is a line of its server.log, or follows from its
-checkpointed high watermark and what its log holds there later.
+log at or below them, was elected cleanly, and had not copied them again by then. The cut is a line of its
+server.log, or follows from its checkpointed high watermark and what its log holds there later.
 
 Replicas differ for ever where one came back whose high watermark is above what the new leader wrote meanwhile: it cut
 nothing of its own records (KIP-101, second scenario). If it is elected later, what stood there on the others is lost.
@@ -20,8 +20,8 @@ import polars as pl
 
 from ..wording import span
 from .facts import NOT_THE_CASE, SECOND, Attempt, Fact, Lost, acknowledgement, chain, lacks
-from .holdings import deaths, had_them, held_at_snapshot, returned
-from .succession import clean_by_configuration, clean_succession, in_sync_before, just_begun
+from .holdings import deaths, ended_short, had_them, held_at_snapshot, returned
+from .succession import clean_by_configuration, clean_succession, in_sync_before, just_begun, lacked
 from .terms import LogEnd, Term
 from .timeline import Timeline
 
@@ -53,6 +53,9 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             f"that broker {new.leader} truncated its log to offset {lost.first} or below before its election "
             "(its server.log, or snapshots of its log and replication-offset-checkpoint)"
         )
+    without = lacked(timeline, found, lost)
+    if not without:
+        return lacks(f"whether broker {new.leader} had copied the records again before its election")
     old = found.old_leader
     facts = chain(
         old_format,
@@ -62,6 +65,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         deaths(timeline, old, new.time) if old else [],
         new.facts[:1],
         clean,
+        without,
         held_at_snapshot(timeline, old, lost) if old else [],
         returned(timeline, old, lost, new.time) if old else [],
     )
@@ -106,7 +110,7 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     if not cuts or any(cut.time is None or cut.end <= differ.last for cut in cuts):
         return []
     clean, loaded = _clean(timeline, new), _loaded_above(timeline, leader, cuts[0], differ)
-    if not clean or not loaded:
+    if not clean or not loaded or ended_short(timeline, leader, differ, differ.last):
         return []
     stand = [_stands(timeline, row, differ) for row in (mine[0], held[0])]
     return [*loaded, *_cut_to_mark(timeline, cuts[0]), *clean, *new.facts[:1], *stand]

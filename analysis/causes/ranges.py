@@ -31,18 +31,22 @@ def explain_ranges(timeline: Timeline, finding: Finding, sends: pl.DataFrame) ->
     parts = [] if gone["offset"].null_count() else _alike(timeline, gone)
     if not 1 < len(parts) <= MOST_PARTS or gone.height != finding.count:
         return [(whole, explain_loss(timeline, whole))]
-    told = [(part, *_explained(timeline, finding, part)) for part in parts]
+    told = [(part, *_explained(timeline, finding, part, sends)) for part in parts]
     out: list[Told] = []
     for cause, group in groupby(told, key=lambda one: one[2].cause):
         mine = list(group)
         apart = [(lost, explanation) for _, lost, explanation in mine]
-        joined = _explained(timeline, finding, pl.concat([part for part, _, _ in mine])) if len(mine) > 1 else apart[0]
+        joined = (
+            _explained(timeline, finding, pl.concat([part for part, _, _ in mine]), sends)
+            if len(mine) > 1
+            else apart[0]
+        )
         out += [joined] if joined[1].cause == cause else apart
     return out
 
 
-def _explained(timeline: Timeline, finding: Finding, part: pl.DataFrame) -> Told:
-    lost = lost_part(finding, part)
+def _explained(timeline: Timeline, finding: Finding, part: pl.DataFrame, sends: pl.DataFrame) -> Told:
+    lost = lost_part(finding, part, sends)
     return lost, explain_loss(timeline, lost)
 
 

@@ -160,19 +160,35 @@ def just_begun(timeline: Timeline, found: Succession, lost: Lost) -> list[str]:
 
 
 def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
-    """That the new leader did not have the lost records when it was elected: its epoch began at or below them, it had
-    written other records there in an older epoch, or its log had ended there since nobody lived that it could follow.
+    """That the new leader did not have the lost records when it was elected: its epoch began at or below them, another
+    record was acknowledged there while it led, it had written other records there in an older epoch, or its log had
+    ended there since nobody lived that it could follow.
     """
     new = found.new
     if new is None or new.leader is None:
         return []
     if new.start is not None and new.start <= lost.first:
         return new.start_facts[:1]
+    if new.start is None and (replaced := _replaced(timeline, new, lost)):
+        return replaced
     now = _epoch_now(timeline, lost)
     older = timeline.terms.get(now) if now is not None and now < new.epoch else None
     if older is not None:
         return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []
     return [] if new.start is not None else _loaded_short(timeline, found, new, lost)
+
+
+def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
+    """That another record was acknowledged at the first lost offset while a broker led, before it started again."""
+    if lost.replaced is None or new.time is None or lost.replaced <= new.time - SECOND:
+        return []
+    later = [t.time for t in timeline.terms.values() if t.epoch > new.epoch and t.leader not in (None, new.leader)]
+    again = [e.time for e in timeline.events if (e.broker, e.kind) == (new.leader, "started")]
+    again += [end.time for end in timeline.ends_of(new.leader or "", "loaded")]
+    if any(time is not None and new.time < time <= lost.replaced for time in (*later, *again)):
+        return []
+    says = f"another record was acknowledged at offset {lost.first} of {lost.name}"
+    return [Fact(says, lost.replaced, place=lost.replaced_place)]
 
 
 def _loaded_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -> list[Fact]:

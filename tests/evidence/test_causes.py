@@ -216,12 +216,15 @@ def test_a_dead_broker_that_is_elected_takes_nothing_away():
     old = of_format_v1("1: 0a 1x\n3: 0a 1x")
     elections = [(1, LEADS % (1, 0, "1,2,3")), (6, LEADS % (2, 1, "2,3")), (9, LEADS % (3, 2, "3"))]
 
-    def cause(*faults, said=(), acks="all"):
+    def cause(*faults, said=(), acks="all", replaced=10):
         events = [server_log("9", *elections, *said), server_log("3", (7, CUT % 1))]
-        return explain_loss(timeline(old, None, None, events, None, "0.10.2.2", "3", faults), lost(acks)).cause
+        gone = replace(lost(acks), replaced=replaced and replaced * SECOND)
+        return explain_loss(timeline(old, None, None, events, None, "0.10.2.2", "3", faults), gone).cause
 
     dead = fault("kill", "2", 5)
     assert cause(dead) == "high-watermark-truncation"
+    assert cause(dead, replaced=None) == "unknown"  # it may have copied the record again
+    assert cause(dead, fault("restart", "3", 10), replaced=11) == "unknown"  # it may have lost it then
     assert cause(fault("kill", "2", 8)) == "unknown"  # it may have led, and cut its log
     assert cause(dead, fault("restart", "2", 8)) == "unknown"
     assert cause(said=[(5, "INFO [Controller 9]: Broker failure callback for 2 (x)")]) == "unknown"  # it came back then
