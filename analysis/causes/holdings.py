@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import polars as pl
 
+from ...histories.tables import BEYOND_ALL
 from .facts import SECOND, Fact, Lost
 from .terms import LogEnd
 from .timeline import Timeline
@@ -59,6 +62,21 @@ def had_them(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     lives = [e for e in timeline.events if e.broker == broker and e.fact.place is not None and e.time is not None]
     latest = [e.kind for e in lives if (e.time or 0) < lost.first_acked]
     return [] if latest[-1:] == ["died"] else [before[-1][2]]
+
+
+def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
+    """Whether a broker started again between two times and may have lost the tail of its log by it. What a killed
+    process wrote stays in the page cache, but a restart without a kill in the history may follow a failure of power.
+    """
+    if since is None or until is None:
+        return False
+    starts = [e for e in timeline.events if e.broker == broker and e.kind == "started" and e.time is not None]
+    between = Counter(e.fact.source for e in starts if since <= (e.time or 0) <= until)
+    before = max((e.time or 0 for e in starts if (e.time or 0) < since), default=-BEYOND_ALL)
+    faults = [f for f in timeline.faults if broker in f.nodes and before < f.completed <= until]
+    kills = sum(fault.kind == "kill" for fault in faults if fault.type == "fault")
+    harmless = all(fault.kind in ("kill", "restart", "pause") for fault in faults)
+    return any(count > kills or not harmless for count in between.values())
 
 
 def held_at_snapshot(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

@@ -7,15 +7,11 @@ log knows leader epochs, and the new leader did not lose its own tail by a resta
 
 from __future__ import annotations
 
-from collections import Counter
-
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL
 from .facts import NOT_THE_CASE, Attempt, Lost, acknowledgement, chain, lacks
-from .holdings import deaths, held_at_snapshot, returned
+from .holdings import deaths, held_at_snapshot, may_have_lost_tail, returned
 from .succession import clean_by_configuration, clean_succession, in_sync_before
-from .terms import Term
 from .timeline import Timeline
 
 NAME = "single-ack-failover"
@@ -45,7 +41,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     batches = timeline.kept.batches
     if not batches.height or (batches["magic"] < 2).any():
         return lacks("leader epochs in the log, without which a follower may also have cut committed records")
-    if _restarted_between(timeline, new, lost):
+    own = batches.filter(pl.col("broker") == new.leader)
+    if own.height and may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
         return lacks(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(
         found.old.facts[:1] if found.old else [],
@@ -58,20 +55,3 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         returned(timeline, old, lost, new.time),
     )
     return Attempt(True, facts, ["acks=all", "min.insync.replicas=2"])
-
-
-def _restarted_between(timeline: Timeline, new: Term, lost: Lost) -> bool:
-    """Whether the new leader may have lost its own tail by starting again. What a killed process wrote stays in the
-    page cache, but a restart that the history tells no kill for may have followed a failure of power.
-    """
-    since, until = lost.first_acked, new.time
-    own = timeline.kept.batches.filter(pl.col("broker") == new.leader)
-    if since is None or until is None or not own.height:
-        return False
-    starts = [e for e in timeline.events if e.broker == new.leader and e.kind == "started" and e.time is not None]
-    between = Counter(e.fact.source for e in starts if since <= (e.time or 0) <= until)
-    before = max((e.time or 0 for e in starts if (e.time or 0) < since), default=-BEYOND_ALL)
-    faults = [f for f in timeline.faults if new.leader in f.nodes and before < f.completed <= until]
-    kills = sum(fault.kind == "kill" for fault in faults if fault.type == "fault")
-    harmless = all(fault.kind in ("kill", "restart", "pause") for fault in faults)
-    return any(count > kills or not harmless for count in between.values())

@@ -8,7 +8,7 @@ import polars as pl
 
 from ...histories.tables import BEYOND_ALL
 from .facts import NOT_THE_CASE, SECOND, Attempt, Fact, Lost, lacks
-from .holdings import had_them, truncations
+from .holdings import had_them, may_have_lost_tail, truncations
 from .terms import Term, eligible
 from .timeline import Timeline
 
@@ -175,7 +175,7 @@ def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
     older = timeline.terms.get(now) if now is not None and now < new.epoch else None
     if older is not None:
         return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []
-    return [] if new.start is not None else _loaded_short(timeline, found, new, lost)
+    return [] if new.start is not None else _ended_short(timeline, found, new, lost)
 
 
 def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
@@ -191,21 +191,30 @@ def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     return [Fact(says, lost.replaced, place=lost.replaced_place)]
 
 
-def _loaded_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -> list[Fact]:
-    """That a log, as its broker loaded or cut it, ended at or below the lost records, and the broker led next: all that
-    had led since they were acknowledged were dead, so it could not copy them again.
+def _ended_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -> list[Fact]:
+    """That a log ended at or below the lost records when its broker was elected: it did before, and all that had led
+    since were dead, so it could not copy them again; or it still did when it was heard of next, as leaders' logs grow.
     """
-    until, since, old = new.time, lost.last_acked, found.old
-    if until is None or since is None or old is None:
+    until, since, broker = new.time, lost.last_acked, new.leader or ""
+    if until is None or since is None or found.old is None:
         return []
-    ends = timeline.ends_of(new.leader or "", "loaded", "truncated")
-    known = [e for e in ends if e.time is not None and since <= e.time <= until]
-    if not known or known[-1].end > lost.first:
-        return []
-    led = {t.leader for t in timeline.terms.values() if old.epoch <= t.epoch < new.epoch} | (new.before or frozenset())
-    others = [broker for broker in led if broker not in (None, new.leader)]
-    alone = bool(others) and all(_dead(timeline, other, known[-1].time or 0, until) for other in others)
-    return [known[-1].fact] if alone else []
+    ends = timeline.ends_of(broker, "loaded", "truncated", "followed", "snapshot", "corruption")
+    dated = [(end.time, end) for end in ends if end.time is not None and end.time >= since]
+    before, after = [e for e in dated if e[0] <= until], [e for e in dated if e[0] > until]
+    terms = [term for term in timeline.terms.values() if found.old.epoch <= term.epoch < new.epoch]
+    others = ({term.leader for term in terms} | (new.before or frozenset())) - {None, broker}
+    if before and others:
+        time, end = before[-1]
+        dead = all(_dead(timeline, other or "", time, until) for other in others)
+        if dead and end.kind in ("loaded", "truncated") and end.end <= lost.first:
+            return [end.fact]
+    if after:
+        time, end = after[0]
+        # A load is told in the same moment as the start that it belongs to.
+        cut = end.kind in ("truncated", "corruption") or may_have_lost_tail(timeline, broker, until, time + SECOND)
+        if not cut and end.end <= lost.first:
+            return [end.fact]
+    return []
 
 
 def clean_by_configuration(timeline: Timeline) -> list[Fact]:

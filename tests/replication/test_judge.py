@@ -13,7 +13,7 @@ import pytest
 from logjudge.analysis.local import judge_run
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
-from logjudge.histories.simulation.scenarios import load
+from logjudge.histories.simulation.scenarios import load, names
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -41,6 +41,13 @@ def test_the_judge_agrees_with_the_simulator(seed: int) -> None:
 def test_two_leaders_of_one_leader_epoch_are_found(name: str, found: list[list[str]], tmp_path: Path) -> None:
     results = judge_run(open_run(write_bundle(load(name), tmp_path / name).folder))
     assert [row["replicas"] for row in results.findings().to_dicts()] == found
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_judge_names_the_causes_of_the_catalogue(name: str, tmp_path: Path) -> None:
+    scenario = load(name)
+    causes = judge_run(open_run(write_bundle(scenario, tmp_path / name).folder)).causes()
+    assert {told["cause"] for told in causes if told["lost"] is not None} == set(scenario.causes)
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
