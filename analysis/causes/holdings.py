@@ -94,10 +94,15 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     """
     out = []
     # Brokers' clocks may be a little off the history's, in which both the acknowledgement and the death are told.
+    if lost.last_acked is None:
+        return []
     died = [e.time for e in timeline.died(broker) if e.fact.place is not None and e.time is not None]
-    since = min((time for time in died if lost.last_acked and time >= lost.last_acked), default=lost.last_acked)
-    up = [e.time for e in timeline.events if (e.broker, e.kind) == (broker, "started") and e.fact.place is not None]
-    risen = min((time for time in up if time is not None and since is not None and time >= since), default=since)
+    since = min((time for time in died if time >= lost.last_acked), default=lost.last_acked)
+    starts = [e for e in timeline.events if (e.broker, e.kind) == (broker, "started") and e.fact.place is not None]
+    up = [e.time for e in starts if e.time is not None]
+    risen = min((time for time in up if time >= since), default=since)
+    earlier = max((time for time in up if time < since), default=-BEYOND_ALL)
+    loads = max(risen - SECOND, (earlier + risen) // 2)  # a load belongs to the start that is nearer
     cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
     grown = [e.time for e in timeline.ends if e.broker == broker and e.end > most and e.time is not None]
 
@@ -107,8 +112,7 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
 
     for kind in ("corruption", "loaded", "snapshot"):
         for end in timeline.ends_of(broker, kind):
-            begun = risen if kind == "loaded" else since
-            late = end.time is not None and begun is not None and end.time > begun - SECOND
+            late = end.time is not None and end.time > (loads if kind == "loaded" else since - SECOND)
             if end.end <= most and late and not is_cut(end.time or 0):
                 out.append(end)
                 break

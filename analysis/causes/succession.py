@@ -51,6 +51,10 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
     if now is not None and now < max(latest, -1 if then is None else then):
         # Who led the older epoch wrote what stands there, and led again without ever having what was lost.
         wrote = timeline.terms.get(now)
+        other = next((t for t in after if t.epoch > latest and t.leader != out.old_leader), None)
+        if other is not None and wrote is not None and other.leader == wrote.leader and not other.conflict:
+            out.new = other
+            return out
         others = [t.epoch for t in led if wrote is None or t.leader != wrote.leader or t.conflict]
         out.new = next((t for t in after if t.epoch > max([*others, *back], default=-1)), None)
         return out
@@ -150,13 +154,18 @@ def just_begun(timeline: Timeline, found: Succession, lost: Lost) -> list[str]:
     """What is not known of records that were acknowledged under acks=1 when a leader had just begun: the one before it,
     not knowing yet that it was replaced, may have acknowledged them alone, and cut them off later.
     """
-    since = found.old.time if found.old and found.old.epoch > min(timeline.terms) else None
-    if lost.acks != {"1"} or since is None or lost.first_acked is None or _epoch_then(timeline, lost) is not None:
+    began = found.old
+    if lost.acks != {"1"} or began is None or lost.first_acked is None or _epoch_then(timeline, lost) is not None:
         return []
-    late = lost.first_acked - since < SECOND
-    return (
-        [f"whether broker {found.old_leader}, which had just begun to lead, acknowledged the records"] if late else []
-    )
+    previous = timeline.terms.get(began.epoch - 1)
+    while previous is not None and previous.leader == began.leader:
+        began, previous = previous, timeline.terms.get(previous.epoch - 1)
+    if began.epoch == 0 or began.time is None or lost.first_acked - began.time >= SECOND:
+        return []
+    leader = previous.leader if previous is not None else None
+    if leader is not None and _dead(timeline, leader, lost.first_acked, lost.first_acked, exactly=True):
+        return []
+    return [f"whether broker {began.leader}, which had just begun to lead, acknowledged the records"]
 
 
 def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
