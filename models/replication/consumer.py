@@ -239,13 +239,15 @@ class Consumer(Client):
         del self._fetching[request.broker]
         failed = False
         for index, result in enumerate(request.results):
-            partition, error, batches, offset, _, _ = result
+            partition, error, batches, offset, _, epoch = result
             if request.parts[index][1] != self.position[partition] or partition in self._buffer:
                 continue
             if error == TRUNCATED:
-                # The 4.x client goes back to where the logs part, without a word to the application.
+                # The 4.x client goes back to where the logs part, without a word to the application, and asks from
+                # there by the epoch that the leader found (SubscriptionState.maybeCompleteValidation).
+                self.cluster.ledger.reset(self.name, partition, self.position[partition], offset)
                 self.position[partition] = offset
-                self.last_epoch[partition] = -1
+                self.last_epoch[partition] = epoch
             elif error == OUT_OF_RANGE:
                 if partition not in self._reset:
                     self._reset.append(partition)

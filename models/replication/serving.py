@@ -194,16 +194,16 @@ class Server(Process):
         log = replica.log
         if error:
             return (partition, error, [], -1, -1, -1)
+        if follower < 0 and last_epoch >= 0 and self.rules.consumers_validate:
+            # The log first: a position beyond the leader's end is where the logs part, not out of range (KIP-320).
+            # Simplification: it is validated with each fetch, not by a request of its own.
+            found, end = log.end_of_epoch(last_epoch)
+            if 0 <= end < offset:
+                return (partition, TRUNCATED, [], end, log.start, found)
         if offset > log.end or offset < log.start:
             if not replica.leads and offset > log.end:
                 return (partition, NOT_AVAILABLE, [], -1, -1, -1)
             return (partition, OUT_OF_RANGE, [], log.end, log.start, -1)
-        if follower < 0 and last_epoch >= 0 and self.rules.consumers_validate:
-            # Simplification: the position is validated with each fetch, not by a request of its own
-            # (KIP-320).
-            _, end = log.end_of_epoch(last_epoch)
-            if 0 <= end < offset:
-                return (partition, TRUNCATED, [], end, log.start, -1)
         below = log.end if follower >= 0 else replica.hw
         batches = log.read(offset, limit, below) if offset < below else []
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
