@@ -191,6 +191,8 @@ class Producer(Client):
         queue = self._queues[partition]
         if not queue:
             return None
+        if self.config.max_in_flight == 1 and self._partition_in_flight[partition]:
+            return None  # muted, whichever broker has it: guaranteeMessageOrder, RecordAccumulator.mutePartition
         batch = queue[0]
         now = self.loop.now
         if batch.attempts:

@@ -8,8 +8,10 @@ import pytest
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
 from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.invariants import INVARIANTS
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.schedule import QUICK
+from logjudge.models.replication.search import Space
 from logjudge.models.replication.state import Fact
 
 
@@ -109,6 +111,14 @@ def test_idempotence_survives_a_failover_without_duplicates() -> None:
         values = [(b.producer, b.first + i) for b in log.batches() for i in range(b.end - b.base)]
         assert len(values) == len(set(values))
         assert log.end == 200
+
+
+def test_one_request_in_flight_keeps_the_order_though_the_leader_changes() -> None:
+    """A batch waits for the one before it even if that is still on its way to the old leader."""
+    kinds = ("pause", "preferred-election", "one-way", "partition")
+    options = {"enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
+    cluster = Space("kip-320", kinds, options).scenario(56).run()
+    assert INVARIANTS["no-reordering"][0](cluster) == []
 
 
 def test_acks_0_acknowledges_nothing() -> None:
