@@ -207,6 +207,11 @@ class Broker(IsrKeeper):
                 self._take_isr(replica, state)
             return
         was_leader, previous = replica.leads, (replica.leader, replica.epoch)
+        same = state.leader == replica.leader and state.leader not in (self.id, NO_LEADER)
+        if same and self.rules.keeps_fetching(replica, state):
+            replica.start_following(state)
+            self.tell_fact("follows-on", *self._followed(replica, state, previous))
+            return
         for fetcher in self.fetchers.values():
             fetcher.remove(partition)
         if was_leader:
@@ -215,13 +220,16 @@ class Broker(IsrKeeper):
             self._lead(replica, state, previous)
             return
         replica.start_following(state)
-        end, mark = replica.log.end, replica.hw
-        followed = Followed(partition, state.epoch, state.leader, end, mark, state.version, previous, state.isr)
-        self.tell_fact("follower", *followed)
+        self.tell_fact("follower", *self._followed(replica, state, previous))
         if state.leader != NO_LEADER:
             if state.leader not in self.fetchers:
                 self.fetchers[state.leader] = Fetcher(self, state.leader)
             self.fetchers[state.leader].add(replica)
+
+    @staticmethod
+    def _followed(replica: Replica, state: PartitionState, previous: tuple[int, int]) -> Followed:
+        end, mark = replica.log.end, replica.hw
+        return Followed(replica.partition, state.epoch, state.leader, end, mark, state.version, previous, state.isr)
 
     def _lead(self, replica: Replica, state: PartitionState, previous: tuple[int, int]) -> None:
         replica.start_leading(state, self.wall())

@@ -74,6 +74,11 @@ class Protocol:
 
     # --- truncation
 
+    def keeps_fetching(self, replica: Replica, state: PartitionState) -> bool:
+        """Does a follower go on fetching where its leader stays in a new epoch? Since 2.2 its requests must name the
+        new one, so it begins anew (Partition.makeFollower)."""
+        return False
+
     def truncate_at_once(self, replica: Replica) -> int | None:
         """Where a new follower cuts its log before asking anybody; None to ask for epochs."""
         if replica.log.last_epoch == UNDEFINED:

@@ -156,6 +156,16 @@ def test_delete_records_moves_the_log_start_everywhere() -> None:
     assert cluster.ledger.read_by["final"][0] == [(10, 60)]
 
 
+@pytest.mark.parametrize("variant", ["high-watermark", "kip-101", "kip-279", "kip-320"])
+def test_who_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
+    """Broker 3 dies, which was an epoch of its own in ZooKeeper's time, and broker 2 went on fetching from broker 1."""
+    _, facts = run(variant, {}, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
+    begun = [time for time, node, kind, _ in facts if node == 2 and kind in ("follower", "truncate") and time > SECOND]
+    kept = [d for _, node, kind, d in facts if node == 2 and kind == "follows-on"]
+    assert bool(begun) == (variant == "kip-320")
+    assert bool(kept) == (variant != "kip-320")
+
+
 def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     options = {"acks": "1", "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
     cluster, facts = run("kraft", options, Fault(3 * SECOND, "partition", (1,), 4 * SECOND))

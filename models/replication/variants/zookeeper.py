@@ -7,6 +7,7 @@ from __future__ import annotations
 from ..protocol import Protocol
 from ..replica import Remote, Replica
 from ..requests import NONE
+from ..state import PartitionState
 
 
 class Zookeeper(Protocol):
@@ -16,6 +17,11 @@ class Zookeeper(Protocol):
     zookeeper = True
     keeps_isr_at_restart = True
     consumers_validate = False
+
+    def keeps_fetching(self, replica: Replica, state: PartitionState) -> bool:
+        """Yes: Partition.makeFollower said that nothing changed, so nothing was truncated. Simplification: after a
+        time without any leader a follower begins anew, though brokers then did not hear of that time."""
+        return True
 
     def check_epoch(self, replica: Replica, epoch: int) -> str:
         """Whoever believes to lead answers any fetch."""
