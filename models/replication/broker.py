@@ -34,7 +34,6 @@ class Broker(IsrKeeper):
             replica.hw = min(replica.checkpointed_hw, replica.log.end)
             replica.leader, replica.epoch, replica.version = NO_LEADER, -1, -1
             replica.purgatory.clear()
-            replica.log.start = max(replica.log.start, self.start_points.get(partition, 0))
             self.tell_fact("loaded", partition, replica.log.end, replica.checkpointed_hw, self.clean_stop)
         incarnation = self.incarnation
         self.loop.at(self.loop.now + self.config.recovery_time, self._ready, incarnation)
@@ -71,11 +70,14 @@ class Broker(IsrKeeper):
         self.tell_fact("stop", reason)
         for fetcher in self.fetchers.values():
             fetcher.close()
-        if reason == "power-loss":
-            self._lose_page_cache()
-        elif reason == "shutdown":
+        if reason == "shutdown":
             self._flush_all()
             self.checkpoint()
+            self._checkpoint_starts()
+        for partition, replica in self.replicas.items():
+            replica.log.fall_back(self.start_points.get(partition, 0))
+        if reason == "power-loss":
+            self._lose_page_cache()
         for request in self._unanswered():
             if not self.host_down:
                 self.network.reset(request)
@@ -145,7 +147,7 @@ class Broker(IsrKeeper):
             self.recovery_points = {p: r.log.flushed for p, r in self.replicas.items()}
         if now >= self._due_start:
             self._due_start = now + self.config.start_checkpoint
-            self.start_points = {p: r.log.start for p, r in self.replicas.items()}
+            self._checkpoint_starts()
         if now >= self._due_propagation:
             self._due_propagation = now + PROPAGATION_CHECK
             self._propagate(now)
@@ -158,6 +160,10 @@ class Broker(IsrKeeper):
             return
         for replica in self.replicas.values():
             replica.checkpointed_hw = replica.hw
+
+    def _checkpoint_starts(self) -> None:
+        """Write log-start-offset-checkpoint."""
+        self.start_points = {p: r.log.checkpoint_start() for p, r in self.replicas.items()}
 
     def _expire(self, now: int) -> None:
         if self._parked:

@@ -156,6 +156,21 @@ def test_delete_records_moves_the_log_start_everywhere() -> None:
     assert cluster.ledger.read_by["final"][0] == [(10, 60)]
 
 
+def test_a_crash_falls_back_to_the_log_start_of_the_last_checkpoint() -> None:
+    """Records that were deleted come back if all brokers die before log-start-offset-checkpoint is written."""
+    deleted = Fault(4 * SECOND, "delete-records", (), 0, 10)
+
+    def starts(options: dict[str, Any], kind: str) -> set[int]:
+        crash = Fault(5 * SECOND, kind, (1, 2, 3), 2 * SECOND)
+        cluster, _ = run("kraft", {"simulation.ops": 60, "flush.messages": 1, **options}, deleted, crash)
+        assert cluster.ledger.read_by["final"][0] == [(cluster.brokers[1].replicas[0].log.start, 60)]
+        return {b.replicas[0].log.start for b in cluster.brokers.values()}
+
+    assert starts({}, "crash") == starts({}, "power-loss") == {0}
+    assert starts({"log.flush.start.offset.checkpoint.interval.ms": 500}, "crash") == {10}
+    assert starts({}, "shutdown") == {10}
+
+
 @pytest.mark.parametrize("variant", ["high-watermark", "kip-101", "kip-279", "kip-320"])
 def test_who_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
     """Broker 3 dies, which was an epoch of its own in ZooKeeper's time, and broker 2 went on fetching from broker 1."""
