@@ -122,7 +122,7 @@ class Broker(IsrKeeper):
         if self.paused or self.state != RUNNING:
             return
         if now >= self._due_heartbeat:
-            self._due_heartbeat = now + self.config.heartbeat
+            self._due_heartbeat = now + self.rules.heartbeat(self.config)
             if self.network.reaches(self.id, QUORUM):
                 self.cluster.quorum.heartbeat(self.id, self.incarnation)
         self._expire(now)

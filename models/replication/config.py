@@ -122,8 +122,8 @@ OPTIONS: dict[str, Option] = {
     "flush.ms": Option("flush_ms", MS, least=1),
     "simulation.writeback.ms": Option("writeback", MS, least=1),
     "simulation.recovery.ms": Option("recovery_time", MS),
-    "broker.session.timeout.ms": Option("session_timeout", MS, least=1),
-    "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=1),
+    "broker.session.timeout.ms": Option("session_timeout", MS, least=2),
+    "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=2),
     "broker.heartbeat.interval.ms": Option("heartbeat", MS, least=1),
     "simulation.controller.failover.ms": Option("controller_timeout", MS),
     "simulation.controllers": Option("controllers", least=1, most=99),
@@ -230,6 +230,16 @@ def _check_brokers(config: Config) -> None:
         for attribute, _ in options:
             if attribute not in OF_BROKERS:
                 raise ConfigError(f"{names[attribute]} cannot differ from broker to broker (broker {node})")
+
+
+def check_heartbeats(config: Config) -> None:
+    """KRaft's brokers beat as often as they are told, so a session must last longer than that."""
+    slowest = max([config.heartbeat, *(dict(own).get("heartbeat", 0) for _, own in config.per_broker)])
+    if config.session_timeout <= slowest:
+        raise ConfigError(
+            f"broker.session.timeout.ms must be longer than broker.heartbeat.interval.ms ({slowest // MS}), "
+            f"not {config.session_timeout // MS}"
+        )
 
 
 def check(config: Config) -> None:

@@ -116,6 +116,10 @@ class Protocol:
 
     # --- the controller
 
+    def heartbeat(self, config: Config) -> int:
+        """How often a broker renews its session."""
+        return config.heartbeat
+
     def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
         """A broker is gone: out of the ISR, unless it is the last; no longer leader. `unclean` says that it
         came back without the clean shutdown file, so its unflushed records may be lost."""

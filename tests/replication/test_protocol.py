@@ -200,6 +200,26 @@ def test_the_old_isr_change_is_told_to_the_controller_after_5_quiet_seconds() ->
     assert told[3] == (True,)
 
 
+def test_a_session_of_zookeeper_is_renewed_in_time() -> None:
+    """At a third of its timeout, though broker.heartbeat.interval.ms is longer by default."""
+    cluster = Scenario("test", "kip-101", 1, {"zookeeper.session.timeout.ms": 1500, "simulation.ops": 500}).run()
+    assert cluster.ledger.elections == 0
+
+
+def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
+    for variant, refused in (("kraft", True), ("kip-320", True), ("kip-279", False)):
+        for options in ({"broker.session.timeout.ms": 1500}, {"broker.heartbeat.interval.ms": 9000}):
+            scenario = Scenario("test", variant, 1, options)
+            if refused:
+                with pytest.raises(ConfigError, match="must be longer than broker.heartbeat.interval.ms"):
+                    scenario.config()
+            else:
+                scenario.config()
+    slow = Scenario("test", "kraft", 1, {}, {2: {"broker.heartbeat.interval.ms": 9500}})
+    with pytest.raises(ConfigError, match="9500"):
+        slow.config()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ..config import Config
 from ..protocol import Protocol
 from ..replica import Remote, Replica
 from ..requests import NONE
@@ -17,6 +18,11 @@ class Zookeeper(Protocol):
     zookeeper = True
     keeps_isr_at_restart = True
     consumers_validate = False
+
+    def heartbeat(self, config: Config) -> int:
+        """ZooKeeper's client pings after a third of the session timeout (ClientCnxn), whatever else is configured;
+        broker.heartbeat.interval.ms, which those brokers do not have, only makes it more often."""
+        return min(config.heartbeat, config.session_timeout // 3)
 
     def keeps_fetching(self, replica: Replica, state: PartitionState) -> bool:
         """Yes: Partition.makeFollower said that nothing changed, so nothing was truncated. Simplification: after a
