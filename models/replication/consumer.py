@@ -292,15 +292,15 @@ class Consumer(Client):
         if request is not self._listing:
             return
         self._listing = None
-        if not any(partition in request.offsets for partition in self._reset):
+        latest = self.config.offset_reset == "latest" and not self.goal
+        targets = {p: end if latest else start for p, (start, end) in request.offsets.items()}
+        if not any(targets.get(partition, -1) >= 0 for partition in self._reset):
             self._retry_at = self.loop.now + self.config.retry_backoff
             self.refresh()
             return
         for partition in list(self._reset):
-            if partition in request.offsets:
-                start, end = request.offsets[partition]
-                latest = self.config.offset_reset == "latest" and not self.goal
-                target = end if latest else start
+            target = targets.get(partition, -1)
+            if target >= 0:
                 self.cluster.ledger.reset(self.name, partition, self.position[partition], target)
                 self.position[partition] = target
                 self.last_epoch[partition] = -1

@@ -45,6 +45,7 @@ class Protocol:
         True  # the controller raises the leader epoch when it takes a replica out of an ISR
     )
     consumers_validate: ClassVar[bool] = True  # consumers ask whether their position survived (KIP-320)
+    hides_lagging_mark: ClassVar[bool] = True  # a new leader tells no end before its mark reached its epoch (KIP-207)
     reads_followers: ClassVar[bool] = False
 
     # --- the high watermark and acknowledgements
@@ -131,7 +132,8 @@ class Protocol:
         return replace(state, leader=leader, epoch=epoch, isr=isr, version=state.version + 1)
 
     def shrink(self, state: PartitionState, isr: tuple[int, ...], min_isr: int) -> PartitionState:
-        """A leader's new ISR, shrunk or expanded, is taken over."""
+        """A leader's new ISR, shrunk or expanded, is taken over. Simplification: before 3.6 KRaft's controller
+        raised the leader epoch then too, if the ISR shrank (KAFKA-15021)."""
         return replace(state, isr=isr, version=state.version + 1)
 
     def elect(

@@ -145,7 +145,8 @@ class MetadataRequest:
 
 
 class OffsetsRequest:
-    """ListOffsets: (log start offset, high watermark) of each partition that the broker leads."""
+    """ListOffsets: (log start offset, high watermark) of each partition that the broker leads; -1 stands for
+    OFFSET_NOT_AVAILABLE."""
 
     __slots__ = ("closed", "offsets", "owner", "sent")
 

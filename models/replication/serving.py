@@ -266,8 +266,11 @@ class Server(Process):
         self.network.send(self.id, owner.node, owner.on_metadata, request)
 
     def receive_offsets(self, request: OffsetsRequest) -> None:
+        hides = self.rules.hides_lagging_mark
         request.offsets = {
-            partition: (replica.log.start, replica.hw) for partition, replica in self.replicas.items() if replica.leads
+            partition: (replica.log.start, -1 if hides and replica.hw < replica.epoch_start else replica.hw)
+            for partition, replica in self.replicas.items()
+            if replica.leads
         }
         owner = request.owner
         self.network.send(self.id, owner.node, owner.on_offsets, request)

@@ -18,6 +18,7 @@ class Zookeeper(Protocol):
     zookeeper = True
     keeps_isr_at_restart = True
     consumers_validate = False
+    hides_lagging_mark = False
 
     def heartbeat(self, config: Config) -> int:
         """ZooKeeper's client pings after a third of the session timeout (ClientCnxn), whatever else is configured;
