@@ -32,8 +32,9 @@ class Protocol:
     summary: ClassVar[str] = "leader epochs, KIP-279's truncation, KIP-320's fencing"
     source: ClassVar[str] = "KIP-101, KIP-279, KIP-320; Partition.scala, AbstractFetcherThread.scala"
     version: ClassVar[str] = "3.3.2"  # the rules are those since 2.1; the quorum is KRaft's, which 3.3 brought
-    breaks: ClassVar[tuple[str, ...]] = ()  # invariants that some schedule breaks, by name; see invariants.py
-    needs: ClassVar[tuple[str, ...]] = ()  # faults without which it breaks nothing
+    # invariants that some schedule of the matrix or of the scenarios breaks, by name; see invariants.py
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    needs: ClassVar[tuple[str, ...]] = ()  # faults that show what it is about, so a search draws them too
     # configuration that shows what the variant changes
     options: ClassVar[dict[str, object]] = {}
     # The era decides the wording of logs, and who keeps the cluster's state.

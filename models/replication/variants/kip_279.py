@@ -21,7 +21,7 @@ class Kip279(Zookeeper):
     summary = "the epoch in the answer to OffsetsForLeaderEpoch"
     source = "KIP-279; AbstractFetcherThread.getOffsetTruncationState; hachikuji/kafka-specification Kip279.tla"
     version = "2.0.0"
-    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
 
     def keeps_fetching(self, replica: Replica, state: PartitionState) -> bool:
         """Only if no epoch was missed, in which the leader's log could have been cut (KAFKA-6361,
