@@ -151,7 +151,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kraft": _SOUND,
         "kip-966": _SOUND,
         "last-known-leader": _SOUND,
-        "lag-max-messages": Cell(("no-false-shrink",), 20),
+        "lag-max-messages": Cell(("no-false-shrink",), 20, _ALL),
         "majority-quorum": _SOUND,
         "asynchronous": Cell(_LOSS, 20),
         "follower-reads": _SOUND,
