@@ -74,6 +74,10 @@ class ZookeeperWording(Wording):
         )
         return [self._received(node, followed.leader, followed), ("server", "INFO", removed, MANAGER)]
 
+    def follows_on(self, node: int, followed: Followed) -> list[Line]:
+        """The leader stays, and so does the fetcher."""
+        return [self._received(node, followed.leader, followed)]
+
     def fetching(self, node: int, partition: int, leader: int, offset: int, epoch: int) -> list[Line]:
         text = (
             f"[ReplicaFetcherManager on broker {node}] Added fetcher for partitions "

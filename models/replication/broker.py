@@ -34,7 +34,6 @@ class Broker(IsrKeeper):
             replica.hw = min(replica.checkpointed_hw, replica.log.end)
             replica.leader, replica.epoch, replica.version = NO_LEADER, -1, -1
             replica.purgatory.clear()
-            replica.log.start = max(replica.log.start, self.start_points.get(partition, 0))
             self.tell_fact("loaded", partition, replica.log.end, replica.checkpointed_hw, self.clean_stop)
         incarnation = self.incarnation
         self.loop.at(self.loop.now + self.config.recovery_time, self._ready, incarnation)
@@ -71,11 +70,14 @@ class Broker(IsrKeeper):
         self.tell_fact("stop", reason)
         for fetcher in self.fetchers.values():
             fetcher.close()
-        if reason == "power-loss":
-            self._lose_page_cache()
-        elif reason == "shutdown":
+        if reason == "shutdown":
             self._flush_all()
             self.checkpoint()
+            self._checkpoint_starts()
+        for partition, replica in self.replicas.items():
+            replica.log.fall_back(self.start_points.get(partition, 0))
+        if reason == "power-loss":
+            self._lose_page_cache()
         for request in self._unanswered():
             if not self.host_down:
                 self.network.reset(request)
@@ -120,7 +122,7 @@ class Broker(IsrKeeper):
         if self.paused or self.state != RUNNING:
             return
         if now >= self._due_heartbeat:
-            self._due_heartbeat = now + self.config.heartbeat
+            self._due_heartbeat = now + self.rules.heartbeat(self.config)
             if self.network.reaches(self.id, QUORUM):
                 self.cluster.quorum.heartbeat(self.id, self.incarnation)
         self._expire(now)
@@ -145,7 +147,7 @@ class Broker(IsrKeeper):
             self.recovery_points = {p: r.log.flushed for p, r in self.replicas.items()}
         if now >= self._due_start:
             self._due_start = now + self.config.start_checkpoint
-            self.start_points = {p: r.log.start for p, r in self.replicas.items()}
+            self._checkpoint_starts()
         if now >= self._due_propagation:
             self._due_propagation = now + PROPAGATION_CHECK
             self._propagate(now)
@@ -158,6 +160,10 @@ class Broker(IsrKeeper):
             return
         for replica in self.replicas.values():
             replica.checkpointed_hw = replica.hw
+
+    def _checkpoint_starts(self) -> None:
+        """Write log-start-offset-checkpoint."""
+        self.start_points = {p: r.log.checkpoint_start() for p, r in self.replicas.items()}
 
     def _expire(self, now: int) -> None:
         if self._parked:
@@ -207,6 +213,11 @@ class Broker(IsrKeeper):
                 self._take_isr(replica, state)
             return
         was_leader, previous = replica.leads, (replica.leader, replica.epoch)
+        same = state.leader == replica.leader and state.leader not in (self.id, NO_LEADER)
+        if same and self.rules.keeps_fetching(replica, state):
+            replica.start_following(state)
+            self.tell_fact("follows-on", *self._followed(replica, state, previous))
+            return
         for fetcher in self.fetchers.values():
             fetcher.remove(partition)
         if was_leader:
@@ -215,13 +226,16 @@ class Broker(IsrKeeper):
             self._lead(replica, state, previous)
             return
         replica.start_following(state)
-        end, mark = replica.log.end, replica.hw
-        followed = Followed(partition, state.epoch, state.leader, end, mark, state.version, previous, state.isr)
-        self.tell_fact("follower", *followed)
+        self.tell_fact("follower", *self._followed(replica, state, previous))
         if state.leader != NO_LEADER:
             if state.leader not in self.fetchers:
                 self.fetchers[state.leader] = Fetcher(self, state.leader)
             self.fetchers[state.leader].add(replica)
+
+    @staticmethod
+    def _followed(replica: Replica, state: PartitionState, previous: tuple[int, int]) -> Followed:
+        end, mark = replica.log.end, replica.hw
+        return Followed(replica.partition, state.epoch, state.leader, end, mark, state.version, previous, state.isr)
 
     def _lead(self, replica: Replica, state: PartitionState, previous: tuple[int, int]) -> None:
         replica.start_leading(state, self.wall())

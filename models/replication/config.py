@@ -122,8 +122,8 @@ OPTIONS: dict[str, Option] = {
     "flush.ms": Option("flush_ms", MS, least=1),
     "simulation.writeback.ms": Option("writeback", MS, least=1),
     "simulation.recovery.ms": Option("recovery_time", MS),
-    "broker.session.timeout.ms": Option("session_timeout", MS, least=1),
-    "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=1),
+    "broker.session.timeout.ms": Option("session_timeout", MS, least=2),
+    "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=2),
     "broker.heartbeat.interval.ms": Option("heartbeat", MS, least=1),
     "simulation.controller.failover.ms": Option("controller_timeout", MS),
     "simulation.controllers": Option("controllers", least=1, most=99),
@@ -232,6 +232,16 @@ def _check_brokers(config: Config) -> None:
                 raise ConfigError(f"{names[attribute]} cannot differ from broker to broker (broker {node})")
 
 
+def check_heartbeats(config: Config) -> None:
+    """KRaft's brokers beat as often as they are told, so a session must last longer than that."""
+    slowest = max([config.heartbeat, *(dict(own).get("heartbeat", 0) for _, own in config.per_broker)])
+    if config.session_timeout <= slowest:
+        raise ConfigError(
+            f"broker.session.timeout.ms must be longer than broker.heartbeat.interval.ms ({slowest // MS}), "
+            f"not {config.session_timeout // MS}"
+        )
+
+
 def check(config: Config) -> None:
     """Refuse what cannot be run."""
     if not 1 <= config.replication_factor <= config.brokers:
@@ -248,8 +258,11 @@ def check(config: Config) -> None:
         raise ConfigError(
             "enable.idempotence=true needs acks=all and at most 5 for max.in.flight.requests.per.connection"
         )
-    if config.offset_reset not in ("earliest", "latest", "none"):
-        raise ConfigError(f"auto.offset.reset must be earliest, latest or none, not {config.offset_reset!r}")
+    if config.offset_reset not in ("earliest", "latest"):
+        # With none the Java consumer throws, and what happens next is up to its application.
+        raise ConfigError(
+            f"auto.offset.reset must be earliest or latest, as none is not modelled; not {config.offset_reset!r}"
+        )
     if config.commit not in ("none", "after", "before"):
         raise ConfigError(f"simulation.commit must be none, after or before, not {config.commit!r}")
 

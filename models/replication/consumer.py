@@ -239,13 +239,15 @@ class Consumer(Client):
         del self._fetching[request.broker]
         failed = False
         for index, result in enumerate(request.results):
-            partition, error, batches, offset, _, _ = result
+            partition, error, batches, offset, _, epoch = result
             if request.parts[index][1] != self.position[partition] or partition in self._buffer:
                 continue
             if error == TRUNCATED:
-                # The 4.x client goes back to where the logs part, without a word to the application.
+                # The 4.x client goes back to where the logs part, without a word to the application, and asks from
+                # there by the epoch that the leader found (SubscriptionState.maybeCompleteValidation).
+                self.cluster.ledger.reset(self.name, partition, self.position[partition], offset)
                 self.position[partition] = offset
-                self.last_epoch[partition] = -1
+                self.last_epoch[partition] = epoch
             elif error == OUT_OF_RANGE:
                 if partition not in self._reset:
                     self._reset.append(partition)
@@ -290,15 +292,15 @@ class Consumer(Client):
         if request is not self._listing:
             return
         self._listing = None
-        if not any(partition in request.offsets for partition in self._reset):
+        latest = self.config.offset_reset == "latest" and not self.goal
+        targets = {p: end if latest else start for p, (start, end) in request.offsets.items()}
+        if not any(targets.get(partition, -1) >= 0 for partition in self._reset):
             self._retry_at = self.loop.now + self.config.retry_backoff
             self.refresh()
             return
         for partition in list(self._reset):
-            if partition in request.offsets:
-                start, end = request.offsets[partition]
-                latest = self.config.offset_reset == "latest" and not self.goal
-                target = end if latest else start
+            target = targets.get(partition, -1)
+            if target >= 0:
                 self.cluster.ledger.reset(self.name, partition, self.position[partition], target)
                 self.position[partition] = target
                 self.last_epoch[partition] = -1

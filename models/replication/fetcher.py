@@ -2,7 +2,8 @@
 in it.
 
 On a new leader epoch a partition is first truncated, by its high watermark or by asking for epochs, as the
-rules say, and only then fetched.
+rules say, and only then fetched. Simplification: it asks in all versions, though since 2.7 (KIP-595) a follower
+fetches at once and the answer to its fetch says where the logs part.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from .serving import Server
 from .state import PartitionState, Shrunk
 
 PROPAGATION_QUIET = 5 * SECOND  # ReplicaManager.IsrChangePropagationBlackOut
-PROPAGATION_LATEST = 60 * SECOND  # IsrChangePropagationInterval's upper bound
+PROPAGATION_LATEST = 60 * SECOND  # ReplicaManager.IsrChangePropagationInterval
 
 
 class IsrKeeper(Server):
@@ -86,6 +86,8 @@ class IsrKeeper(Server):
             self.network.tell(self.id, FIRST_CONTROLLER, self.cluster.quorum.notify_isr, changed)
 
     def expand(self, replica: Replica, follower: int) -> None:
+        """Take in a follower that caught up, if its broker is not fenced (KIP-841). Simplification: a leader knows that
+        at once, not from its metadata, and so it does in ZooKeeper's time, when it did not ask."""
         isr = replica.joining(follower, replica.remotes[follower])
         if isr is not None and self.cluster.quorum.is_live(follower):
             self.tell_fact("isr-expand", replica.partition, replica.isr, isr, replica.hw, replica.log.end)

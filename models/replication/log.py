@@ -32,10 +32,11 @@ class ProducerState:
 class ReplicaLog(Batches):
     """Append, read, truncate. `end` is the LEO; offsets below `flushed` survive a power loss."""
 
-    __slots__ = ("end", "epochs", "flushed", "producers", "start")
+    __slots__ = ("base", "end", "epochs", "flushed", "producers", "start")
 
     def __init__(self) -> None:
         super().__init__()
+        self.base = 0  # of the first segment; batches between it and the start are there, but nobody gets them
         self.start = 0
         self.end = 0
         self.flushed = 0
@@ -102,18 +103,29 @@ class ReplicaLog(Batches):
     def restart_at(self, offset: int) -> list[Batch]:
         """Empty the log and begin again at `offset` (truncateFullyAndStartAt)."""
         removed = self.cut_off(0)
-        self.start = self.end = self.flushed = offset
+        self.base = self.start = self.end = self.flushed = offset
         self.epochs, self.producers = [], {}
         return removed
 
     def advance_start(self, offset: int) -> None:
-        """Delete what is below `offset`, batch by batch, as retention and delete-records do."""
+        """Serve nothing below `offset` any more, as delete-records asks (UnifiedLog.maybeIncrementLogStartOffset)."""
         self.start = max(self.start, min(offset, self.end))
-        self.drop_below(self.start)
         while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
             del self.epochs[0]
         if self.epochs and self.epochs[0][1] < self.start:
             self.epochs[0] = (self.epochs[0][0], self.start)
+
+    def checkpoint_start(self) -> int:
+        """The start as it goes to the checkpoint; what is below cannot come back then. Simplification: it is deleted
+        now, batch by batch, not with its segment."""
+        if self.start > self.base:
+            self.drop_below(self.start)
+            self.base = self.start
+        return self.start
+
+    def fall_back(self, checkpointed: int) -> None:
+        """The start after a crash: the checkpoint's, or the first segment's base offset (LogLoader)."""
+        self.start = min(self.start, max(checkpointed, self.base))
 
     def _rebuild_producers(self) -> None:
         self.producers = {}

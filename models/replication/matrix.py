@@ -151,7 +151,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kraft": _SOUND,
         "kip-966": _SOUND,
         "last-known-leader": _SOUND,
-        "lag-max-messages": Cell(("no-false-shrink",), 20),
+        "lag-max-messages": Cell(("no-false-shrink",), 20, _ALL),
         "majority-quorum": _SOUND,
         "asynchronous": Cell(_LOSS, 20),
         "follower-reads": _SOUND,
@@ -172,7 +172,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "asynchronous": Cell(_LOSS, 20),
     },
     "power": {
-        "high-watermark": Cell(_ALL, 20),
+        "high-watermark": Cell(_ALL, 60),
         "kip-101": Cell(_LOSS, 20, ("no-divergence",)),
         "kip-279": Cell(_LOSS, 20, ("no-divergence",)),
         "kip-320": Cell(_LOSS, 80),
@@ -194,7 +194,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "asynchronous": Cell(_LOSS, 20),
     },
     "zombie": {
-        "high-watermark": Cell(_ALL, 60),
+        "high-watermark": Cell(_ALL, 120),
         "kip-320": _SOUND,
         "kraft": _SOUND,
         "kip-966": _SOUND,

@@ -32,8 +32,9 @@ class Protocol:
     summary: ClassVar[str] = "leader epochs, KIP-279's truncation, KIP-320's fencing"
     source: ClassVar[str] = "KIP-101, KIP-279, KIP-320; Partition.scala, AbstractFetcherThread.scala"
     version: ClassVar[str] = "3.3.2"  # the rules are those since 2.1; the quorum is KRaft's, which 3.3 brought
-    breaks: ClassVar[tuple[str, ...]] = ()  # invariants that some schedule breaks, by name; see invariants.py
-    needs: ClassVar[tuple[str, ...]] = ()  # faults without which it breaks nothing
+    # invariants that some schedule of the matrix or of the scenarios breaks, by name; see invariants.py
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    needs: ClassVar[tuple[str, ...]] = ()  # faults that show what it is about, so a search draws them too
     # configuration that shows what the variant changes
     options: ClassVar[dict[str, object]] = {}
     # The era decides the wording of logs, and who keeps the cluster's state.
@@ -45,6 +46,8 @@ class Protocol:
         True  # the controller raises the leader epoch when it takes a replica out of an ISR
     )
     consumers_validate: ClassVar[bool] = True  # consumers ask whether their position survived (KIP-320)
+    hides_lagging_mark: ClassVar[bool] = True  # a new leader tells no end before its mark reached its epoch (KIP-207)
+    mends_sequences: ClassVar[bool] = True  # an idempotent producer retries after a gap, in a new epoch (KIP-360, 2.5)
     reads_followers: ClassVar[bool] = False
 
     # --- the high watermark and acknowledgements
@@ -73,6 +76,11 @@ class Protocol:
         return remote.leo >= replica.hw and remote.leo >= replica.epoch_start
 
     # --- truncation
+
+    def keeps_fetching(self, replica: Replica, state: PartitionState) -> bool:
+        """Does a follower go on fetching where its leader stays in a new epoch? Since 2.2 its requests must name the
+        new one, so it begins anew (Partition.makeFollower)."""
+        return False
 
     def truncate_at_once(self, replica: Replica) -> int | None:
         """Where a new follower cuts its log before asking anybody; None to ask for epochs."""
@@ -111,6 +119,10 @@ class Protocol:
 
     # --- the controller
 
+    def heartbeat(self, config: Config) -> int:
+        """How often a broker renews its session."""
+        return config.heartbeat
+
     def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
         """A broker is gone: out of the ISR, unless it is the last; no longer leader. `unclean` says that it
         came back without the clean shutdown file, so its unflushed records may be lost."""
@@ -122,7 +134,8 @@ class Protocol:
         return replace(state, leader=leader, epoch=epoch, isr=isr, version=state.version + 1)
 
     def shrink(self, state: PartitionState, isr: tuple[int, ...], min_isr: int) -> PartitionState:
-        """A leader's new ISR, shrunk or expanded, is taken over."""
+        """A leader's new ISR, shrunk or expanded, is taken over. Simplification: before 3.6 KRaft's controller
+        raised the leader epoch then too, if the ISR shrank (KAFKA-15021)."""
         return replace(state, isr=isr, version=state.version + 1)
 
     def elect(

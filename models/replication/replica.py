@@ -102,6 +102,8 @@ class Replica:
         self._follow_state(state)
         self.epoch_start = self.log.end
         self.log_view = state.epoch
+        # Simplification: kip-101 and kip-279 too begin the epoch here, as Kafka does since KAFKA-7415 (2.0.1);
+        # before, it began with its first batch.
         if self.rules.epochs_in_log:
             self.log.assign_epoch(state.epoch, self.log.end)
         # A replica in the ISR gets the benefit of the doubt for one lag time.
@@ -126,7 +128,8 @@ class Replica:
 
     def await_isr(self) -> None:
         """The high watermark waits for the ISR and for those about to join it (KIP-497's maximal ISR): a
-        change under way may already be in force elsewhere."""
+        change under way may already be in force elsewhere. Simplification: Partition.maybeIncrementLeaderHW
+        also waits for those outside who were level within replica.lag.time.max.ms, so that they can join."""
         members = set(self.isr)
         if self.alter is not None:
             members.update(self.alter.isr)
@@ -199,7 +202,8 @@ class Replica:
             return None
         end = self.log.end
         if offset >= end:
-            remote.caught_up = now
+            if now > remote.caught_up:  # the clock may have been set back
+                remote.caught_up = now
         elif offset >= remote.fetch_leo:
             # It has everything there was at its previous fetch.
             remote.caught_up = max(remote.caught_up, remote.fetch_time)

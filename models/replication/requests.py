@@ -56,7 +56,8 @@ class ProduceRequest:
         self.owner.on_broken(self)
 
 
-# partition, error, batches, high watermark, log start offset, leader epoch of the answering replica
+# partition, error, batches, high watermark, log start offset, where the leader epoch begins. For LOG_TRUNCATION the
+# last two but one are where the logs part, and the last the epoch that the leader found.
 FetchResult = tuple[int, str, "list[Batch]", int, int, int]
 # partition, fetch offset, current leader epoch, epoch of the last record before it, log start offset
 FetchPart = tuple[int, int, int, int, int]
@@ -144,7 +145,8 @@ class MetadataRequest:
 
 
 class OffsetsRequest:
-    """ListOffsets: (log start offset, high watermark) of each partition that the broker leads."""
+    """ListOffsets: (log start offset, high watermark) of each partition that the broker leads; -1 stands for
+    OFFSET_NOT_AVAILABLE."""
 
     __slots__ = ("closed", "offsets", "owner", "sent")
 

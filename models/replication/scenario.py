@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .cluster import Cluster
-from .config import Config, ConfigError, configure
+from .config import Config, ConfigError, check_heartbeats, configure
 from .faults import Fault, check
 from .history import History
 from .state import Fact
@@ -36,6 +36,8 @@ class Scenario:
         if self.variant not in VARIANTS:
             raise ConfigError(f"there is no variant {self.variant!r}; there are {', '.join(VARIANTS)}")
         config = configure(Config(), self.options, self.per_broker)
+        if not VARIANTS[self.variant].zookeeper:
+            check_heartbeats(config)
         for fault in self.faults:
             check(fault, config)
         return config

@@ -194,16 +194,16 @@ class Server(Process):
         log = replica.log
         if error:
             return (partition, error, [], -1, -1, -1)
+        if follower < 0 and last_epoch >= 0 and self.rules.consumers_validate:
+            # The log first: a position beyond the leader's end is where the logs part, not out of range (KIP-320).
+            # Simplification: it is validated with each fetch, not by a request of its own.
+            found, end = log.end_of_epoch(last_epoch)
+            if 0 <= end < offset:
+                return (partition, TRUNCATED, [], end, log.start, found)
         if offset > log.end or offset < log.start:
             if not replica.leads and offset > log.end:
                 return (partition, NOT_AVAILABLE, [], -1, -1, -1)
             return (partition, OUT_OF_RANGE, [], log.end, log.start, -1)
-        if follower < 0 and last_epoch >= 0 and self.rules.consumers_validate:
-            # Simplification: the position is validated with each fetch, not by a request of its own
-            # (KIP-320).
-            _, end = log.end_of_epoch(last_epoch)
-            if 0 <= end < offset:
-                return (partition, TRUNCATED, [], end, log.start, -1)
         below = log.end if follower >= 0 else replica.hw
         batches = log.read(offset, limit, below) if offset < below else []
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
@@ -266,8 +266,11 @@ class Server(Process):
         self.network.send(self.id, owner.node, owner.on_metadata, request)
 
     def receive_offsets(self, request: OffsetsRequest) -> None:
+        hides = self.rules.hides_lagging_mark
         request.offsets = {
-            partition: (replica.log.start, replica.hw) for partition, replica in self.replicas.items() if replica.leads
+            partition: (replica.log.start, -1 if hides and replica.hw < replica.epoch_start else replica.hw)
+            for partition, replica in self.replicas.items()
+            if replica.leads
         }
         owner = request.owner
         self.network.send(self.id, owner.node, owner.on_offsets, request)

@@ -88,6 +88,7 @@ class Shrunk(NamedTuple):
 #   pause, resume
 #   loaded                  partition, log end, checkpointed high watermark, was the last stop clean
 #   leader, follower, truncate, isr-shrink      as the classes above say
+#   follows-on              as follower, where the fetcher goes on
 #   fetching                partition, leader, from offset, leader epoch
 #   isr-expand              partition, old, new, high watermark, log end
 #   isr-updated             partition, isr, version
@@ -103,6 +104,7 @@ Fact = tuple[int, int, str, tuple[Any, ...]]
 _SHAPES: dict[str, Callable[..., Any]] = {
     "leader": Led,
     "follower": Followed,
+    "follows-on": Followed,
     "truncate": Truncated,
     "isr-shrink": Shrunk,
 }

@@ -119,6 +119,7 @@ _SAY: dict[str, Callable[..., str]] = {
     "loaded": _loaded,
     "leader": _leader,
     "follower": _follower,
+    "follows-on": lambda node, followed: f"broker {node} still follows {followed.leader}, in epoch {followed.epoch}",
     "truncate": _truncate,
     "isr-shrink": _shrink,
     "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_list(isr)}",  # noqa: ARG005
@@ -140,6 +141,7 @@ _OF_PARTITION = (
     "loaded",
     "leader",
     "follower",
+    "follows-on",
     "truncate",
     "isr-shrink",
     "isr-updated",

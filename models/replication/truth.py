@@ -169,6 +169,8 @@ def repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Repeat]
     reordered: list[Repeat] = []
     seen: dict[int, _Ranges] = {}
     for batch in log.batches():
+        if batch.end <= log.start:
+            continue  # deleted, though its segment is there
         ranges = seen.setdefault(batch.producer, _Ranges())
         end = batch.first + batch.end - batch.base
         place = bisect_right(ranges.firsts, batch.first)

@@ -55,6 +55,16 @@ def records(folder: Path) -> list[tuple[int, str]]:
     return found
 
 
+def test_the_oldest_variant_writes_what_brokers_of_its_time_did(tmp_path: Path) -> None:
+    """No leader epochs on disk, no words of KRaft; and followers truncate to the high watermark."""
+    scenario = Scenario("old", "lag-max-messages", 5, OPTIONS, {}, FAULTS)
+    folder = write_bundle(scenario, tmp_path / "old").folder
+    assert not list(folder.rglob("leader-epoch-checkpoint"))
+    lines = [line for path in folder.rglob("*.log*") if b"INFO" in path.read_bytes() for line in path.open()]
+    assert not [line for line in lines if "LogLoader" in line or "QuorumController" in line]
+    assert [line for line in lines if "Truncating log orders-" in line]
+
+
 def test_every_operation_is_invoked_once_and_completed_at_most_once(written: Written) -> None:
     begun: Counter[tuple[str, int]] = Counter()
     ended: Counter[tuple[str, int]] = Counter()

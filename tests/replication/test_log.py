@@ -114,6 +114,7 @@ def test_packed_batches_are_the_batches_that_were_appended(steps: list[tuple[str
             plain = [(base, min(end, number), one) for base, end, one in plain if base < number]
         elif step == "start":
             log.advance_start(number)
+            log.checkpoint_start()
             plain = [one for one in plain if one[1] > log.start]
         assert [(b.base, b.end, b.uid) for b in log.batches()] == plain
         for base, end, one in plain:

@@ -8,9 +8,15 @@ import pytest
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
 from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.invariants import INVARIANTS
+from logjudge.models.replication.protocol import Protocol
+from logjudge.models.replication.replica import Replica
+from logjudge.models.replication.requests import OffsetsRequest
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.schedule import QUICK
-from logjudge.models.replication.state import Fact
+from logjudge.models.replication.search import Space
+from logjudge.models.replication.state import Fact, PartitionState
+from logjudge.models.replication.truth import repeats
 
 
 def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[Fact]]:
@@ -111,6 +117,27 @@ def test_idempotence_survives_a_failover_without_duplicates() -> None:
         assert log.end == 200
 
 
+@pytest.mark.parametrize(("variant", "failed"), [("kraft", 0), ("kip-101", 4)])
+def test_a_producer_begins_again_after_a_gap(variant: str, failed: int) -> None:
+    """An unclean leader lacks what came before a batch: since 2.5 it is sent again, in a new producer epoch."""
+    facts: list[Fact] = []
+    space = Space(variant, ("unclean",), {"unclean.leader.election.enable": True})
+    cluster = space.scenario(4).run(tell=facts.append)
+    assert details(facts, "out-of-order")
+    assert sum(ack.end - ack.base for ack in cluster.ledger.acks[0]) == cluster.config.ops - failed
+    log = cluster.leader_log(0)
+    assert log is not None
+    assert repeats(log, 0) == ([], [])
+
+
+def test_one_request_in_flight_keeps_the_order_though_the_leader_changes() -> None:
+    """A batch waits for the one before it even if that is still on its way to the old leader."""
+    kinds = ("pause", "preferred-election", "one-way", "partition")
+    options = {"enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
+    cluster = Space("kip-320", kinds, options).scenario(56).run()
+    assert INVARIANTS["no-reordering"][0](cluster) == []
+
+
 def test_acks_0_acknowledges_nothing() -> None:
     cluster, _ = run("kraft", {"acks": "0", "enable.idempotence": False, "simulation.ops": 30})
     assert not cluster.ledger.acks[0]
@@ -146,6 +173,55 @@ def test_delete_records_moves_the_log_start_everywhere() -> None:
     assert cluster.ledger.read_by["final"][0] == [(10, 60)]
 
 
+def test_a_crash_falls_back_to_the_log_start_of_the_last_checkpoint() -> None:
+    """Records that were deleted come back if all brokers die before log-start-offset-checkpoint is written."""
+    deleted = Fault(4 * SECOND, "delete-records", (), 0, 10)
+
+    def starts(options: dict[str, Any], kind: str) -> set[int]:
+        crash = Fault(5 * SECOND, kind, (1, 2, 3), 2 * SECOND)
+        cluster, _ = run("kraft", {"simulation.ops": 60, "flush.messages": 1, **options}, deleted, crash)
+        assert cluster.ledger.read_by["final"][0] == [(cluster.brokers[1].replicas[0].log.start, 60)]
+        return {b.replicas[0].log.start for b in cluster.brokers.values()}
+
+    assert starts({}, "crash") == starts({}, "power-loss") == {0}
+    assert starts({"log.flush.start.offset.checkpoint.interval.ms": 500}, "crash") == {10}
+    assert starts({}, "shutdown") == {10}
+
+
+def test_a_clock_that_goes_back_does_not_make_a_follower_late() -> None:
+    """lastCaughtUpTimeMs is the latest of them (Replica.updateFetchStateOrThrow)."""
+    replica = Replica(1, 0, Protocol(), Config())
+    replica.start_leading(PartitionState((1, 2), 1, 0, (1, 2), 0), 5 * SECOND)
+    remote = replica.note_fetch(2, 0, 0, 2 * SECOND)
+    assert remote is not None
+    assert remote.caught_up == 5 * SECOND
+
+
+@pytest.mark.parametrize(("variant", "hidden"), [("kraft", True), ("kip-279", False)])
+def test_a_new_leader_tells_no_end_before_its_mark_reaches_its_epoch(variant: str, hidden: bool) -> None:
+    """OFFSET_NOT_AVAILABLE (KIP-207): the consumer keeps asking."""
+    cluster, _ = run(variant, {"auto.offset.reset": "latest"}, Fault(3 * SECOND, "crash", (1,), 60 * SECOND))
+    broker, consumer = cluster.brokers[cluster.quorum.states[0].leader], cluster.consumers[0]
+    replica = broker.replicas[0]
+    replica.hw = replica.epoch_start - 1
+    request = OffsetsRequest(consumer, cluster.loop.now)
+    broker.receive_offsets(request)
+    assert request.offsets == {0: (0, -1 if hidden else replica.hw)}
+    consumer._listing, consumer._reset, consumer.position = request, [0], {0: 7}
+    consumer.on_offsets(request)
+    assert consumer.position == {0: 7 if hidden else replica.hw}
+
+
+@pytest.mark.parametrize("variant", ["high-watermark", "kip-101", "kip-279", "kip-320"])
+def test_who_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
+    """Broker 3 dies, which was an epoch of its own in ZooKeeper's time, and broker 2 went on fetching from broker 1."""
+    _, facts = run(variant, {}, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
+    begun = [time for time, node, kind, _ in facts if node == 2 and kind in ("follower", "truncate") and time > SECOND]
+    kept = [d for _, node, kind, d in facts if node == 2 and kind == "follows-on"]
+    assert bool(begun) == (variant == "kip-320")
+    assert bool(kept) == (variant != "kip-320")
+
+
 def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     options = {"acks": "1", "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
     cluster, facts = run("kraft", options, Fault(3 * SECOND, "partition", (1,), 4 * SECOND))
@@ -165,6 +241,26 @@ def test_the_old_isr_change_is_told_to_the_controller_after_5_quiet_seconds() ->
     assert told[3] == (True,)
 
 
+def test_a_session_of_zookeeper_is_renewed_in_time() -> None:
+    """At a third of its timeout, though broker.heartbeat.interval.ms is longer by default."""
+    cluster = Scenario("test", "kip-101", 1, {"zookeeper.session.timeout.ms": 1500, "simulation.ops": 500}).run()
+    assert cluster.ledger.elections == 0
+
+
+def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
+    for variant, refused in (("kraft", True), ("kip-320", True), ("kip-279", False)):
+        for options in ({"broker.session.timeout.ms": 1500}, {"broker.heartbeat.interval.ms": 9000}):
+            scenario = Scenario("test", variant, 1, options)
+            if refused:
+                with pytest.raises(ConfigError, match="must be longer than"):
+                    scenario.config()
+            else:
+                scenario.config()
+    slow = Scenario("test", "kraft", 1, {}, {2: {"broker.heartbeat.interval.ms": 9500}})
+    with pytest.raises(ConfigError, match="9500"):
+        slow.config()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -172,7 +268,8 @@ def test_the_old_isr_change_is_told_to_the_controller_after_5_quiet_seconds() ->
         ({"acks": "1"}, "needs acks=all"),
         ({"simulation.brokers": 2}, "needs as many brokers"),
         ({"min.insync.replicas": "two"}, "must be a whole number"),
-        ({"auto.offset.reset": "middle"}, "must be earliest, latest or none"),
+        ({"auto.offset.reset": "middle"}, "must be earliest or latest"),
+        ({"auto.offset.reset": "none"}, "none is not modelled"),
     ],
 )
 def test_impossible_configurations_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -80,6 +80,16 @@ def test_the_lagging_mark_harms_only_who_joins_at_it() -> None:
     assert not lost(replace(scenario, variant="kip-320").run())
 
 
+def test_a_consumer_goes_back_to_the_divergence_point() -> None:
+    """The new leader's log is shorter than the position: since KIP-320 the epochs are compared before the ends.
+    Without them auto.offset.reset sends the consumer to the very beginning."""
+    scenario = load("min-insync-1")
+    cluster = scenario.run()
+    first = min(one.ack.base for one in lost(cluster))
+    assert cluster.ledger.resets == [("c0", 0, 507, first)]
+    assert replace(scenario, variant="kip-101").run().ledger.resets == [("c0", 0, 507, 0)]
+
+
 def test_fencing_keeps_a_zombie_replica_from_differing() -> None:
     scenario = load("zombie-replica")
     assert "brokers 1 and 2 differ" in outcome(scenario.run(), scenario).breaks["no-divergence"]

@@ -137,6 +137,7 @@ def test_the_least_of_each_option_can_be_run(name: str) -> None:
         "simulation.ops": 20,
         "default.replication.factor": 1,
         "enable.idempotence": False,
+        "broker.heartbeat.interval.ms": 1,
         name: OPTIONS[name].least,
     }
     cluster = Scenario("least", "kip-320", 0, least).run()

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ..replica import Replica
+from ..state import PartitionState
 from .zookeeper import Zookeeper
 
 
@@ -19,4 +21,9 @@ class Kip279(Zookeeper):
     summary = "the epoch in the answer to OffsetsForLeaderEpoch"
     source = "KIP-279; AbstractFetcherThread.getOffsetTruncationState; hachikuji/kafka-specification Kip279.tla"
     version = "2.0.0"
-    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
+
+    def keeps_fetching(self, replica: Replica, state: PartitionState) -> bool:
+        """Only if no epoch was missed, in which the leader's log could have been cut (KAFKA-6361,
+        Partition.makeFollower of 2.0)."""
+        return state.epoch <= replica.epoch + 1

@@ -21,7 +21,7 @@ class Kip966(Kraft):
     summary = "eligible leader replicas"
     source = "KIP-966; PartitionChangeBuilder.maybePopulateTargetElr, Partition.maybeIncrementLeaderHW of 4.1"
     version = "4.1.1"
-    breaks: ClassVar[tuple[str, ...]] = ()
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
     needs: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
 

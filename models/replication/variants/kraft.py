@@ -15,6 +15,12 @@ class Kraft(Protocol):
     summary = "the KRaft controller of 3.6, without ELR"
     source = "KIP-500, KIP-497; PartitionChangeBuilder.java; KIP-966, Motivation; KAFKA-15021"
     version = "3.9.0"
-    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = (
+        "no-acknowledged-loss",
+        "no-committed-loss",
+        "no-consumer-loss",
+        "no-duplicates",
+        "no-reordering",
+    )
     needs: ClassVar[tuple[str, ...]] = ("power-loss",)
     bumps_epoch_on_shrink = False

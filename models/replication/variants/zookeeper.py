@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from ..config import Config
 from ..protocol import Protocol
 from ..replica import Remote, Replica
 from ..requests import NONE
+from ..state import PartitionState
 
 
 class Zookeeper(Protocol):
@@ -16,6 +18,18 @@ class Zookeeper(Protocol):
     zookeeper = True
     keeps_isr_at_restart = True
     consumers_validate = False
+    hides_lagging_mark = False
+    mends_sequences = False
+
+    def heartbeat(self, config: Config) -> int:
+        """ZooKeeper's client pings after a third of the session timeout (ClientCnxn), whatever else is configured;
+        broker.heartbeat.interval.ms, which those brokers do not have, only makes it more often."""
+        return min(config.heartbeat, config.session_timeout // 3)
+
+    def keeps_fetching(self, replica: Replica, state: PartitionState) -> bool:
+        """Yes: Partition.makeFollower said that nothing changed, so nothing was truncated. Simplification: after a
+        time without any leader a follower begins anew, though brokers then did not hear of that time."""
+        return True
 
     def check_epoch(self, replica: Replica, epoch: int) -> str:
         """Whoever believes to lead answers any fetch."""
