@@ -15,7 +15,7 @@ from ..histories.simulation.bundle import Written, write_bundle
 from ..models.replication.config import SECOND, ConfigError
 from ..models.replication.faults import FAULTS
 from ..models.replication.scenario import Scenario
-from ..models.replication.schedule import PATTERNS, draw, known
+from ..models.replication.schedule import PATTERNS, demanded, draw, known
 from ..models.replication.variants import VARIANTS
 from .folder import is_bundle, write_whole
 
@@ -86,9 +86,7 @@ def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
             raise UsageError(f"there is no fault {kind!r}; there are {DRAWN}; {WRITTEN[0].lower()}{WRITTEN[1:]}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn; write it into a scenario file")
-    options = dict(scenario.options)
-    if "unclean" in kinds:
-        options["unclean.leader.election.enable"] = True
+    options = {**demanded(kinds), **scenario.options}
     scenario = replace(scenario, options=options)
     config = scenario.config()
     if "simulation.send.interval.us" not in options:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from .config import MS, SECOND, Config
 from .faults import FAULTS, Fault
@@ -191,6 +192,11 @@ PATTERNS: dict[str, Pattern] = {
     "handover": _handover,
     "lagging-mark": _lagging_mark,
 }
+
+
+def demanded(kinds: Sequence[str]) -> dict[str, Any]:
+    """The configuration without which some of these patterns would break nothing; what a user sets goes first."""
+    return {"unclean.leader.election.enable": True} if "unclean" in kinds else {}
 
 
 def known(kind: str) -> bool:

@@ -16,7 +16,7 @@ from .faults import Fault
 from .invariants import INVARIANTS
 from .ledger import Breach
 from .scenario import Scenario
-from .schedule import QUICK, draw
+from .schedule import QUICK, demanded, draw
 from .state import Fact
 from .story import tell
 from .variants import VARIANTS
@@ -52,7 +52,7 @@ class Space:
     per_broker: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def scenario(self, seed: int) -> Scenario:
-        options = {**QUICK, **VARIANTS[self.variant].options, **self.options}
+        options = {**QUICK, **VARIANTS[self.variant].options, **demanded(self.kinds), **self.options}
         bare = Scenario(f"{self.variant}-{seed}", self.variant, seed, options, self.per_broker)
         count = 1 + seed % self.most_faults
         faults = draw(seed, bare.config(), self.kinds, count, FAULTS_AFTER, FAULTS_SPAN)

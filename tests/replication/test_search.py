@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,32 @@ def test_spark_finds_what_one_process_finds() -> None:
     space = Space("high-watermark")
     names = ("no-acknowledged-loss",)
     assert search(space, range(450), names, 1, spark=True) == search(space, range(450), names, 1)
+
+
+MECHANISMS = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+MENDED = ("kip-279", "kip-966")  # their rows' commands show that the trouble is over
+
+
+@pytest.mark.parametrize(
+    "command", re.findall("`(logjudge search --variant [^`]*)`", MECHANISMS.read_text(encoding="utf-8"))
+)
+def test_each_search_of_the_mechanisms_finds_what_its_row_says(command: str, tmp_path: Path) -> None:
+    arguments = [*command.split()[1:], "--runs", "120", "--out", str(tmp_path / "found.toml")]
+    if any(variant in arguments for variant in MENDED):
+        arguments[arguments.index("--runs") + 1] = "20"
+    result = CliRunner().invoke(cli, arguments)
+    if any(variant in arguments for variant in MENDED):
+        assert "held in all of them" in result.output
+    else:
+        assert "breaks" in result.output, result.output
+
+
+def test_a_search_of_unclean_elections_enables_them() -> None:
+    space = Space("kip-279", ("unclean", "crash"))
+    assert any(space.scenario(seed).run().ledger.unclean_elections for seed in range(5))
+    assert (
+        not Space("kip-320", ("unclean",), {"unclean.leader.election.enable": False})
+        .scenario(0)
+        .config()
+        .unclean_election
+    )
