@@ -73,7 +73,14 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    [["--faults", "flood"], ["--set", "no.such=1"], ["--set", "x"], ["--out", "x.svg"], ["--out", "no/such/x.toml"]],
+    [
+        ["--faults", "flood"],
+        ["--faults", "crash,bounce", "--set", "simulation.brokers=1", "--set", "default.replication.factor=1"],
+        ["--set", "no.such=1"],
+        ["--set", "x"],
+        ["--out", "x.svg"],
+        ["--out", "no/such/x.toml"],
+    ],
 )
 def test_wrong_options_are_a_sentence(option: list[str]) -> None:
     result = CliRunner().invoke(cli, ["search", "--variant", "kraft", *option])

@@ -68,6 +68,11 @@ def test_help_and_error_name_the_same_faults() -> None:
         (["--set", "acks"], "NAME=VALUE"),
         (["--set", "acks=7"], "acks must be all, 1 or 0"),
         (["--brokers", "2", "--set", "default.replication.factor=3"], "there are 2"),
+        (["--brokers", "1", "--faults", "one-way"], "the fault one-way needs at least 2 brokers"),
+        (["--brokers", "1", "--faults", "bounce"], "the fault bounce needs at least 2 brokers"),
+        (["--brokers", "1", "--faults", "unclean"], "the fault unclean needs at least 2 brokers"),
+        (["--brokers", "2", "--faults", "handover"], "the fault handover needs at least 3 brokers"),
+        (["--faults", "lagging-mark"], "the fault lagging-mark needs at least 4 brokers"),
     ],
 )
 def test_wrong_options_are_a_sentence(tmp_path: Path, option: list[str], sentence: str) -> None:
