@@ -63,6 +63,8 @@ class Broker(IsrKeeper):
     def stop(self, reason: str) -> None:
         """The process ends: crash, power-loss, shutdown or disk-full."""
         if self.state == DOWN:
+            if reason == "power-loss":
+                self._darken()
             return
         self.state = DOWN
         self.paused = False

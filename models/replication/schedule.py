@@ -215,9 +215,7 @@ def draw(
     for kind in kinds:
         least = LEAST_BROKERS.get(kind, 1)
         if config.brokers < least:
-            raise ConfigError(
-                f"the fault {kind} needs at least {least} brokers (simulation.brokers), not {config.brokers}"
-            )
+            raise ConfigError(f"the fault {kind} needs at least {least} brokers, and there are {config.brokers}")
     rng = Draw(seed)
     found: list[Fault] = []
     for index in range(max(count, len(kinds)) if each else count):

@@ -11,6 +11,7 @@ from logjudge.models.replication.faults import Fault
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.schedule import QUICK
 from logjudge.models.replication.state import Fact
+from logjudge.models.replication.truth import lost
 
 
 def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[Fact]]:
@@ -74,6 +75,18 @@ def test_a_crash_keeps_the_page_cache_and_a_power_loss_does_not() -> None:
     _, flushed = run("kraft", {**alone, "flush.messages": 1}, Fault(4 * SECOND, "power-loss", (1,), SECOND), seed=3)
     before, after = details(flushed, "truncate")[0][1:3]
     assert after == before
+
+
+def test_a_power_loss_takes_the_page_cache_of_a_dead_process_too() -> None:
+    alone = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 40}
+    faults = (Fault(4 * SECOND, "crash", (1,), 4 * SECOND), Fault(5 * SECOND, "power-loss", (1,), 3 * SECOND))
+    cluster, facts = run("kraft", alone, *faults, seed=3)
+    assert details(facts, "stop") == [("crash",), ("power-loss",)]
+    before, after = details(facts, "truncate")[0][1:3]
+    assert after < before
+    assert lost(cluster)
+    _, written_back = run("kraft", {**alone, "simulation.writeback.ms": 500}, *faults, seed=3)
+    assert all(before == after for _, before, after, *_ in details(written_back, "truncate"))
 
 
 def test_a_crash_falls_back_to_the_last_checkpoint() -> None:

@@ -97,12 +97,11 @@ def test_spark_finds_what_one_process_finds() -> None:
 
 
 MECHANISMS = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+SEARCHES = re.findall("`(logjudge search --variant [^`]*)`", MECHANISMS.read_text(encoding="utf-8"))
 MENDED = ("kip-279", "kip-966")  # their rows' commands show that the trouble is over
 
 
-@pytest.mark.parametrize(
-    "command", re.findall("`(logjudge search --variant [^`]*)`", MECHANISMS.read_text(encoding="utf-8"))
-)
+@pytest.mark.parametrize("command", SEARCHES)
 def test_each_search_of_the_mechanisms_finds_what_its_row_says(command: str, tmp_path: Path) -> None:
     arguments = [*command.split()[1:], "--runs", "120", "--out", str(tmp_path / "found.toml")]
     if any(variant in arguments for variant in MENDED):
