@@ -63,15 +63,23 @@ def _start(cluster: Cluster, fault: Fault) -> None:
 
 def shutdown(cluster: Cluster, fault: Fault) -> Heal:
     """A controlled shutdown: leaderships move away, logs are flushed, checkpoints written."""
+    leaving = list(fault.nodes)
     for node in fault.nodes:
         cluster.quorum.leave(node)
-        cluster.loop.at(cluster.loop.now + 50 * MS, _shut, (cluster, node))
-    return lambda: _start(cluster, fault)
+    cluster.loop.at(cluster.loop.now + 50 * MS, _shut, (cluster, leaving))
+
+    def heal() -> None:
+        _shut((cluster, leaving))  # a restart that is ordered at once waits for the process to end
+        _start(cluster, fault)
+
+    return heal
 
 
-def _shut(argument: tuple[Cluster, int]) -> None:
-    cluster, node = argument
-    cluster.brokers[node].stop("shutdown")
+def _shut(argument: tuple[Cluster, list[int]]) -> None:
+    cluster, leaving = argument
+    for node in leaving:
+        cluster.brokers[node].stop("shutdown")
+    leaving.clear()
 
 
 def pause(cluster: Cluster, fault: Fault) -> Heal:

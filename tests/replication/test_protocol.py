@@ -106,6 +106,14 @@ def test_a_controlled_shutdown_moves_leadership_first_and_keeps_everything() -> 
     assert cluster.ledger.acknowledged_end == {0: 60}
 
 
+def test_a_shutdown_for_a_moment_restarts_the_broker() -> None:
+    cluster, facts = run("kraft", {}, Fault(3 * SECOND, "shutdown", (2,), 30 * MS))
+    assert [fact[2] for fact in facts if fact[1] == 2 and fact[2] in ("stop", "start")] == ["start", "stop", "start"]
+    assert details(facts, "loaded")[0][3] is True
+    assert cluster.quorum.states[0].isr == (1, 2, 3)
+    assert cluster.final
+
+
 def test_the_preferred_leader_gets_its_place_back() -> None:
     cluster, facts = run("kraft", {"min.insync.replicas": 2}, Fault(2 * SECOND, "crash", (1,), 2 * SECOND))
     leaders = [new.leader for _, _, new in details(facts, "elected")]
