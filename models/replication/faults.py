@@ -275,6 +275,8 @@ FAULTS: dict[str, Callable[[Cluster, Fault], Heal | None]] = {
     "preferred-election": preferred_election,
 }
 
+# What needs no nodes: it hits the network, every partition's leader, or the active controller.
+NODELESS = ("loss", "duplication", "controller-crash", "controller-pause", "delete-records", "preferred-election")
 PER_MILLE = ("loss", "duplication")
 MOST_AMOUNT = 10**12  # milliseconds, or an offset
 
@@ -283,6 +285,8 @@ def check(fault: Fault, config: Config) -> None:
     """Refuse a fault that cannot happen to such a cluster."""
     if fault.kind not in FAULTS:
         raise ConfigError(f"there is no fault {fault.kind!r}; there are {', '.join(sorted(FAULTS))}")
+    if not fault.nodes and fault.kind not in NODELESS:
+        raise ConfigError(f"the fault {fault.kind} at {fault.at / MS:g} ms names no nodes, so it would hit nobody")
     brokers = range(1, config.brokers + 1)
     controllers = range(FIRST_CONTROLLER, FIRST_CONTROLLER + config.controllers)
     there: Sequence[int] = brokers

@@ -112,6 +112,8 @@ def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
         ("[[fault]]\nkind = 'crash'\nnodes = 1", "nodes = 1, expected a list of whole numbers"),
         ("[[fault]]\nkind = 'crash'\nnodes = [9]", "there is no 9 that crash could hit; there are 1, 2, 3"),
         ("[[fault]]\nkind = 'controller-pause'\nnodes = [1]", "there are 101, 102"),
+        ("[[fault]]\nkind = 'crash'\nat_ms = 1100", "wrong.toml: the fault crash at 1100 ms names no nodes"),
+        ("[[fault]]\nkind = 'one-way'\nat_ms = 5\nto = [1]", "the fault one-way at 5 ms names no nodes"),
         ("[[fault]]\nkind = 'loss'\namount = 5000", "the amount of loss must be 0 to 1000, not 5000"),
         ("[[fault]]\nkind = 'crash'\nat_ms = nan", "the time nan, expected milliseconds"),
         ("[[fault]]\nkind = 'crash'\nfor_ms = 1e300", "the time 1e+300, expected milliseconds"),
