@@ -12,6 +12,7 @@ import click
 from ..histories.errors import UsageError
 from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import Written, write_bundle
+from ..histories.simulation.outcome import outcome
 from ..models.replication.config import SECOND, ConfigError
 from ..models.replication.faults import FAULTS
 from ..models.replication.scenario import Scenario
@@ -74,6 +75,19 @@ def command(
     except ConfigError as error:
         raise UsageError(str(error)) from error
     click.echo(summary(written))
+    for line in _as_said(written, scenario):
+        click.echo(line)
+
+
+def _as_said(written: Written, scenario: Scenario) -> list[str]:
+    """Whether the invariants that a scenario file says its run breaks broke."""
+    came = outcome(written.cluster, scenario).breaks if scenario.breaks else {}
+    return [
+        f"{name} is broken, as the file says: {came[name]}"
+        if name in came
+        else f"{name} held, though the file says that this run breaks it"
+        for name in scenario.breaks
+    ]
 
 
 def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:

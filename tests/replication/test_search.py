@@ -31,6 +31,10 @@ def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> Non
     replay = CliRunner().invoke(cli, ["simulate", "--config", str(out), "--out", str(tmp_path / "run")])
     assert replay.exit_code == 0, replay.output
     assert "lost though acknowledged" in replay.output
+    assert "no-acknowledged-loss is broken, as the file says: offset" in replay.output
+    arguments = ["simulate", "--config", str(out), "--variant", "kip-320", "--out", str(tmp_path / "run")]
+    mended = CliRunner().invoke(cli, arguments)
+    assert "no-acknowledged-loss held, though the file says that this run breaks it" in mended.output
 
 
 def test_nothing_smaller_fails_after_shrinking() -> None:
