@@ -126,6 +126,11 @@ def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
     assert all(part in text for part in ("NAME-judged", "exit code", "judge's verdict"))
 
 
+def test_the_judge_names_the_reset_that_skipped_records(tmp_path: Path) -> None:
+    told = CliRunner().invoke(cli, ["scenarios", "run", "offset-reset-latest", "--out", str(tmp_path / "run")])
+    assert "consumer-reset" in told.output, told.output
+
+
 def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
     arguments = ["scenarios", "run", "elr", "--out", str(tmp_path / "run")]
     assert [CliRunner().invoke(cli, arguments).exit_code for _ in range(2)] == [0, 0]
