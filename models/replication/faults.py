@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .config import MS, Config, ConfigError
-from .network import FIRST_CONTROLLER
+from .network import FIRST_CLIENT, FIRST_CONTROLLER, QUORUM
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -25,7 +25,9 @@ class Fault:
 
     at: int
     kind: str
-    nodes: tuple[int, ...] = ()  # brokers, controllers (from 101) or consumers (by index), as the kind has it
+    # Brokers, controllers (from 101) or consumers (by index), as the kind has it; a partition also takes the quorum or
+    # ZooKeeper (100), and producers and then consumers (from 201).
+    nodes: tuple[int, ...] = ()
     lasts: int = 0
     amount: int = 0  # milliseconds of delay or skew, per mille of loss or duplication, an offset to delete to
     to: tuple[int, ...] = ()  # one-way: only messages to these nodes are cut
@@ -120,7 +122,7 @@ def disk_full(cluster: Cluster, fault: Fault) -> Heal:
 
 
 def partition(cluster: Cluster, fault: Fault) -> Heal:
-    """These brokers and all other servers cannot reach each other; clients reach everybody."""
+    """These nodes and all other servers cannot reach each other; clients that are not named reach everybody."""
     pairs = [
         pair
         for inside in fault.nodes
@@ -294,8 +296,9 @@ def check(fault: Fault, config: Config) -> None:
         there = controllers
     elif fault.kind == "consumer-crash":
         there = range(config.consumers)
-    elif fault.kind == "one-way":
-        there = (*brokers, *controllers)
+    elif fault.kind in ("partition", "one-way"):
+        clients = range(FIRST_CLIENT, FIRST_CLIENT + config.producers + config.consumers)
+        there = (*brokers, QUORUM, *controllers, *clients)
     for node in (*fault.nodes, *fault.to):
         if node not in there:
             raise ConfigError(f"there is no {node} that {fault.kind} could hit; there are {', '.join(map(str, there))}")

@@ -177,6 +177,45 @@ def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     assert losses <= {"single-ack-failover"}
 
 
+@pytest.mark.parametrize(
+    ("variant", "to", "replaced"),
+    [
+        ("kraft", (101, 102), True),
+        ("kraft", (100,), True),
+        ("kip-320", (101, 102), True),
+        ("high-watermark", (101, 102), False),  # its session is ZooKeeper's
+        ("high-watermark", (100,), True),
+    ],
+)
+def test_a_session_needs_whoever_keeps_it(variant: str, to: tuple[int, ...], replaced: bool) -> None:
+    _, facts = run(variant, {}, Fault(2 * SECOND, "one-way", (1,), 4 * SECOND, 0, to))
+    assert any(fact[2] == "fenced" and fact[3] == (1,) for fact in facts) == replaced
+
+
+@pytest.mark.parametrize("variant", ["kraft", "high-watermark"])
+def test_a_controller_that_is_cut_off_is_replaced(variant: str) -> None:
+    cluster, facts = run(variant, {}, Fault(2 * SECOND, "partition", (101,), 4 * SECOND))
+    assert [(fact[1], fact[3]) for fact in facts if fact[2] == "controller"] == [(101, (1,)), (102, (2,))]
+    assert not details(facts, "fenced")
+    assert cluster.final
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        Fault(2 * SECOND, "partition", (201,), 3 * SECOND),
+        Fault(2 * SECOND, "one-way", (201,), 3 * SECOND, 0, (1,)),
+        Fault(2 * SECOND, "one-way", (1,), 3 * SECOND, 0, (201,)),
+    ],
+)
+def test_a_client_can_be_cut_off(cut: Fault) -> None:
+    cluster, facts = run("kraft", {"simulation.producers": 1}, cut)
+    assert max(cluster.ledger.latencies) > 2 * SECOND
+    assert not details(facts, "fenced")
+    assert len(list(cluster.ledger.acks[0])) > 0
+    assert cluster.final
+
+
 def test_the_old_isr_change_is_told_to_the_controller_after_5_quiet_seconds() -> None:
     """ISR propagation through ZooKeeper: looked at every 2.5 s, sent once quiet for 5 s."""
     options = {"broker.session.timeout.ms": 60000, "simulation.ops": 200}
