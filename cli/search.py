@@ -103,6 +103,7 @@ def command(
     losing, text = explored.first[invariant]
     click.echo(f"seed {losing} breaks {invariant}: {text}")
     small, tries = shrink(space.scenario(losing), invariant)
+    small = replace(small, breaks=(invariant,))
     told, _ = story(small)
     small = replace(
         small,
@@ -110,7 +111,6 @@ def command(
         title=f"{invariant} broken by {variant}",
         story="\n".join(told),
         picture=PICTURES.get(invariant, small.picture),
-        breaks=(invariant,),
     )
     click.echo(f"shrunk in {tries} runs to {len(small.faults)} faults and {small.config().ops} records:")
     click.echo("\n".join(told))

@@ -172,7 +172,7 @@ class Quorum:
         self.register(*arguments)
 
     def _keepers(self) -> tuple[int, ...]:
-        """Who must be reached for a session: ZooKeeper alone; the log of the quorum and its active controller in KRaft."""
+        """Who must be reached for a session: ZooKeeper; in KRaft the quorum's log and the active controller."""
         if self.rules.zookeeper or self.controller is None:
             return (QUORUM,)
         return (QUORUM, self.controller.id)

@@ -20,6 +20,7 @@ from .schedule import QUICK, demanded, draw
 from .state import Fact
 from .story import tell
 from .variants import VARIANTS
+from .witness import Witness
 
 # Faults that a replicated log must survive: disks keep what they were given, and clocks may lie.
 SURVIVABLE = (
@@ -205,7 +206,9 @@ def _replaced(scenario: Scenario, index: int, fault: Fault) -> Scenario:
 
 
 def story(scenario: Scenario) -> tuple[list[str], Cluster]:
-    """Run a scenario once more and tell it."""
+    """Run a scenario once more and tell it, with what it says it breaks."""
     facts: list[Fact] = []
-    cluster = scenario.run(tell=facts.append)
-    return tell(cluster, facts), cluster
+    witness = Witness()
+    cluster = scenario.run(witness, facts.append, prepare=witness.attend)
+    found = [breach for some in breaches(cluster, scenario.breaks).values() for breach in some]
+    return tell(cluster, facts, witness, found), cluster

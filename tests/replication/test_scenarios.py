@@ -49,6 +49,23 @@ def test_a_picture_is_what_the_command_draws(name: str, tmp_path: Path) -> None:
     assert re.findall(">([^<>]+)</text>", drawn) == re.findall(">([^<>]+)</text>", kept)
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("commit-before-handle", "c0 dies, having read up to 269, handled up to 261, committed up to 269"),
+        ("commit-after-handle", "c0 begins at offset 261"),
+        ("delete-records", "an administrator deletes what is below offset 150"),
+        ("idempotence", "20 of 1000 messages are lost with their connections"),
+        ("isr-slow-node", "messages between broker 3 and the others take 300 ms longer"),
+        ("quorum-slow-node", "messages between broker 3 and the others are as fast as before"),
+        ("offset-reset-latest", "c0 begins where auto.offset.reset says: it has committed nothing"),
+        ("retry-reordering", "the leader of epoch 0 writes p0's values 536 to 537 at attempt 2"),
+    ],
+)
+def test_a_story_tells_the_faults_and_what_clients_did(name: str, line: str) -> None:
+    assert line in (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
 def test_no_page_is_left_over() -> None:
     assert sorted(path.stem for path in DOCS.glob("*.md")) == names()
     assert sorted(path.stem for path in DOCS.glob("*.svg")) == names()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
 from logjudge.models.replication.invariants import INVARIANTS
 from logjudge.models.replication.search import Space, explore, shrink, story
+from logjudge.models.replication.state import Fact
+from logjudge.models.replication.story import tell
+from logjudge.models.replication.witness import Witness
 
 LOSS = "no-acknowledged-loss"
 
@@ -73,6 +77,45 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
     cut = next(i for i, line in enumerate(told) if "its high watermark" in line and "cuts" in line)
     assert any("elects broker" in line for line in told[cut:])
     assert cluster.final
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (
+            ["--variant", "follower-reads", "--invariant", "no-stale-read", "--faults", "delay"],
+            ["p0 sends its value", "no-stale-read is broken: c0 polled nothing", "c0 reads p0's value", "ms longer"],
+        ),
+        (
+            [
+                *["--variant", "kip-320", "--invariant", "no-duplicates", "--faults", "loss"],
+                "--set",
+                "enable.idempotence=false",
+            ],
+            ["of 1000 messages are lost", "p0 sends its value", "at attempt 2", "stand again, first at"],
+        ),
+    ],
+)
+def test_the_story_tells_what_broke(arguments: list[str], lines: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["search", *arguments, "--runs", "300", "--out", str(tmp_path / "found.toml")])
+    assert result.exit_code == 1, result.output
+    told = read(tmp_path / "found.toml").story
+    assert [line for line in lines if line not in told] == []
+
+
+def test_a_story_that_is_too_long_keeps_what_broke() -> None:
+    space = Space("kip-101", ("unclean", "crash"), most_faults=12)
+    scenario = replace(space.scenario(89 + 11), breaks=(LOSS,))
+    facts: list[Fact] = []
+    witness = Witness()
+    cluster = scenario.run(witness, facts.append, prepare=witness.attend)
+    found = INVARIANTS[LOSS][0](cluster)
+    long, short = (tell(cluster, facts, witness, found, limit) for limit in (10_000, 30))
+    assert len(short) < len(long)
+    assert any("events left out" in line for line in short)
+    broken = [line.partition(" s: ")[2] for line in long if "is broken" in line or " sends " in line]
+    assert broken
+    assert all(any(line in other for other in short) for line in broken)
 
 
 @pytest.mark.parametrize(
