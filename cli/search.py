@@ -96,6 +96,7 @@ def command(
     click.echo(
         f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol "
         f"events in {took:.1f} s"
+        + (f"; in {explored.unfinished} of them a partition had no leader in the end" if explored.unfinished else "")
     )
     if invariant not in explored.first:
         click.echo(f"{invariant} held in all of them")

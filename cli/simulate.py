@@ -135,6 +135,11 @@ def summary(written: Written) -> str:
         f"elections: {truth['elections']}, of these unclean: {truth['unclean_elections']}; "
         f"ISR shrinks: {truth['isr_shrinks']}",
     ]
+    if truth["not_acknowledged"] is not None:
+        lines.append(
+            f"refused or given up: {truth['not_acknowledged']:,}; longest time without an acknowledgement: "
+            f"{truth['longest_silence_ms'] / 1000:.1f} s"
+        )
     if truth["lost_acked_count"]:
         lines.append(
             f"lost though acknowledged: {truth['lost_acked_count']:,} ({truth['cause']}), "

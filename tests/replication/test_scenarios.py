@@ -129,6 +129,7 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
     keeping = CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "b")])
     assert keeping.exit_code == 0, keeping.output
     assert "nothing acknowledged was lost" in keeping.output
+    assert "longest time without an acknowledgement: " in keeping.output
 
 
 def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
