@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
 from logjudge.models.replication.faults import Fault
@@ -112,6 +115,36 @@ def test_a_shutdown_for_a_moment_restarts_the_broker() -> None:
     assert details(facts, "loaded")[0][3] is True
     assert sorted(cluster.quorum.states[0].isr) == [1, 2, 3]
     assert cluster.final
+
+
+def test_a_fault_that_overlaps_another_does_not_end_it(tmp_path: Path) -> None:
+    long, short = Fault(2 * SECOND, "crash", (2,), 6 * SECOND), Fault(3 * SECOND, "crash", (2,), SECOND)
+    _, facts = run("kraft", {}, long, short)
+    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
+    scenario = Scenario("overlap", "kraft", 1, {**QUICK}, {}, (long, short))
+    history = (write_bundle(scenario, tmp_path / "run").folder / "history.jsonl").read_text()
+    assert history.count('"kind":"restart"') == 2  # invoked and done, once
+    _, facts = run("kraft", {}, replace(long, kind="pause"), replace(short, kind="pause"))
+    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "resume"] == [8 * SECOND]
+    _, facts = run("kraft", {}, replace(long, kind="disk-full"), replace(short, kind="disk-full"))
+    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
+    _, facts = run("kraft", {}, long, replace(short, kind="disk-full"))
+    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
+
+
+def test_of_losses_that_overlap_the_larger_counts() -> None:
+    seen: list[float] = []
+
+    def watch(cluster: Cluster) -> None:
+        for second in (3, 5, 7, 9):
+            cluster.loop.at(second * SECOND, lambda _: seen.append(cluster.network.lose))
+
+    faults = (
+        Fault(2 * SECOND, "loss", (), 6 * SECOND, 20),
+        Fault(4 * SECOND, "loss", (), 2 * SECOND, 50),
+    )
+    Scenario("loss", "kraft", 1, {**QUICK, "simulation.ops": 200}, {}, faults).run(prepare=watch)
+    assert seen == [0.02, 0.05, 0.02, 0.0]
 
 
 def test_the_preferred_leader_gets_its_place_back() -> None:
