@@ -11,6 +11,7 @@ from ..histories.simulation.bundle import write_bundle
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import digest, page
 from ..histories.simulation.scenarios import load, names
+from ..models.replication.compare import table
 from ..models.replication.scenario import Scenario
 from .check import command as check
 from .folder import check_target
@@ -79,6 +80,12 @@ def pages(folder: Path) -> None:
         (folder / f"{name}.md").write_bytes(text.encode())
         picture(scenario, folder / f"{name}.svg", digest(text))
     click.echo(f"{len(names())} pages in {folder}")
+
+
+@command.command("compare")
+def compare() -> None:
+    """ISR, majority quorum and asynchronous replication under the same load and faults, as a table (Markdown)."""
+    click.echo(table())
 
 
 def picture(scenario: Scenario, path: Path, says: str) -> None:

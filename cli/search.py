@@ -96,6 +96,7 @@ def command(
     click.echo(
         f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol "
         f"events in {took:.1f} s"
+        + (f"; in {explored.unfinished} of them a partition had no leader in the end" if explored.unfinished else "")
     )
     if invariant not in explored.first:
         click.echo(f"{invariant} held in all of them")
@@ -103,6 +104,7 @@ def command(
     losing, text = explored.first[invariant]
     click.echo(f"seed {losing} breaks {invariant}: {text}")
     small, tries = shrink(space.scenario(losing), invariant)
+    small = replace(small, breaks=(invariant,))
     told, _ = story(small)
     small = replace(
         small,
@@ -110,7 +112,6 @@ def command(
         title=f"{invariant} broken by {variant}",
         story="\n".join(told),
         picture=PICTURES.get(invariant, small.picture),
-        breaks=(invariant,),
     )
     click.echo(f"shrunk in {tries} runs to {len(small.faults)} faults and {small.config().ops} records:")
     click.echo("\n".join(told))

@@ -12,10 +12,11 @@ import click
 from ..histories.errors import UsageError
 from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import Written, write_bundle
+from ..histories.simulation.outcome import outcome
 from ..models.replication.config import SECOND, ConfigError
 from ..models.replication.faults import FAULTS
 from ..models.replication.scenario import Scenario
-from ..models.replication.schedule import PATTERNS, draw, known
+from ..models.replication.schedule import PATTERNS, demanded, draw, known
 from ..models.replication.variants import VARIANTS
 from .folder import is_bundle, write_whole
 
@@ -74,6 +75,19 @@ def command(
     except ConfigError as error:
         raise UsageError(str(error)) from error
     click.echo(summary(written))
+    for line in _as_said(written, scenario):
+        click.echo(line)
+
+
+def _as_said(written: Written, scenario: Scenario) -> list[str]:
+    """Whether the invariants that a scenario file says its run breaks broke."""
+    came = outcome(written.cluster, scenario).breaks if scenario.breaks else {}
+    return [
+        f"{name} is broken, as the file says: {came[name]}"
+        if name in came
+        else f"{name} held, though the file says that this run breaks it"
+        for name in scenario.breaks
+    ]
 
 
 def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
@@ -86,9 +100,7 @@ def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
             raise UsageError(f"there is no fault {kind!r}; there are {DRAWN}; {WRITTEN[0].lower()}{WRITTEN[1:]}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn; write it into a scenario file")
-    options = dict(scenario.options)
-    if "unclean" in kinds:
-        options["unclean.leader.election.enable"] = True
+    options = {**demanded(kinds), **scenario.options}
     scenario = replace(scenario, options=options)
     config = scenario.config()
     if "simulation.send.interval.us" not in options:
@@ -123,6 +135,11 @@ def summary(written: Written) -> str:
         f"elections: {truth['elections']}, of these unclean: {truth['unclean_elections']}; "
         f"ISR shrinks: {truth['isr_shrinks']}",
     ]
+    if truth["not_acknowledged"] is not None:
+        lines.append(
+            f"refused or given up: {truth['not_acknowledged']:,}; longest time without an acknowledgement: "
+            f"{truth['longest_silence_ms'] / 1000:.1f} s"
+        )
     if truth["lost_acked_count"]:
         lines.append(
             f"lost though acknowledged: {truth['lost_acked_count']:,} ({truth['cause']}), "

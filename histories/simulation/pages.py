@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 from ...models.replication.cluster import Cluster
 from ...models.replication.invariants import INVARIANTS
@@ -61,6 +62,7 @@ def _outcome(cluster: Cluster, scenario: Scenario, came: Outcome) -> str:
     latency = known["ack_latency_ms"]
     rows = [
         ("records acknowledged", str(known["acknowledged"])),
+        *_availability(known),
         ("lost though acknowledged", _lost(known)),
         ("cause", _causes(cluster) or "nothing lost"),
         ("elections, of these unclean", f"{known['elections']}, {known['unclean_elections']}"),
@@ -81,6 +83,15 @@ def _outcome(cluster: Cluster, scenario: Scenario, came: Outcome) -> str:
     if not came.breaks:
         lines.append("Every invariant holds.")
     return "\n\n".join(lines)
+
+
+def _availability(known: dict[str, Any]) -> list[tuple[str, str]]:
+    if known["not_acknowledged"] is None:
+        return []
+    return [
+        ("records refused or given up", str(known["not_acknowledged"])),
+        ("longest time without an acknowledgement", f"{known['longest_silence_ms'] / 1000:.1f} s"),
+    ]
 
 
 def _causes(cluster: Cluster) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from ...models.replication.acks import Ack
 from ...models.replication.cluster import Cluster
 from ...models.replication.scenario import Scenario
-from ...models.replication.truth import Lost, Repeat, absent, lost, neighbours, repeats, went_back
+from ...models.replication.truth import Lost, Repeat, absent, lost, neighbours, repeats, silence, went_back
 from .names import value
 
 Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> where they differ
@@ -51,13 +51,18 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             duplicates += twice
             reordered += late
     ledger = cluster.ledger
+    acknowledged = sum(a.end - a.base for acks in ledger.acks for a in acks if a.acks != 0)
+    told = cluster.config.acks != 0
     return {
         "name": scenario.name,
         "variant": scenario.variant,
         "seed": scenario.seed,
         "cause": ", ".join(causes) or "no fault, no loss",
         "causes": causes,
-        "acknowledged": sum(a.end - a.base for acks in ledger.acks for a in acks if a.acks != 0),
+        "acknowledged": acknowledged,
+        # Availability: what was refused or given up, and how long nobody was told of success; acks=0 tells nothing.
+        "not_acknowledged": cluster.config.ops - acknowledged if told else None,
+        "longest_silence_ms": silence(cluster) / 1000 if told else None,
         "lost_acked": values,
         "lost_acked_count": total,
         "lost_but_read_before": read,

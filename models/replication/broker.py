@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from .fetcher import Fetcher
 from .isr import IsrKeeper
-from .network import QUORUM
 from .process import DOWN, PROPAGATION_CHECK, RUNNING, STARTING, TICK
 from .replica import Replica
 from .requests import NOT_LEADER, TIMED_OUT, FetchRequest, ProduceRequest
@@ -62,6 +61,8 @@ class Broker(IsrKeeper):
     def stop(self, reason: str) -> None:
         """The process ends: crash, power-loss, shutdown or disk-full."""
         if self.state == DOWN:
+            if reason == "power-loss":
+                self._darken()
             return
         self.state = DOWN
         self.paused = False
@@ -123,7 +124,7 @@ class Broker(IsrKeeper):
             return
         if now >= self._due_heartbeat:
             self._due_heartbeat = now + self.rules.heartbeat(self.config)
-            if self.network.reaches(self.id, QUORUM):
+            if self.cluster.quorum.hears(self.id):
                 self.cluster.quorum.heartbeat(self.id, self.incarnation)
         self._expire(now)
         for fetcher in list(self.fetchers.values()):

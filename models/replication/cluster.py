@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from .broker import Broker
 from .config import MS, SECOND, Config
 from .consumer import Consumer
-from .faults import FAULTS, Fault
+from .faults import FAULTS, Fault, Heal
 from .history import History
 from .ledger import Ledger
 from .log import ReplicaLog
@@ -66,7 +67,11 @@ class Cluster:
         self.track_states = False
         self._snapshot = snapshot
         self._uid = 0
-        self._heals: list[tuple[Fault, Callable[[], None]]] = []
+        # How many faults hold a node, how (faults.py), and the shares of messages, per mille, of those that are on.
+        self.held: dict[tuple[str, int], int] = {}
+        self.losing: list[int] = []
+        self.doubling: list[int] = []
+        self._heals: list[tuple[Fault, Heal]] = []
         self._settling = False
         self._asked_at = 0
 
@@ -199,12 +204,14 @@ class Cluster:
             if fault.lasts:
                 self.loop.at(self.loop.now + fault.lasts, self._heal, entry)
 
-    def _heal(self, entry: tuple[Fault, Callable[[], None]]) -> None:
+    def _heal(self, entry: tuple[Fault, Heal]) -> None:
         if entry in self._heals:
             self._heals.remove(entry)
-            self._before_heal(entry[0])
-            entry[1]()
-            self._record(entry[0], True)
+            fault, heal = entry
+            self._before_heal(fault)
+            free = heal()
+            if free is None or free:
+                self._record(fault if free is None else replace(fault, nodes=free), True)
 
     def heal_all(self) -> None:
         """End every fault that is still on."""

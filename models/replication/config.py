@@ -215,9 +215,21 @@ def configure(
             (node, tuple(parse(name, per_broker[node][name]) for name in sorted(per_broker[node])))
             for node in sorted(per_broker)
         )
-    config = replace(base, **changes)
+    config = _as_the_producer_does(replace(base, **changes), changes)
     check(config)
     _check_brokers(config)
+    return config
+
+
+def _as_the_producer_does(config: Config, named: Mapping[str, Any]) -> Config:
+    """What Kafka's producer makes of settings that do not go together, where a user did not name them all: it gives up
+    idempotence (ProducerConfig.postProcessAndValidateIdempotenceConfigs) and waits for delivery as long as one request
+    may take (KafkaProducer.configureDeliveryTimeout)."""
+    if "idempotence" not in named and (config.acks != -1 or config.retries == 0) and config.max_in_flight <= 5:
+        config = replace(config, idempotence=False)
+    once = config.linger + config.request_timeout
+    if "delivery_timeout" not in named and config.delivery_timeout < once:
+        config = replace(config, delivery_timeout=once)
     return config
 
 
@@ -253,10 +265,15 @@ def check(config: Config) -> None:
         raise ConfigError(f"simulation.topic must be a name that Kafka allows, not {config.topic!r}")
     if config.acks not in (-1, 0, 1):
         raise ConfigError(f"acks must be all, 1 or 0, not {config.acks}")
-    if config.idempotence and (config.acks != -1 or config.max_in_flight > 5):
-        # Kafka refuses this too (ProducerConfig.postProcessAndValidateIdempotenceConfigs).
+    if config.idempotence and (config.acks != -1 or config.retries == 0 or config.max_in_flight > 5):
+        # Kafka 4 refuses this too; up to 3.9 more requests in flight gave idempotence up, if it was not set.
         raise ConfigError(
-            "enable.idempotence=true needs acks=all and at most 5 for max.in.flight.requests.per.connection"
+            "enable.idempotence=true needs acks=all, retries and at most 5 for max.in.flight.requests.per.connection"
+        )
+    if config.delivery_timeout < config.linger + config.request_timeout:
+        raise ConfigError(
+            f"delivery.timeout.ms must be at least linger.ms + request.timeout.ms, "
+            f"{(config.linger + config.request_timeout) // MS}, not {config.delivery_timeout // MS}"
         )
     if config.offset_reset not in ("earliest", "latest"):
         # With none the Java consumer throws, and what happens next is up to its application.

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .config import MS, Config, ConfigError
-from .network import FIRST_CONTROLLER
+from .network import FIRST_CLIENT, FIRST_CONTROLLER, QUORUM
 
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-Heal = Callable[[], None]
+Heal = Callable[[], tuple[int, ...] | None]  # returns those whom no other fault holds any more; None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,9 @@ class Fault:
 
     at: int
     kind: str
-    nodes: tuple[int, ...] = ()  # brokers, controllers (from 101) or consumers (by index), as the kind has it
+    # Brokers, controllers (from 101) or consumers (by index), as the kind has it; a partition also takes the quorum or
+    # ZooKeeper (100), and producers and then consumers (from 201).
+    nodes: tuple[int, ...] = ()
     lasts: int = 0
     amount: int = 0  # milliseconds of delay or skew, per mille of loss or duplication, an offset to delete to
     to: tuple[int, ...] = ()  # one-way: only messages to these nodes are cut
@@ -51,37 +53,64 @@ def power_loss(cluster: Cluster, fault: Fault) -> Heal:
 
 
 def _stop(cluster: Cluster, fault: Fault, reason: str) -> Heal:
+    _hold(cluster, "down", fault)
     for node in fault.nodes:
         cluster.brokers[node].stop(reason)
     return lambda: _start(cluster, fault)
 
 
-def _start(cluster: Cluster, fault: Fault) -> None:
-    for node in fault.nodes:
+def _start(cluster: Cluster, fault: Fault) -> tuple[int, ...]:
+    free = _release(cluster, "down", fault)
+    for node in free:
         cluster.brokers[node].start()
+    return free
+
+
+def _hold(cluster: Cluster, how: str, fault: Fault) -> None:
+    """Faults may overlap: the last of those that hold a node so frees it."""
+    for node in fault.nodes:
+        cluster.held[how, node] = cluster.held.get((how, node), 0) + 1
+
+
+def _release(cluster: Cluster, how: str, fault: Fault) -> tuple[int, ...]:
+    for node in fault.nodes:
+        cluster.held[how, node] -= 1
+    return tuple(node for node in fault.nodes if not cluster.held[how, node])
 
 
 def shutdown(cluster: Cluster, fault: Fault) -> Heal:
     """A controlled shutdown: leaderships move away, logs are flushed, checkpoints written."""
+    _hold(cluster, "down", fault)
+    leaving = list(fault.nodes)
     for node in fault.nodes:
         cluster.quorum.leave(node)
-        cluster.loop.at(cluster.loop.now + 50 * MS, _shut, (cluster, node))
-    return lambda: _start(cluster, fault)
+    cluster.loop.at(cluster.loop.now + 50 * MS, _shut, (cluster, leaving))
+
+    def heal() -> tuple[int, ...]:
+        _shut((cluster, leaving))  # a restart that is ordered at once waits for the process to end
+        return _start(cluster, fault)
+
+    return heal
 
 
-def _shut(argument: tuple[Cluster, int]) -> None:
-    cluster, node = argument
-    cluster.brokers[node].stop("shutdown")
+def _shut(argument: tuple[Cluster, list[int]]) -> None:
+    cluster, leaving = argument
+    for node in leaving:
+        cluster.brokers[node].stop("shutdown")
+    leaving.clear()
 
 
 def pause(cluster: Cluster, fault: Fault) -> Heal:
     """SIGSTOP, or a long garbage collection: everything waits, nothing is lost."""
+    _hold(cluster, "paused", fault)
     for node in fault.nodes:
         cluster.brokers[node].pause()
 
-    def heal() -> None:
-        for node in fault.nodes:
+    def heal() -> tuple[int, ...]:
+        free = _release(cluster, "paused", fault)
+        for node in free:
             cluster.brokers[node].resume()
+        return free
 
     return heal
 
@@ -100,19 +129,23 @@ def slow_disk(cluster: Cluster, fault: Fault) -> Heal:
 
 def disk_full(cluster: Cluster, fault: Fault) -> Heal:
     """The next append or checkpoint fails and the broker halts, as its only log directory is offline."""
+    _hold(cluster, "disk", fault)
     for node in fault.nodes:
         cluster.brokers[node].disk_full = True
 
-    def heal() -> None:
-        for node in fault.nodes:
+    def heal() -> tuple[int, ...]:
+        free = _release(cluster, "disk", fault)
+        for node in free:
             cluster.brokers[node].disk_full = False
-            cluster.brokers[node].start()
+            if not cluster.held.get(("down", node)):
+                cluster.brokers[node].start()
+        return free
 
     return heal
 
 
 def partition(cluster: Cluster, fault: Fault) -> Heal:
-    """These brokers and all other servers cannot reach each other; clients reach everybody."""
+    """These nodes and all other servers cannot reach each other; clients that are not named reach everybody."""
     pairs = [
         pair
         for inside in fault.nodes
@@ -161,16 +194,28 @@ def delay(cluster: Cluster, fault: Fault) -> Heal:
 
 def loss(cluster: Cluster, fault: Fault) -> Heal:
     """`amount` of a thousand messages are lost with their connection."""
-    network = cluster.network
-    network.unreliable(fault.amount / 1000, network.duplicate)
-    return lambda: network.unreliable(0.0, network.duplicate)
+    return _share(cluster, fault, cluster.losing)
 
 
 def duplication(cluster: Cluster, fault: Fault) -> Heal:
     """`amount` of a thousand messages arrive twice, as a proxy that repeats them would have it."""
-    network = cluster.network
-    network.unreliable(network.lose, fault.amount / 1000)
-    return lambda: network.unreliable(network.lose, 0.0)
+    return _share(cluster, fault, cluster.doubling)
+
+
+def _share(cluster: Cluster, fault: Fault, amounts: list[int]) -> Heal:
+    """Of faults that overlap the largest share counts."""
+
+    def settle() -> None:
+        lose, double = (max(some, default=0) / 1000 for some in (cluster.losing, cluster.doubling))
+        cluster.network.unreliable(lose, double)
+
+    def heal() -> None:
+        amounts.remove(fault.amount)
+        settle()
+
+    amounts.append(fault.amount)
+    settle()
+    return heal
 
 
 def clock_skew(cluster: Cluster, fault: Fault) -> Heal:
@@ -223,13 +268,16 @@ def _controllers(cluster: Cluster, fault: Fault) -> list[Any]:
 
 def consumer_crash(cluster: Cluster, fault: Fault) -> Heal:
     """A consumer's process dies; it starts again from what it committed."""
+    _hold(cluster, "consumer", fault)
     for index in fault.nodes:
         cluster.consumers[index].crash()
 
-    def heal() -> None:
-        for index in fault.nodes:
+    def heal() -> tuple[int, ...]:
+        free = _release(cluster, "consumer", fault)
+        for index in free:
             if not cluster.consumers[index].alive:
                 cluster.consumers[index].start()
+        return free
 
     return heal
 
@@ -267,6 +315,8 @@ FAULTS: dict[str, Callable[[Cluster, Fault], Heal | None]] = {
     "preferred-election": preferred_election,
 }
 
+# What needs no nodes: it hits the network, every partition's leader, or the active controller.
+NODELESS = ("loss", "duplication", "controller-crash", "controller-pause", "delete-records", "preferred-election")
 PER_MILLE = ("loss", "duplication")
 MOST_AMOUNT = 10**12  # milliseconds, or an offset
 
@@ -275,6 +325,8 @@ def check(fault: Fault, config: Config) -> None:
     """Refuse a fault that cannot happen to such a cluster."""
     if fault.kind not in FAULTS:
         raise ConfigError(f"there is no fault {fault.kind!r}; there are {', '.join(sorted(FAULTS))}")
+    if not fault.nodes and fault.kind not in NODELESS:
+        raise ConfigError(f"the fault {fault.kind} at {fault.at / MS:g} ms names no nodes, so it would hit nobody")
     brokers = range(1, config.brokers + 1)
     controllers = range(FIRST_CONTROLLER, FIRST_CONTROLLER + config.controllers)
     there: Sequence[int] = brokers
@@ -282,8 +334,9 @@ def check(fault: Fault, config: Config) -> None:
         there = controllers
     elif fault.kind == "consumer-crash":
         there = range(config.consumers)
-    elif fault.kind == "one-way":
-        there = (*brokers, *controllers)
+    elif fault.kind in ("partition", "one-way"):
+        clients = range(FIRST_CLIENT, FIRST_CLIENT + config.producers + config.consumers)
+        there = (*brokers, QUORUM, *controllers, *clients)
     for node in (*fault.nodes, *fault.to):
         if node not in there:
             raise ConfigError(f"there is no {node} that {fault.kind} could hit; there are {', '.join(map(str, there))}")

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
     """Every acknowledged record stands at its offset in the final leader's log (or below its log start)."""
     runs = neighbours(lost(cluster), lambda one: (one.leader, one.epoch, one.cause, one.detail, one.ack.acks))
-    return [Breach("no-acknowledged-loss", min(one.time for one in run), run[0].partition, _gone(run)) for run in runs]
+    return [
+        Breach(
+            "no-acknowledged-loss",
+            min(one.time for one in run),
+            run[0].partition,
+            _gone(run),
+            run[0].ack.base,
+            run[-1].ack.end,
+        )
+        for run in runs
+    ]
 
 
 def _gone(run: list[Lost]) -> str:
@@ -41,6 +51,8 @@ def no_divergence(cluster: Cluster) -> list[Breach]:
             cluster.loop.now,
             partition,
             f"brokers {one} and {other} differ at {offsets(ranges[0][0], ranges[0][1] + 1)}",
+            ranges[0][0],
+            ranges[0][1] + 1,
         )
         for partition, pairs in divergent(cluster).items()
         for (one, other), ranges in pairs.items()
@@ -67,7 +79,7 @@ def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
         for one in repeats(log, partition)[which]:
             what = f"stand again, first at {one.earlier}" if one.earlier >= 0 else "stand behind later ones"
             text = f"{one.count} values of p{one.producer} from {one.first} on, at offset {one.offset}, {what}"
-            found.append(Breach(name, cluster.loop.now, partition, text))
+            found.append(Breach(name, cluster.loop.now, partition, text, one.offset, one.offset + one.count))
     return found
 
 
@@ -83,7 +95,7 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
             missed = _first_gap(ranges.get(consumer.name, {}).get(partition, []), *ends)
             if missed is not None:
                 text = f"{consumer.name} never handled {offsets(*missed)}"
-                found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text))
+                found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *missed))
     return found
 
 

@@ -17,6 +17,8 @@ from .packed import Rows
 from .state import PartitionState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .broker import Broker
     from .consumer import Consumer
     from .process import Process
@@ -42,6 +44,8 @@ class Breach:
     time: int
     partition: int
     text: str
+    base: int = -1  # the offsets that it is about, `end` not included; -1 where it is about none
+    end: int = -1
 
 
 class Ledger:
@@ -67,6 +71,7 @@ class Ledger:
         self.handled_by: dict[str, dict[int, list[tuple[int, int]]]] = {}
         self.resets: list[tuple[str, int, int, int]] = []  # consumer, partition, from, to
         self.latencies = array("q")  # from a batch's first record to its acknowledgement, microseconds
+        self.witness: Callable[[ProducerBatch], None] | None = None  # is told of appends, where a story is asked for
         self.shrinks = 0
         self.elections = 0
         self.unclean_elections = 0
@@ -86,6 +91,8 @@ class Ledger:
                     again = self.rewritten[batch.partition].setdefault(batch.producer, [])
                     merge(again, max(first, low), min(end, high))
         merge(known, first, end)
+        if self.witness is not None:
+            self.witness(batch)
 
     def acknowledged(self, batch: ProducerBatch, base: int, acks: int, time: int) -> None:
         partition = batch.partition
@@ -174,6 +181,7 @@ class Ledger:
             now,
             partition,
             f"broker {replica.broker} leads epoch {replica.epoch} without the committed {offsets(base, end)}",
+            (base, end),
         )
         committed.cut(number)
         self._committed_end[partition] = min(base, log.end)
@@ -268,11 +276,12 @@ class Ledger:
                     partition,
                     f"{consumer.name} polled nothing at {consumer.position[partition]}, "
                     f"though {end - 1} was acknowledged before",
+                    (end - 1, end),
                 )
 
-    def _breach(self, invariant: str, time: int, partition: int, text: str) -> None:
+    def _breach(self, invariant: str, time: int, partition: int, text: str, about: tuple[int, int] = (-1, -1)) -> None:
         if len(self.breaches) < 1000:
-            self.breaches.append(Breach(invariant, time, partition, text))
+            self.breaches.append(Breach(invariant, time, partition, text, *about))
 
 
 def merge(ranges: list[tuple[int, int]], first: int, end: int) -> None:

@@ -180,7 +180,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kip-966": _SOUND,
         "last-known-leader": Cell(_LOSS, 80),
         "majority-quorum": Cell(_LOSS, 80),
-        "asynchronous": Cell(_LOSS, 20),
+        "asynchronous": Cell(_LOSS, 40),
     },
     "blackout": {
         "high-watermark": Cell(_ALL, 20),
@@ -200,10 +200,10 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kip-966": _SOUND,
         "last-known-leader": _SOUND,
         "majority-quorum": _SOUND,
-        "no-controller-epoch": Cell(("no-committed-loss",), 60, (*_ALL, "one-leader-per-epoch")),
+        "no-controller-epoch": Cell(("no-committed-loss",), 100, (*_ALL, "one-leader-per-epoch")),
     },
     "handover": {
-        "kip-101": Cell(("no-committed-loss", "no-divergence"), 60, (*_ALL, "no-duplicates")),
+        "kip-101": Cell(("no-committed-loss", "no-divergence"), 80, (*_ALL, "no-duplicates")),
         "kip-279": _SOUND,
         "kip-320": _SOUND,
         "kraft": _SOUND,

@@ -182,6 +182,17 @@ class Process:
             self.truncate(replica, kept, "unclean-disk", ())
             log.flushed = log.end
 
+    def _darken(self) -> None:
+        """The machine of a dead process loses power: its page cache goes, but for what the kernel wrote back since."""
+        if self.host_down:
+            return
+        self.host_down = True
+        self.tell_fact("stop", "power-loss")
+        if self.loop.now >= self._due_writeback:
+            for replica in self.replicas.values():
+                replica.log.flushed = replica.log.end
+        self._lose_page_cache()
+
     def _flush_all(self) -> None:
         for partition, replica in self.replicas.items():
             replica.log.flushed = replica.log.end

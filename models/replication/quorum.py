@@ -171,8 +171,22 @@ class Quorum:
     def _register_again(self, arguments: tuple[int, bool, int]) -> None:
         self.register(*arguments)
 
+    def _keepers(self) -> tuple[int, ...]:
+        """Who must be reached for a session: ZooKeeper; in KRaft the quorum's log and the active controller."""
+        if self.rules.zookeeper or self.controller is None:
+            return (QUORUM,)
+        return (QUORUM, self.controller.id)
+
+    def hears(self, broker: int) -> bool:
+        """Does a broker's word arrive, whether or not it gets an answer?"""
+        return all(self.network.reaches(broker, node) for node in self._keepers())
+
     def _heard(self, broker: int) -> bool:
-        return self.network.reaches(broker, QUORUM) and self.network.reaches(QUORUM, broker)
+        return self.hears(broker) and all(self.network.reaches(node, broker) for node in self._keepers())
+
+    def _joined(self, controller: Controller) -> bool:
+        """Does a controller reach ZooKeeper, or the others of the quorum?"""
+        return self.network.reaches(controller.id, QUORUM) and self.network.reaches(QUORUM, controller.id)
 
     def heartbeat(self, broker: int, incarnation: int) -> None:
         """Renew a session; a broker that was fenced and is heard again is let in, without a restart."""
@@ -211,7 +225,7 @@ class Quorum:
     def _tick(self, _: None) -> None:
         now = self.loop.now
         self.loop.at(now + TICK, self._tick)
-        if self.controller is None or not self.controller.works:
+        if self.controller is None or not self.controller.works or not self._joined(self.controller):
             self._fail_over(now)
             return
         gone = [b for b in self.live if self.sessions[b] < now]
@@ -234,7 +248,7 @@ class Quorum:
         if self._vacant_until == 0:
             self._vacant_until = now + self.config.controller_timeout
         elif now >= self._vacant_until:
-            free = [c for c in self.controllers if c.works]
+            free = [c for c in self.controllers if c.works and self._joined(c)]
             if free:
                 self._take_over(free[0])
 
@@ -285,9 +299,15 @@ class Quorum:
         (KIP-841 for the latter)."""
         state = self.states[alter.partition]
         controller = self.controller
-        if not self.rules.zookeeper and (controller is None or not controller.works):
-            self.network.reset(alter)
-            return
+        answering = QUORUM
+        if not self.rules.zookeeper:
+            if controller is None or not controller.works:
+                self.network.reset(alter)
+                return
+            if not self.network.reaches(alter.node, controller.id):
+                return  # the active controller takes it (AlterPartition), and a cut link swallowed it
+            if not self.network.reaches(controller.id, alter.node):
+                answering = controller.id
         joining_dead = any(b not in self.live for b in alter.isr if b not in state.isr)
         alter.accepted = (
             state.leader == alter.node
@@ -303,7 +323,7 @@ class Quorum:
                 controller.view[alter.partition] = new
                 if not self.rules.zookeeper:
                     controller.broadcast((alter.partition,))
-        self.network.send(QUORUM, alter.node, alter.owner.on_altered, alter)
+        self.network.send(answering, alter.node, alter.owner.on_altered, alter)
 
     def notify_isr(self, partitions: tuple[int, ...]) -> None:
         """ZooKeeper's /isr_change_notification: the controller tells all brokers' metadata caches."""

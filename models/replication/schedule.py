@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
-from .config import MS, SECOND, Config
+from .config import MS, SECOND, Config, ConfigError
 from .faults import FAULTS, Fault
 
 
@@ -193,6 +194,15 @@ PATTERNS: dict[str, Pattern] = {
 }
 
 
+# How many brokers a pattern is made for, where one is not enough.
+LEAST_BROKERS = {"one-way": 2, "bounce": 2, "unclean": 2, "handover": 3, "lagging-mark": 4}
+
+
+def demanded(kinds: Sequence[str]) -> dict[str, Any]:
+    """The configuration without which some of these patterns would break nothing; what a user sets goes first."""
+    return {"unclean.leader.election.enable": True} if "unclean" in kinds else {}
+
+
 def known(kind: str) -> bool:
     return kind in PATTERNS or kind in FAULTS
 
@@ -201,7 +211,11 @@ def draw(
     seed: int, config: Config, kinds: Sequence[str], count: int, begin: int, span: int, each: bool = False
 ) -> list[Fault]:
     """`count` patterns of these kinds, spread over `span` microseconds from `begin` on, in order of time;
-    with `each`, every kind at least once."""
+    with `each`, every kind at least once. Raises ConfigError if a pattern needs more brokers."""
+    for kind in kinds:
+        least = LEAST_BROKERS.get(kind, 1)
+        if config.brokers < least:
+            raise ConfigError(f"the fault {kind} needs at least {least} brokers, and there are {config.brokers}")
     rng = Draw(seed)
     found: list[Fault] = []
     for index in range(max(count, len(kinds)) if each else count):

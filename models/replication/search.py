@@ -16,10 +16,11 @@ from .faults import Fault
 from .invariants import INVARIANTS
 from .ledger import Breach
 from .scenario import Scenario
-from .schedule import QUICK, draw
+from .schedule import QUICK, demanded, draw
 from .state import Fact
 from .story import tell
 from .variants import VARIANTS
+from .witness import Witness
 
 # Faults that a replicated log must survive: disks keep what they were given, and clocks may lie.
 SURVIVABLE = (
@@ -52,7 +53,7 @@ class Space:
     per_broker: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def scenario(self, seed: int) -> Scenario:
-        options = {**QUICK, **VARIANTS[self.variant].options, **self.options}
+        options = {**QUICK, **VARIANTS[self.variant].options, **demanded(self.kinds), **self.options}
         bare = Scenario(f"{self.variant}-{seed}", self.variant, seed, options, self.per_broker)
         count = 1 + seed % self.most_faults
         faults = draw(seed, bare.config(), self.kinds, count, FAULTS_AFTER, FAULTS_SPAN)
@@ -205,7 +206,9 @@ def _replaced(scenario: Scenario, index: int, fault: Fault) -> Scenario:
 
 
 def story(scenario: Scenario) -> tuple[list[str], Cluster]:
-    """Run a scenario once more and tell it."""
+    """Run a scenario once more and tell it, with what it says it breaks."""
     facts: list[Fact] = []
-    cluster = scenario.run(tell=facts.append)
-    return tell(cluster, facts), cluster
+    witness = Witness()
+    cluster = scenario.run(witness, facts.append, prepare=witness.attend)
+    found = [breach for some in breaches(cluster, scenario.breaks).values() for breach in some]
+    return tell(cluster, facts, witness, found), cluster

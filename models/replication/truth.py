@@ -69,6 +69,21 @@ def lost(cluster: Cluster) -> list[Lost]:
     return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
 
 
+def silence(cluster: Cluster) -> int:
+    """The longest time in which some partition acknowledged nothing, microseconds: from the first send on, up to the
+    last acknowledgement, or to the end of the load if not everything was acknowledged."""
+    longest = count = 0
+    quiet: list[int] = []  # since when each partition acknowledged nothing more
+    for acks in cluster.ledger.acks:
+        before = cluster.config.producers_start
+        for ack in acks:
+            longest = max(longest, ack.time - before)
+            before = ack.time
+            count += ack.end - ack.base
+        quiet.append(before)
+    return longest if count >= cluster.config.ops else max(longest, cluster.healed_at - min(quiet))
+
+
 def neighbours(gone: Iterable[Lost], alike: Callable[[Lost], object]) -> list[list[Lost]]:
     """Losses in runs: of one partition, each beginning where the one before it ended, and alike."""
     runs: list[list[Lost]] = []

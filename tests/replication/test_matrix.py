@@ -9,10 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from logjudge.cli.main import cli
 from logjudge.histories.simulation.scenarios import load
 from logjudge.histories.simulation.scenarios import names as scenarios
+from logjudge.models.replication import compare
+from logjudge.models.replication.config import SECOND
+from logjudge.models.replication.faults import Fault
 from logjudge.models.replication.matrix import CELLS, SETTINGS, space, table, wrong
+from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.search import breaches, explore
+from logjudge.models.replication.truth import silence
 from logjudge.models.replication.variants import VARIANTS
 
 SOUND_RUNS = 40
@@ -46,6 +53,35 @@ def test_every_variant_says_what_it_breaks_and_from_where_it_is() -> None:
 def test_the_page_has_the_matrix() -> None:
     page = Path(__file__).parents[2] / "docs" / "mechanisms.md"
     assert table() in page.read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_designs_side_by_side() -> None:
+    page = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+    assert compare.table() in page.read_text(encoding="utf-8")
+    assert CliRunner().invoke(cli, ["scenarios", "compare"]).output == compare.table() + "\n"
+
+
+def test_designs_differ_as_the_literature_has_it() -> None:
+    """A slow node costs the ISR latency, two failures of three cost the majority its availability, and asynchronous
+    copies cost records."""
+    found = {(row[0], row[1], int(row[2])): row for row in compare.rows()}
+    slow, _, two, both = dict.fromkeys(row[0] for row in found.values())
+    isr, pair = ("ISR", 3), ("ISR, f+1 replicas", 2)
+    most, lazy = ("majority quorum, 2f+1 replicas", 3), ("asynchronous", 2)
+    milliseconds = {key: int(row[6].removesuffix(" ms")) for key, row in found.items()}
+    assert milliseconds[slow, *isr] > 250 > 50 > milliseconds[slow, *most]
+    assert int(found[two, *isr][4]) == 0 < int(found[two, *most][4])
+    assert [int(found[both, *design][8]) > 0 for design in (isr, pair, most, lazy)] == [False, False, False, True]
+
+
+def test_the_silence_of_a_run_is_its_longest_time_without_an_acknowledgement() -> None:
+    options = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 2000}
+    crash = Fault(2 * SECOND, "crash", (1,), 3 * SECOND)
+    assert 3 * SECOND < silence(Scenario("silent", "kraft", 1, options, {}, (crash,)).run()) < 4 * SECOND
+    assert silence(Scenario("calm", "kraft", 1, options).run()) < SECOND
+    refused = {**options, "delivery.timeout.ms": 2000, "request.timeout.ms": 1000}
+    long = Fault(2 * SECOND, "crash", (1,), 60 * SECOND)
+    assert silence(Scenario("refused", "kraft", 1, refused, {}, (long,)).run()) > 50 * SECOND
 
 
 @pytest.mark.parametrize("seed", [1726, 16871])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
 from logjudge.models.replication.faults import Fault
@@ -16,7 +19,7 @@ from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.schedule import QUICK
 from logjudge.models.replication.search import Space
 from logjudge.models.replication.state import Fact, PartitionState
-from logjudge.models.replication.truth import repeats
+from logjudge.models.replication.truth import lost, repeats
 
 
 def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[Fact]]:
@@ -82,6 +85,18 @@ def test_a_crash_keeps_the_page_cache_and_a_power_loss_does_not() -> None:
     assert after == before
 
 
+def test_a_power_loss_takes_the_page_cache_of_a_dead_process_too() -> None:
+    alone = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 40}
+    faults = (Fault(4 * SECOND, "crash", (1,), 4 * SECOND), Fault(5 * SECOND, "power-loss", (1,), 3 * SECOND))
+    cluster, facts = run("kraft", alone, *faults, seed=3)
+    assert details(facts, "stop") == [("crash",), ("power-loss",)]
+    before, after = details(facts, "truncate")[0][1:3]
+    assert after < before
+    assert lost(cluster)
+    _, written_back = run("kraft", {**alone, "simulation.writeback.ms": 500}, *faults, seed=3)
+    assert all(before == after for _, before, after, *_ in details(written_back, "truncate"))
+
+
 def test_a_crash_falls_back_to_the_last_checkpoint() -> None:
     options = {"replica.high.watermark.checkpoint.interval.ms": 3000, "simulation.ops": 60}
     _, facts = run("kraft", options, Fault(4500 * MS, "crash", (2,), SECOND))
@@ -97,6 +112,44 @@ def test_a_controlled_shutdown_moves_leadership_first_and_keeps_everything() -> 
     assert elected[0] < stopped[0]
     assert details(facts, "loaded")[0][3] is True
     assert cluster.ledger.acknowledged_end == {0: 60}
+
+
+def test_a_shutdown_for_a_moment_restarts_the_broker() -> None:
+    cluster, facts = run("kraft", {}, Fault(3 * SECOND, "shutdown", (2,), 30 * MS))
+    assert [fact[2] for fact in facts if fact[1] == 2 and fact[2] in ("stop", "start")] == ["start", "stop", "start"]
+    assert details(facts, "loaded")[0][3] is True
+    assert sorted(cluster.quorum.states[0].isr) == [1, 2, 3]
+    assert cluster.final
+
+
+def test_a_fault_that_overlaps_another_does_not_end_it(tmp_path: Path) -> None:
+    long, short = Fault(2 * SECOND, "crash", (2,), 6 * SECOND), Fault(3 * SECOND, "crash", (2,), SECOND)
+    _, facts = run("kraft", {}, long, short)
+    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
+    scenario = Scenario("overlap", "kraft", 1, {**QUICK}, {}, (long, short))
+    history = (write_bundle(scenario, tmp_path / "run").folder / "history.jsonl").read_text()
+    assert history.count('"kind":"restart"') == 2  # invoked and done, once
+    _, facts = run("kraft", {}, replace(long, kind="pause"), replace(short, kind="pause"))
+    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "resume"] == [8 * SECOND]
+    _, facts = run("kraft", {}, replace(long, kind="disk-full"), replace(short, kind="disk-full"))
+    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
+    _, facts = run("kraft", {}, long, replace(short, kind="disk-full"))
+    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
+
+
+def test_of_losses_that_overlap_the_larger_counts() -> None:
+    seen: list[float] = []
+
+    def watch(cluster: Cluster) -> None:
+        for second in (3, 5, 7, 9):
+            cluster.loop.at(second * SECOND, lambda _: seen.append(cluster.network.lose))
+
+    faults = (
+        Fault(2 * SECOND, "loss", (), 6 * SECOND, 20),
+        Fault(4 * SECOND, "loss", (), 2 * SECOND, 50),
+    )
+    Scenario("loss", "kraft", 1, {**QUICK, "simulation.ops": 200}, {}, faults).run(prepare=watch)
+    assert seen == [0.02, 0.05, 0.02, 0.0]
 
 
 def test_the_preferred_leader_gets_its_place_back() -> None:
@@ -232,6 +285,45 @@ def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     assert losses <= {"single-ack-failover"}
 
 
+@pytest.mark.parametrize(
+    ("variant", "to", "replaced"),
+    [
+        ("kraft", (101, 102), True),
+        ("kraft", (100,), True),
+        ("kip-320", (101, 102), True),
+        ("high-watermark", (101, 102), False),  # its session is ZooKeeper's
+        ("high-watermark", (100,), True),
+    ],
+)
+def test_a_session_needs_whoever_keeps_it(variant: str, to: tuple[int, ...], replaced: bool) -> None:
+    _, facts = run(variant, {}, Fault(2 * SECOND, "one-way", (1,), 4 * SECOND, 0, to))
+    assert any(fact[2] == "fenced" and fact[3] == (1,) for fact in facts) == replaced
+
+
+@pytest.mark.parametrize("variant", ["kraft", "high-watermark"])
+def test_a_controller_that_is_cut_off_is_replaced(variant: str) -> None:
+    cluster, facts = run(variant, {}, Fault(2 * SECOND, "partition", (101,), 4 * SECOND))
+    assert [(fact[1], fact[3]) for fact in facts if fact[2] == "controller"] == [(101, (1,)), (102, (2,))]
+    assert not details(facts, "fenced")
+    assert cluster.final
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        Fault(2 * SECOND, "partition", (201,), 3 * SECOND),
+        Fault(2 * SECOND, "one-way", (201,), 3 * SECOND, 0, (1,)),
+        Fault(2 * SECOND, "one-way", (1,), 3 * SECOND, 0, (201,)),
+    ],
+)
+def test_a_client_can_be_cut_off(cut: Fault) -> None:
+    cluster, facts = run("kraft", {"simulation.producers": 1}, cut)
+    assert max(cluster.ledger.latencies) > 2 * SECOND
+    assert not details(facts, "fenced")
+    assert len(list(cluster.ledger.acks[0])) > 0
+    assert cluster.final
+
+
 def test_the_old_isr_change_is_told_to_the_controller_after_5_quiet_seconds() -> None:
     """ISR propagation through ZooKeeper: looked at every 2.5 s, sent once quiet for 5 s."""
     options = {"broker.session.timeout.ms": 60000, "simulation.ops": 200}
@@ -265,7 +357,11 @@ def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
     ("options", "sentence"),
     [
         ({"no.such": 1}, "there is no configuration 'no.such'"),
-        ({"acks": "1"}, "needs acks=all"),
+        ({"acks": "1", "enable.idempotence": True}, "needs acks=all"),
+        ({"retries": 0, "enable.idempotence": True}, "needs acks=all, retries"),
+        ({"max.in.flight.requests.per.connection": 6}, "at most 5"),
+        ({"acks": "1", "max.in.flight.requests.per.connection": 6}, "at most 5"),
+        ({"delivery.timeout.ms": 30000}, "delivery.timeout.ms must be at least .*, 30005, not 30000"),
         ({"simulation.brokers": 2}, "needs as many brokers"),
         ({"min.insync.replicas": "two"}, "must be a whole number"),
         ({"auto.offset.reset": "middle"}, "must be earliest or latest"),
@@ -275,3 +371,11 @@ def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
 def test_impossible_configurations_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         configure(Config(), options)
+
+
+def test_the_producer_gives_up_idempotence_that_nobody_asked_for() -> None:
+    assert configure(Config(), {"min.insync.replicas": 2}).idempotence
+    assert not configure(Config(), {"acks": "1"}).idempotence
+    assert not configure(Config(), {"acks": "0"}).idempotence
+    assert not configure(Config(), {"retries": 0}).idempotence
+    assert configure(Config(), {"request.timeout.ms": 300_000}).delivery_timeout == 300_005 * MS

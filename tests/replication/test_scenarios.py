@@ -49,6 +49,23 @@ def test_a_picture_is_what_the_command_draws(name: str, tmp_path: Path) -> None:
     assert re.findall(">([^<>]+)</text>", drawn) == re.findall(">([^<>]+)</text>", kept)
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("commit-before-handle", "c0 dies, having read up to 269, handled up to 261, committed up to 269"),
+        ("commit-after-handle", "c0 begins at offset 261"),
+        ("delete-records", "an administrator deletes what is below offset 150"),
+        ("idempotence", "20 of 1000 messages are lost with their connections"),
+        ("isr-slow-node", "messages between broker 3 and the others take 300 ms longer"),
+        ("quorum-slow-node", "messages between broker 3 and the others are as fast as before"),
+        ("offset-reset-latest", "c0 begins where auto.offset.reset says: it has committed nothing"),
+        ("retry-reordering", "the leader of epoch 0 writes p0's values 536 to 537 at attempt 2"),
+    ],
+)
+def test_a_story_tells_the_faults_and_what_clients_did(name: str, line: str) -> None:
+    assert line in (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
 def test_no_page_is_left_over() -> None:
     assert sorted(path.stem for path in DOCS.glob("*.md")) == names()
     assert sorted(path.stem for path in DOCS.glob("*.svg")) == names()
@@ -122,6 +139,7 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
     keeping = CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "b")])
     assert keeping.exit_code == 0, keeping.output
     assert "nothing acknowledged was lost" in keeping.output
+    assert "longest time without an acknowledgement: " in keeping.output
 
 
 def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
@@ -134,6 +152,11 @@ def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
     assert told.exit_code == 0
     text = " ".join(CliRunner().invoke(cli, ["scenarios", "run", "--help"]).output.split())
     assert all(part in text for part in ("NAME-judged", "exit code", "judge's verdict"))
+
+
+def test_the_judge_names_the_reset_that_skipped_records(tmp_path: Path) -> None:
+    told = CliRunner().invoke(cli, ["scenarios", "run", "offset-reset-latest", "--out", str(tmp_path / "run")])
+    assert "consumer-reset" in told.output, told.output
 
 
 def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
 from logjudge.models.replication.invariants import INVARIANTS
 from logjudge.models.replication.search import Space, explore, shrink, story
+from logjudge.models.replication.state import Fact
+from logjudge.models.replication.story import tell
+from logjudge.models.replication.witness import Witness
 
 LOSS = "no-acknowledged-loss"
 
@@ -30,6 +35,10 @@ def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> Non
     replay = CliRunner().invoke(cli, ["simulate", "--config", str(out), "--out", str(tmp_path / "run")])
     assert replay.exit_code == 0, replay.output
     assert "lost though acknowledged" in replay.output
+    assert "no-acknowledged-loss is broken, as the file says: offset" in replay.output
+    arguments = ["simulate", "--config", str(out), "--variant", "kip-320", "--out", str(tmp_path / "run")]
+    mended = CliRunner().invoke(cli, arguments)
+    assert "no-acknowledged-loss held, though the file says that this run breaks it" in mended.output
 
 
 def test_nothing_smaller_fails_after_shrinking() -> None:
@@ -71,8 +80,54 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (
+            ["--variant", "follower-reads", "--invariant", "no-stale-read", "--faults", "delay"],
+            ["p0 sends its value", "no-stale-read is broken: c0 polled nothing", "c0 reads p0's value", "ms longer"],
+        ),
+        (
+            [
+                *["--variant", "kip-320", "--invariant", "no-duplicates", "--faults", "loss"],
+                "--set",
+                "enable.idempotence=false",
+            ],
+            ["of 1000 messages are lost", "p0 sends its value", "at attempt 2", "stand again, first at"],
+        ),
+    ],
+)
+def test_the_story_tells_what_broke(arguments: list[str], lines: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["search", *arguments, "--runs", "300", "--out", str(tmp_path / "found.toml")])
+    assert result.exit_code == 1, result.output
+    told = read(tmp_path / "found.toml").story
+    assert [line for line in lines if line not in told] == []
+
+
+def test_a_story_that_is_too_long_keeps_what_broke() -> None:
+    space = Space("kip-101", ("unclean", "crash"), most_faults=12)
+    scenario = replace(space.scenario(explore(space, range(200), (LOSS,), True).first[LOSS][0]), breaks=(LOSS,))
+    facts: list[Fact] = []
+    witness = Witness()
+    cluster = scenario.run(witness, facts.append, prepare=witness.attend)
+    found = INVARIANTS[LOSS][0](cluster)
+    long, short = (tell(cluster, facts, witness, found, limit) for limit in (10_000, 30))
+    assert len(short) < len(long)
+    assert any("events left out" in line for line in short)
+    broken = [line.partition(" s: ")[2] for line in long if "is broken" in line or " sends " in line]
+    assert broken
+    assert all(any(line in other for other in short) for line in broken)
+
+
+@pytest.mark.parametrize(
     "option",
-    [["--faults", "flood"], ["--set", "no.such=1"], ["--set", "x"], ["--out", "x.svg"], ["--out", "no/such/x.toml"]],
+    [
+        ["--faults", "flood"],
+        ["--faults", "crash,bounce", "--set", "simulation.brokers=1", "--set", "default.replication.factor=1"],
+        ["--set", "no.such=1"],
+        ["--set", "x"],
+        ["--out", "x.svg"],
+        ["--out", "no/such/x.toml"],
+    ],
 )
 def test_wrong_options_are_a_sentence(option: list[str]) -> None:
     result = CliRunner().invoke(cli, ["search", "--variant", "kraft", *option])
@@ -86,3 +141,31 @@ def test_spark_finds_what_one_process_finds() -> None:
     space = Space("high-watermark")
     names = ("no-acknowledged-loss",)
     assert search(space, range(450), names, 1, spark=True) == search(space, range(450), names, 1)
+
+
+MECHANISMS = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+SEARCHES = re.findall("`(logjudge search --variant [^`]*)`", MECHANISMS.read_text(encoding="utf-8"))
+MENDED = ("kip-279", "kip-966")  # their rows' commands show that the trouble is over
+
+
+@pytest.mark.parametrize("command", SEARCHES)
+def test_each_search_of_the_mechanisms_finds_what_its_row_says(command: str, tmp_path: Path) -> None:
+    arguments = [*command.split()[1:], "--runs", "120", "--out", str(tmp_path / "found.toml")]
+    if any(variant in arguments for variant in MENDED):
+        arguments[arguments.index("--runs") + 1] = "20"
+    result = CliRunner().invoke(cli, arguments)
+    if any(variant in arguments for variant in MENDED):
+        assert "held in all of them" in result.output
+    else:
+        assert "breaks" in result.output, result.output
+
+
+def test_a_search_of_unclean_elections_enables_them() -> None:
+    space = Space("kip-279", ("unclean", "crash"))
+    assert any(space.scenario(seed).run().ledger.unclean_elections for seed in range(5))
+    assert (
+        not Space("kip-320", ("unclean",), {"unclean.leader.election.enable": False})
+        .scenario(0)
+        .config()
+        .unclean_election
+    )

@@ -68,6 +68,11 @@ def test_help_and_error_name_the_same_faults() -> None:
         (["--set", "acks"], "NAME=VALUE"),
         (["--set", "acks=7"], "acks must be all, 1 or 0"),
         (["--brokers", "2", "--set", "default.replication.factor=3"], "there are 2"),
+        (["--brokers", "1", "--faults", "one-way"], "the fault one-way needs at least 2 brokers"),
+        (["--brokers", "1", "--faults", "bounce"], "the fault bounce needs at least 2 brokers"),
+        (["--brokers", "1", "--faults", "unclean"], "the fault unclean needs at least 2 brokers"),
+        (["--brokers", "2", "--faults", "handover"], "the fault handover needs at least 3 brokers"),
+        (["--faults", "lagging-mark"], "the fault lagging-mark needs at least 4 brokers"),
     ],
 )
 def test_wrong_options_are_a_sentence(tmp_path: Path, option: list[str], sentence: str) -> None:
@@ -107,6 +112,8 @@ def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
         ("[[fault]]\nkind = 'crash'\nnodes = 1", "nodes = 1, expected a list of whole numbers"),
         ("[[fault]]\nkind = 'crash'\nnodes = [9]", "there is no 9 that crash could hit; there are 1, 2, 3"),
         ("[[fault]]\nkind = 'controller-pause'\nnodes = [1]", "there are 101, 102"),
+        ("[[fault]]\nkind = 'crash'\nat_ms = 1100", "wrong.toml: the fault crash at 1100 ms names no nodes"),
+        ("[[fault]]\nkind = 'one-way'\nat_ms = 5\nto = [1]", "the fault one-way at 5 ms names no nodes"),
         ("[[fault]]\nkind = 'loss'\namount = 5000", "the amount of loss must be 0 to 1000, not 5000"),
         ("[[fault]]\nkind = 'crash'\nat_ms = nan", "the time nan, expected milliseconds"),
         ("[[fault]]\nkind = 'crash'\nfor_ms = 1e300", "the time 1e+300, expected milliseconds"),
@@ -140,5 +147,7 @@ def test_the_least_of_each_option_can_be_run(name: str) -> None:
         "broker.heartbeat.interval.ms": 1,
         name: OPTIONS[name].least,
     }
+    if name == "delivery.timeout.ms":
+        least |= {"linger.ms": 0, "request.timeout.ms": 0}
     cluster = Scenario("least", "kip-320", 0, least).run()
     assert cluster.loop.processed < 2_000_000
