@@ -92,6 +92,16 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             {"partition": f"{topic}-{p}", "leader_epoch": epoch, "brokers": sorted(map(str, both))}
             for p, epoch, *both in dict.fromkeys(ledger.rivals)
         ],
+        **_consumed(cluster),
+        "final": cluster.final,
+        "protocol_events": cluster.loop.processed,
+    }
+
+
+def _consumed(cluster: Cluster) -> dict[str, Any]:
+    """Where consumers jumped, and what they handled."""
+    topic, ledger = cluster.config.topic, cluster.ledger
+    return {
         "consumer_resets": [
             {"process": name, "partition": f"{topic}-{p}", "from": before, "to": after}
             for name, p, before, after in ledger.resets
@@ -100,8 +110,6 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             name: {f"{topic}-{p}": [list(r) for r in ranges] for p, ranges in sorted(parts.items())}
             for name, parts in sorted(ledger.handled_by.items())
         },
-        "final": cluster.final,
-        "protocol_events": cluster.loop.processed,
     }
 
 
