@@ -9,7 +9,6 @@ the order.
 from __future__ import annotations
 
 from collections import deque
-from operator import attrgetter
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -267,12 +266,10 @@ class Producer(Client):
                 self._complete(batch, "ok", NONE, base)
             elif error == OUT_OF_ORDER and self._follows_another(batch):
                 self._retry(batch, error)  # the one before it is still on its way
-            elif error == OUT_OF_ORDER and self.cluster.rules.mends_sequences:
-                self._begin_again(batch)
-                self._retry(batch, error)
             elif error in (OUT_OF_ORDER, OLD_PRODUCER):
-                # The broker lacks records that it acknowledged, or an earlier batch was given up. Before 2.5 that
-                # failed the batch, and the next ones got a new producer id: here, as later, a new epoch.
+                # The broker lacks records that it acknowledged, or an earlier batch was given up. Simplification: the
+                # batch fails, as before 2.5. Since KIP-360 the producer renumbers what is undecided and retries
+                # (TransactionManager.canRetry), which writes again what was written but not answered.
                 self._bump[batch.partition] = True
                 self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
             else:
@@ -285,23 +282,6 @@ class Producer(Client):
                     self.refresh()
                 self._retry(batch, error)
         self._drain(None)
-
-    def _begin_again(self, batch: ProducerBatch) -> None:
-        """A new epoch in which what is undecided of the partition has the first sequence numbers (KIP-360,
-        TransactionManager.canRetry, startSequencesAtBeginning). Simplification: what is on its way is renumbered
-        too."""
-        partition = batch.partition
-        self.epoch += 1
-        self._bump[partition] = False
-        self._epochs[partition] = self.epoch
-        others = (*self._queues[partition], *self._partition_in_flight[partition])
-        sequence = 0
-        for one in sorted(
-            (one for one in (batch, *others) if one.sequence >= 0 and not one.done), key=attrgetter("first")
-        ):
-            one.producer_epoch, one.sequence = self.epoch, sequence
-            sequence += one.count
-        self._next_sequence[partition] = sequence
 
     def _follows_another(self, batch: ProducerBatch) -> bool:
         """Is a batch with an earlier sequence number still undecided?"""

@@ -47,7 +47,6 @@ class Protocol:
     )
     consumers_validate: ClassVar[bool] = True  # consumers ask whether their position survived (KIP-320)
     hides_lagging_mark: ClassVar[bool] = True  # a new leader tells no end before its mark reached its epoch (KIP-207)
-    mends_sequences: ClassVar[bool] = True  # an idempotent producer retries after a gap, in a new epoch (KIP-360, 2.5)
     reads_followers: ClassVar[bool] = False
 
     # --- the high watermark and acknowledgements

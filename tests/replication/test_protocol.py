@@ -19,7 +19,7 @@ from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.schedule import QUICK
 from logjudge.models.replication.search import Space
 from logjudge.models.replication.state import Fact, PartitionState
-from logjudge.models.replication.truth import lost, repeats
+from logjudge.models.replication.truth import lost
 
 
 def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[Fact]]:
@@ -168,19 +168,6 @@ def test_idempotence_survives_a_failover_without_duplicates() -> None:
         values = [(b.producer, b.first + i) for b in log.batches() for i in range(b.end - b.base)]
         assert len(values) == len(set(values))
         assert log.end == 200
-
-
-@pytest.mark.parametrize(("variant", "failed"), [("kraft", 0), ("kip-101", 4)])
-def test_a_producer_begins_again_after_a_gap(variant: str, failed: int) -> None:
-    """An unclean leader lacks what came before a batch: since 2.5 it is sent again, in a new producer epoch."""
-    facts: list[Fact] = []
-    space = Space(variant, ("unclean",), {"unclean.leader.election.enable": True})
-    cluster = space.scenario(4).run(tell=facts.append)
-    assert details(facts, "out-of-order")
-    assert sum(ack.end - ack.base for ack in cluster.ledger.acks[0]) == cluster.config.ops - failed
-    log = cluster.leader_log(0)
-    assert log is not None
-    assert repeats(log, 0) == ([], [])
 
 
 def test_one_request_in_flight_keeps_the_order_though_the_leader_changes() -> None:

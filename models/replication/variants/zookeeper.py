@@ -19,7 +19,6 @@ class Zookeeper(Protocol):
     keeps_isr_at_restart = True
     consumers_validate = False
     hides_lagging_mark = False
-    mends_sequences = False
 
     def heartbeat(self, config: Config) -> int:
         """ZooKeeper's client pings after a third of the session timeout (ClientCnxn), whatever else is configured;
