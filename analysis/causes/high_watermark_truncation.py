@@ -105,6 +105,8 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     new = reign[0] if reign else None
     if new is None or new.time is None or new.elected_uncleanly or not mine or not held:
         return []
+    if differ.acks and differ.acks != {"all"}:
+        return []  # what a leader acknowledged alone is lost with any election
     since = differ.last_acked or 0
     cuts = [e for e in timeline.ends_of(leader, "truncated") if e.time is None or since <= e.time <= new.time]
     if not cuts or any(cut.time is None or cut.end <= differ.last for cut in cuts):

@@ -128,14 +128,18 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
 
 def in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
     """The ISR when the last record was acknowledged, as far as it is told, without those that had died before the
-    first: not every evidence tells that it shrank. Empty if nobody says.
+    first: not every evidence tells that it shrank. But who lost power just before may have had them, and lost them
+    so. Empty if nobody says.
     """
     at, began = lost.last_acked, lost.first_acked
     if at is None or began is None:
         return frozenset()
     known = [isr for time, isr, _ in timeline.isr if time is not None and time <= at]
     last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < began}
-    return frozenset(broker for broker in known[-1] if last.get(broker) != "died") if known else frozenset()
+    cut = [f for f in timeline.faults if f.kind == "power-loss" and began - SECOND < f.completed < began]
+    lately = {broker for fault in cut for broker in fault.nodes}
+    dead = {broker for broker, kind in last.items() if kind == "died"} - lately
+    return known[-1] - dead if known else frozenset()
 
 
 def failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:
