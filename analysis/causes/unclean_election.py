@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .facts import NOT_THE_CASE, Attempt, Lost, acknowledgement, chain, lacks
 from .holdings import alone_in_sync, deaths, failed_together, held_at_snapshot, returned
-from .succession import Succession, just_begun, lacked, succession, sync_before
+from .succession import just_begun, lacked, succession, sync_before
 from .timeline import Timeline
 
 NAME = "unclean-election"
@@ -32,8 +32,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, or the controller's log)"
         )
-    together = failed_together(timeline, lost) if _led_again(found, lost) else []
-    if together:
+    # What all that were in sync had lost by then, no election took.
+    if together := failed_together(timeline, lost):
         return lacks(*together)
     if doubtful := just_begun(timeline, found, lost):
         return lacks(*doubtful)
@@ -61,10 +61,3 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if replicas in ("1", ""):
         prevented.append("min.insync.replicas=2 (with acks=all nothing is acknowledged by the leader alone)")
     return Attempt(True, facts, prevented)
-
-
-def _led_again(found: Succession, lost: Lost) -> bool:
-    """Did the old leader come back in its own epoch? What it lacked then, no later election took."""
-    told = found.old.facts if found.old else []
-    again = f"broker {found.old_leader} began to lead"
-    return any(f.says.startswith(again) and f.time and lost.last_acked and f.time > lost.last_acked for f in told)
