@@ -42,6 +42,9 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             f"that broker {broker}'s log ended at or below offset {lost.first} when it started again "
             "(its server.log, or a snapshot)"
         )
+    until = min((fact.time for fact in short if fact.time is not None), default=None)
+    if joined := _joined(timeline, broker, lost.last_acked, until):
+        return lacks(f"whether {' or '.join(f'broker {other}' for other in joined)}, in sync by then, had the records")
     alone = _alone(timeline, found, broker, lost)
     if not alone:
         others = sorted(found.new.before or ())
@@ -89,3 +92,11 @@ def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> li
     ]
     # Leading again with an ISR of itself, before anybody could have left it: as it was when it died.
     return again[:1] if new is found.old else []
+
+
+def _joined(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:
+    """Who else was said to be in sync between two times."""
+    if since is None or until is None:
+        return []
+    said = [isr for time, isr, _ in timeline.isr if time is not None and since < time < until]
+    return sorted({other for isr in said for other in isr} - {broker})
