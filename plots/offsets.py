@@ -127,6 +127,10 @@ def title_of(part: dict[str, Any]) -> str:
             return f"{name}: offsets {first} to {last}{more} were never handled by their group; no write was lost"
         return f"{name}: {rule} at offsets {first} to {last}{more}; no loss found"
     if not part["lost"]:
+        older = [(first, last) for first, last, rule, *_ in told["findings"] if rule == "consumer-loss"]
+        if older:  # else it were a breach
+            first, last = older[0]
+            return f"{name}: no write was lost; offsets {first} to {last} were never handled, older than their group"
         return f"{name}: no loss found among offsets {told['first']} to {told['last']}"
     where = f"offsets {spans[0][0]} to {spans[-1][1]}" if spans else "offsets unknown"
     read = {0: "none of them ever read", part["lost"]: "all of them after being read"}.get(

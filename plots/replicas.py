@@ -90,6 +90,7 @@ def _agree(log: Record) -> bool:
 
 def _title(part: Record, logs: list[Record]) -> str:
     name = style.printable(part["name"])
+    gone = f"{plural(part['lost'], 'acknowledged record')} lost: " if part["lost"] else ""
     worst = max(logs, key=lambda log: sum(last - first + 1 for first, last in log["differ"]))
     if worst["differ"]:
         first, last = worst["differ"][0]
@@ -103,13 +104,13 @@ def _title(part: Record, logs: list[Record]) -> str:
             if not end["differ"]
             else ""
         )
-        return f"{name}: {sides} hold different records at {span(first, last)}{more}{until}"
+        differ = "differ" if gone else "hold different records"
+        return f"{name}: {gone}{sides} {differ} at {span(first, last)}{more}{until}"
     brokers = [broker for log in logs for broker in log["brokers"]]
     short = max(brokers, key=lambda broker: (broker["high_watermark"] or 0) - broker["end"])
     missing = (short["high_watermark"] or 0) - short["end"]
     if missing > 0:
         who = f"broker {style.printable(short['broker'], 12)}"
-        gone = f"{plural(part['lost'], 'acknowledged record')} lost: " if part["lost"] else ""
         return f"{name}: {gone}{who} lacks {plural(missing, 'record')} below its own high watermark"
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
         return f"{name}: replicas agree as far as they go; some end earlier"

@@ -78,7 +78,7 @@ def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, lis
         axes.append(figure.add_subplot(grid[number], sharex=axes[0] if axes else None))
     for axis in axes[:-1]:
         axis.tick_params(labelbottom=False)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK, wrap=True)
     return figure, axes
 
 

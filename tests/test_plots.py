@@ -84,6 +84,12 @@ def test_titles_say_what_was_lost() -> None:
     ]
 
 
+def test_a_title_says_what_a_group_that_came_later_never_handled() -> None:
+    told = {"blocks": [], "findings": [[0, 383, "consumer-loss", "permitted", ""]], "first": 0, "last": 599}
+    title = offsets.title_of({"name": "orders-0", "lost": 0, "offsets": told})
+    assert title == "orders-0: no write was lost; offsets 0 to 383 were never handled, older than their group"
+
+
 def test_around_draws_what_followed_a_loss_only_when_asked() -> None:
     figures = figures_of("unclean-election-a")
     assert [subject["finding"].split("/")[0] for subject in around.subjects(figures)] == ["lost-write"] * 2

@@ -49,14 +49,7 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
     back = [t.epoch for t in after if t.leader == out.old_leader and t.elected_uncleanly and (t.start or 0) > lost.last]
     latest = max(back, default=-1)
     if now is not None and now < max(latest, -1 if then is None else then):
-        # Who led the older epoch wrote what stands there, and led again without ever having what was lost.
-        wrote = timeline.terms.get(now)
-        other = next((t for t in after if t.epoch > latest and t.leader != out.old_leader), None)
-        if other is not None and wrote is not None and other.leader == wrote.leader and not other.conflict:
-            out.new = other
-            return out
-        others = [t.epoch for t in led if wrote is None or t.leader != wrote.leader or t.conflict]
-        out.new = next((t for t in after if t.epoch > max([*others, *back], default=-1)), None)
+        out.new = _led_again(timeline.terms.get(now), [t for t in after if t.epoch > latest], out.old_leader)
         return out
     if now is not None:
         after = [t for t in after if latest < t.epoch <= now]
@@ -72,6 +65,19 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
     else:
         out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
     return out
+
+
+def _led_again(wrote: Term | None, after: list[Term], old_leader: str | None) -> Term | None:
+    """Of the terms after the lost records, where records of an older epoch stand in their place: with which one who
+    wrote those led again, never having had the lost ones. It is the next one, or else the first of the last reign.
+    """
+    if wrote is None:
+        return None
+    following = next((t for t in after if t.leader != old_leader), None)
+    if following is not None and following.leader == wrote.leader and not following.conflict:
+        return following
+    others = [t.epoch for t in after if t.leader != wrote.leader or t.conflict]
+    return next((t for t in after if t.epoch > max(others, default=-1)), None)
 
 
 def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost) -> bool:

@@ -3,13 +3,12 @@ causes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ...models.replication.acks import Ack
 from ...models.replication.cluster import Cluster
 from ...models.replication.scenario import Scenario
-from ...models.replication.truth import Lost, Repeat, absent, lost, neighbours, repeats, silence, went_back
+from ...models.replication.truth import Lost, Repeat, absent, latency, lost, neighbours, repeats, silence, went_back
 from .names import value
 
 Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> where they differ
@@ -84,7 +83,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             for p in range(cluster.config.partitions)
             if (log := cluster.leader_log(p)) is not None and log.start > 0
         },
-        "ack_latency_ms": _latency(ledger.latencies),
+        "ack_latency_ms": latency(cluster),
         "elections": ledger.elections,
         "unclean_elections": ledger.unclean_elections,
         "isr_shrinks": ledger.shrinks,
@@ -128,19 +127,6 @@ def _written_again(cluster: Cluster) -> list[str]:
         for low, high in ranges
         for number in range(low, high)
     ]
-
-
-def _latency(latencies: Sequence[int]) -> dict[str, float]:
-    """Median, 99th percentile and largest, of batches."""
-    ordered = sorted(latencies)
-    if not ordered:
-        return {}
-    last = len(ordered) - 1
-    return {
-        "median": ordered[last // 2] / 1000,
-        "p99": ordered[last * 99 // 100] / 1000,
-        "max": ordered[last] / 1000,
-    }
 
 
 def _losses(topic: str, gone: list[Lost]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from .config import MS, SECOND
 from .faults import Fault
 from .scenario import Scenario
-from .truth import lost, silence
+from .truth import latency, lost, silence
 
 # What is compared: a name, the variant, and the number of replicas.
 DESIGNS = (
@@ -48,7 +48,7 @@ def rows() -> Iterator[tuple[str, ...]]:
         for name, variant, replicas in DESIGNS:
             options = {**LOAD, "simulation.brokers": replicas, "default.replication.factor": replicas}
             cluster = Scenario(name, variant, 1, options, {}, _faults(replicas)[faults]).run()
-            taken = sorted(cluster.ledger.latencies)
+            taken = latency(cluster)
             acknowledged = sum(ack.end - ack.base for ack in cluster.ledger.acks[0])
             yield (
                 faults,
@@ -57,8 +57,8 @@ def rows() -> Iterator[tuple[str, ...]]:
                 str(acknowledged),
                 str(cluster.config.ops - acknowledged),
                 f"{silence(cluster) / SECOND:.1f} s",
-                f"{taken[(len(taken) - 1) // 2] / 1000:.0f} ms",
-                f"{taken[(len(taken) - 1) * 99 // 100] / 1000:.0f} ms",
+                f"{taken['median']:.0f} ms",
+                f"{taken['p99']:.0f} ms",
                 str(sum(one.ack.end - one.ack.base for one in lost(cluster))),
             )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from .cluster import Cluster
 from .config import MS, SECOND
+from .deeds import Witness
 from .faults import Fault
 from .invariants import INVARIANTS
 from .ledger import Breach
@@ -20,7 +21,6 @@ from .schedule import QUICK, demanded, draw
 from .state import Fact
 from .story import tell
 from .variants import VARIANTS
-from .witness import Witness
 
 # Faults that a replicated log must survive: disks keep what they were given, and clocks may lie.
 SURVIVABLE = (

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .cluster import Cluster
+from .deeds import Deed, Witness
 from .ledger import Breach, offsets
 from .state import Fact, Followed, Led, PartitionState, Shrunk, Truncated, arguments
 from .truth import lost, neighbours
-from .witness import Deed, Witness
 
 Line = tuple[int, str, bool]  # time, sentence, is it told whatever else is left out
 LOSSES = ("no-acknowledged-loss", "no-committed-loss")

@@ -84,6 +84,14 @@ def silence(cluster: Cluster) -> int:
     return longest if count >= cluster.config.ops else max(longest, cluster.healed_at - min(quiet))
 
 
+def latency(cluster: Cluster) -> dict[str, float]:
+    """From a batch's first record to its acknowledgement, in milliseconds; empty if nothing was acknowledged."""
+    ordered = sorted(cluster.ledger.latencies)
+    last = len(ordered) - 1
+    places = {"median": last // 2, "p99": last * 99 // 100, "max": last} if ordered else {}
+    return {name: ordered[place] / 1000 for name, place in places.items()}
+
+
 def neighbours(gone: Iterable[Lost], alike: Callable[[Lost], object]) -> list[list[Lost]]:
     """Losses in runs: of one partition, each beginning where the one before it ended, and alike."""
     runs: list[list[Lost]] = []

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from logjudge.cli.main import cli
 from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
+from logjudge.models.replication.deeds import Witness
 from logjudge.models.replication.invariants import INVARIANTS
 from logjudge.models.replication.search import Space, explore, shrink, story
 from logjudge.models.replication.state import Fact
 from logjudge.models.replication.story import tell
-from logjudge.models.replication.witness import Witness
 
 LOSS = "no-acknowledged-loss"
 
