@@ -11,6 +11,11 @@ def some(values: Sequence[str], most: int = 3) -> str:
     return shown if len(values) <= most else f"{shown} and {len(values) - most:,} more"
 
 
+def either(measures: Sequence[str]) -> str:
+    """a, b or c."""
+    return " or ".join(part for part in (", ".join(measures[:-1]), *measures[-1:]) if part)
+
+
 def plural(count: int, noun: str, many: str = "") -> str:
     """`many` is the noun's plural where it is not made with an s."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"

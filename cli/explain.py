@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..analysis.wording import either
 from ..histories.errors import UsageError
 from .document import Document
 from .looking import LocalPath, Where, moment, open_to_look, where_of
@@ -187,7 +188,7 @@ def _why(document: Document, why: Why) -> None:
         [(f"{step.seconds} s {step.says}" if step.seconds else step.says, step.source) for step in why.steps]
     )
     if why.prevented_by:
-        document.say(f"Would have been prevented by: {'; '.join(why.prevented_by)}")
+        document.say(f"Would have been prevented by: {either(why.prevented_by)}")
     if why.citation:
         document.say(f"See {why.citation}")
     if why.readings:

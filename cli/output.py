@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ..analysis.wording import plural
+from ..analysis.wording import either, plural
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
 FEW = 4  # rules that were not judged are named up to this number
@@ -151,7 +151,7 @@ def whys_told(causes: list[dict[str, Any]]) -> list[tuple[str, str]]:
     for why in whys_of(causes, None):
         said = why.title
         if why.known and why.cause not in told:
-            prevented = f". Prevented by {'; '.join(why.prevented_by)}" if why.prevented_by else ""
+            prevented = f". Prevented by {either(why.prevented_by)}" if why.prevented_by else ""
             said += f"{prevented} [{why.citation}]"
         elif not why.known:
             needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ..analysis.wording import plural, some
+from ..analysis.wording import either, plural, some
 from . import PLOTS, draw, style
 from .escaping import file_name, markdown
 from .stories import Story, clock, faults_before, first_sign, place_of, stories_of, timeline
@@ -213,6 +213,7 @@ def _environment(html: bool) -> Any:
         seconds=lambda ns: f"{ns / 1e9:.3f}",
         place=place_of,
         some=_some,
+        either=either,
         svg=Markup,  # our own drawing, whose texts matplotlib escaped
     )
     environment.globals["fault_name"] = style.fault_name

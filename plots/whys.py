@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..analysis.wording import plural
+from ..analysis.wording import either, plural
 from .stories import clock
 from .style import number
 
@@ -168,7 +168,7 @@ def blame(whys: list[Why], breaches: set[str]) -> str:
     if asked and not causes:
         return "The cause is not known."
     told = [
-        f"Cause: {cause}" + (f", which would have been prevented by {'; '.join(prevented)}." if prevented else ".")
+        f"Cause: {cause}" + (f", which would have been prevented by {either(prevented)}." if prevented else ".")
         for cause, prevented in list(causes.items())[:MOST_BLAMED]
     ]
     if len(causes) > MOST_BLAMED:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from . import (
     consumers,
+    correlated_failure,
     high_watermark_truncation,
     last_replica_standing,
     leader_epoch_divergence,
@@ -33,6 +34,7 @@ CAUSES: dict[str, tuple[Cause, str]] = {
         high_watermark_truncation,
         single_ack_failover,
         last_replica_standing,
+        correlated_failure,
     )
 }
 # Why replicas differ in the end, as no truncation made them alike: no loss, but what may become one.

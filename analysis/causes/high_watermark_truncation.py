@@ -20,7 +20,7 @@ import polars as pl
 
 from ..wording import span
 from .facts import NOT_THE_CASE, SECOND, Attempt, Fact, Lost, acknowledgement, chain, lacks
-from .holdings import deaths, ended_short, had_them, held_at_snapshot, returned
+from .holdings import away, deaths, ended_short, had_them, held_at_snapshot, returned
 from .succession import clean_by_configuration, clean_succession, in_sync_before, just_begun, lacked
 from .terms import LogEnd, Term
 from .timeline import Timeline
@@ -62,7 +62,9 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         found.old.facts[:1] if found.old else [],
         acknowledgement(lost),
         cut,
+        deaths(timeline, new.leader or "", cut[-1].time),
         deaths(timeline, old, new.time) if old else [],
+        away(timeline, old, new.time),
         new.facts[:1],
         clean,
         without,

@@ -9,7 +9,9 @@ import polars as pl
 from ...histories.tables import BEYOND_ALL
 from .facts import SECOND, Fact, Lost
 from .terms import LogEnd
-from .timeline import Timeline
+from .timeline import DEATHS, Timeline
+
+OF_A_MOMENT = (*DEATHS, "truncate", "delete-records", "preferred-election")  # deaths are told for themselves
 
 
 def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
@@ -21,6 +23,21 @@ def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     latest = max(e.time or 0 for e in dated)
     # A kill is noticed by its session's end, some seconds later: one death in several sources.
     return [e.fact for e in dated if (e.time or 0) > latest - 20 * SECOND][-3:]
+
+
+def away(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
+    """Why a broker took no part at a time: it was dead, or a fault that had hit it lasted."""
+    if broker is None or at is None:
+        return []
+    lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= at]
+    dead = deaths(timeline, broker, at) if lives and lives[-1].kind == "died" else []
+    hit = [
+        (fault, fact)
+        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
+        if broker in fault.nodes and fault.completed <= at
+    ]
+    lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in OF_A_MOMENT]
+    return [*dead, *lasting]
 
 
 def truncations(

@@ -12,7 +12,8 @@ alone when it was elected, or when it acknowledged them and led on in its own ep
 from __future__ import annotations
 
 from .facts import NOT_THE_CASE, Attempt, Fact, Lost, acknowledgement, chain, lacks
-from .holdings import alone_in_sync, deaths, ended_short, failed_together, had_them, in_sync
+from .holdings import alone_in_sync, away, deaths, ended_short, failed_together, had_them, in_sync
+from .prevention import ELIGIBLE, flushed, more_in_sync
 from .succession import Succession, succession
 from .timeline import Timeline
 
@@ -55,10 +56,15 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
         if fault.kind == "truncate" and fault.type == "fault" and broker in fault.nodes and _of(fault.details, lost)
     ]
+    shrunk = alone_in_sync(timeline, broker, lost.last_acked)
+    until = lost.last_acked if shrunk or found.new is found.old else found.new.time
+    gone = [fact for other in sorted(_replicas(timeline) - {broker}) for fact in away(timeline, other, until)]
     facts = chain(
         found.old.facts[:1] if found.old else [],
         had,
+        shrunk or alone_in_sync(timeline, broker, until),
         alone,
+        gone,
         acknowledgement(lost),
         deaths(timeline, broker, found.new.time if found.new is not found.old else None),
         cut,
@@ -66,9 +72,12 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         found.new.facts[-1:] if found.new is found.old else found.new.facts[:1],
         found.new.start_facts[:1] if found.new is not found.old else [],
     )
-    prevented = ["min.insync.replicas=2 (nothing is acknowledged while one replica is alone)"]
-    prevented.append("flush.messages=1, at its price, or disks that keep what they acknowledge")
-    return Attempt(True, facts, prevented)
+    waiting = more_in_sync(timeline, lost) if shrunk else []
+    return Attempt(True, facts, [*(waiting or [ELIGIBLE]), *flushed(timeline)])
+
+
+def _replicas(timeline: Timeline) -> set[str]:
+    return {*timeline.kept.replicas, *(member for _, isr, _ in timeline.isr for member in isr)}
 
 
 def _of(details: object, lost: Lost) -> bool:

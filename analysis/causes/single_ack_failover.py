@@ -10,7 +10,8 @@ from __future__ import annotations
 import polars as pl
 
 from .facts import NOT_THE_CASE, Attempt, Lost, acknowledgement, chain, lacks
-from .holdings import deaths, held_at_snapshot, may_have_lost_tail, returned
+from .holdings import away, deaths, held_at_snapshot, may_have_lost_tail, returned
+from .prevention import acks_all
 from .succession import clean_by_configuration, clean_succession, in_sync_before
 from .timeline import Timeline
 
@@ -46,12 +47,14 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return lacks(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(
         found.old.facts[:1] if found.old else [],
+        away(timeline, new.leader, lost.last_acked),
         acknowledgement(lost),
         deaths(timeline, old, new.time),
+        away(timeline, old, new.time),
         clean,
         new.facts[:1],
         new.start_facts[:1],
         held_at_snapshot(timeline, old, lost),
         returned(timeline, old, lost, new.time),
     )
-    return Attempt(True, facts, ["acks=all", "min.insync.replicas=2"])
+    return Attempt(True, facts, acks_all(timeline))

@@ -9,7 +9,8 @@ anything by being out of sync.
 from __future__ import annotations
 
 from .facts import NOT_THE_CASE, Attempt, Lost, acknowledgement, chain, lacks
-from .holdings import alone_in_sync, deaths, failed_together, held_at_snapshot, returned
+from .holdings import alone_in_sync, away, deaths, failed_together, held_at_snapshot, returned
+from .prevention import more_in_sync
 from .succession import just_begun, lacked, succession, sync_before
 from .timeline import Timeline
 
@@ -47,8 +48,10 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     facts = chain(
         led,
         alone,
+        away(timeline, new.leader, lost.last_acked),
         acknowledgement(lost),
         deaths(timeline, old, new.time) if old else [],
+        away(timeline, old, new.time),
         new.facts[:1],
         [new.outsider] if new.outsider else [],
         sync_before(new),
@@ -56,8 +59,4 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         held_at_snapshot(timeline, old, lost) if old else [],
         returned(timeline, old, lost, new.time) if old else [],
     )
-    prevented = ["unclean.leader.election.enable=false"]
-    replicas = str(timeline.config.get("min.insync.replicas", ""))
-    if replicas in ("1", ""):
-        prevented.append("min.insync.replicas=2 (with acks=all nothing is acknowledged by the leader alone)")
-    return Attempt(True, facts, prevented)
+    return Attempt(True, facts, ["unclean.leader.election.enable=false", *more_in_sync(timeline, lost)])

@@ -200,11 +200,11 @@ class Ledger:
                 cut = removal
             elif removal.broker == broker and removal.reason == "high-watermark" and removal.time > ack.time:
                 above = removal
-        if state.unclean and broker != before.last_known:
+        if len(ack.isr) > 1 and dark.issuperset(ack.isr):
+            # Nobody was the last to stand, and whoever is elected now takes nothing away.
+            cause, detail = "correlated-failure", "all that were in sync lost their unflushed tails with the power"
+        elif state.unclean and broker != before.last_known:
             cause, detail = "unclean-election", "it was not in the ISR"
-        elif len(ack.isr) > 1 and dark.issuperset(ack.isr):
-            # The design has no name for it, as nobody was the last to stand.
-            cause, detail = "unknown", "all that were in sync lost their unflushed tails with the power"
         elif cut is not None and cut.reason == "unclean-disk" and {*before.isr, *before.elr} <= {broker}:
             cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"
         elif cut is not None and cut.reason == "unclean-disk":

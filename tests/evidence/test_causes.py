@@ -255,6 +255,63 @@ def test_a_leader_that_went_on_takes_nothing_away():
     assert cause(killed, first=((6, LOADED % 2), (12, LOADED % 2))) == "unknown"
 
 
+def correlated(*faults, ends=(1, 1), acks="all", config=None):
+    loads = [server_log(broker, (12, LOADED % end)) for broker, end in zip("12", ends, strict=True)]
+    meta = metadata((13, {"leader": 2, "isr": [2]}))
+    return explain_loss(timeline(AFTER, None, meta, loads, config, faults=faults), lost(acks))
+
+
+def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
+    power = (fault("power-loss", "1", 6), fault("power-loss", "2", 7))
+    explained = correlated(*power, fault("restart", "2", 11), fault("restart", "1", 11))
+    assert explained.cause == "correlated-failure"
+    says = " | ".join(fact.says for fact in explained.chain)
+    assert says.index("broker 1 lost power") < says.index("broker 2 lost power") < says.index("loaded")
+    assert correlated(*power, fault("restart", "1", 11), ends=(1, 2)).cause == "unknown"  # broker 2 kept them
+    assert correlated(*power, fault("restart", "1", 11), acks="1").cause != "correlated-failure"  # 2 never had them
+    assert correlated(power[0], fault("restart", "1", 11)).cause == "unknown"  # nobody says that 2 died
+    one_by_one = (power[0], fault("restart", "1", 8), fault("power-loss", "2", 9), fault("restart", "2", 11))
+    assert correlated(*one_by_one).cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("config", "acks", "measures"),
+    [
+        ({}, "all", ["false", "nothing is acknowledged while one replica is alone; with two replicas, none either"]),
+        ({"min.insync.replicas": 1}, "1", ["unclean.leader.election.enable=false"]),
+        ({"min.insync.replicas": "2"}, "all", ["unclean.leader.election.enable=false"]),
+    ],
+)
+def test_what_was_configured_is_not_what_would_have_prevented_it(config, acks, measures):
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    about = {"replicas": ("1", "2")}
+    explained = explain_loss(timeline(AFTER, about, meta, config=config), lost(acks))
+    assert explained.cause == "unclean-election"
+    assert len(explained.prevented_by) == len(measures)
+    assert all(part in measure for part, measure in zip(measures, explained.prevented_by, strict=True))
+
+
+def test_acks_all_alone_prevents_little_where_the_leader_may_be_alone():
+    meta = metadata((9, {"leader": 2, "isr": [2]}))
+
+    def measures(**config):
+        return explain_loss(timeline(AFTER, meta=meta, config=config), lost(acks="1")).prevented_by
+
+    assert measures() == ["acks=all together with min.insync.replicas=2"]
+    assert measures(**{"min.insync.replicas": 2}) == ["acks=all"]
+
+
+def test_the_chain_tells_why_the_others_were_gone():
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    faults = (fault("pause", "2", 2), fault("pause", "1", 6))
+    says = [fact.says for fact in explain_loss(timeline(AFTER, meta=meta, faults=faults), lost()).chain]
+    assert "pause of broker 2 began" in says
+    assert "pause of broker 1 began" in says
+    healed = (faults[0], Fault("heal", "pause", ("2",), 3 * SECOND, 3 * SECOND))
+    says = [fact.says for fact in explain_loss(timeline(AFTER, meta=meta, faults=healed), lost()).chain]
+    assert not [one for one in says if "pause" in one]
+
+
 def test_who_was_elected_from_outside_with_a_short_log_took_what_the_dead_leader_had():
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
     leads = 'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%d]} for offline partition [orders,0] (x)'
@@ -433,6 +490,7 @@ def test_every_cause_of_the_design_is_there():
         "leader-epoch-divergence",
         "single-ack-failover",
         "last-replica-standing",
+        "correlated-failure",
         "retention",
         "compaction",
         "consumer-reset",

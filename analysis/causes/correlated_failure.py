@@ -1,0 +1,52 @@
+"""correlated-failure: all replicas that were in sync lost their unflushed tails before anybody else had the records.
+
+Kafka acknowledges from the page caches of the in-sync replicas. What fails together (power, a rack) takes them
+together, and whoever is elected afterwards takes nothing away.
+
+Needs: at least two replicas in sync all the while the records were acknowledged, so that they had them; that all of
+them died after that, and were dead at one time; and of each that its log ended at or below the records when it started
+again, though nobody had truncated it.
+"""
+
+from __future__ import annotations
+
+from ...histories.tables import BEYOND_ALL
+from .facts import NOT_THE_CASE, Attempt, Fact, Lost, acknowledgement, chain
+from .holdings import deaths, ended_short, had_them, in_sync
+from .prevention import flushed
+from .succession import succession
+from .timeline import Timeline
+
+NAME = "correlated-failure"
+CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
+
+
+def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    together = sorted(in_sync(timeline, lost))
+    had = [had_them(timeline, member, lost) for member in together]
+    short = [ended_short(timeline, member, lost, lost.first) for member in together]
+    if len(together) < 2 or not all(had) or not all(short) or not _dead_at_once(timeline, together, lost):
+        return NOT_THE_CASE
+    found = succession(timeline, lost)
+    until = found.new.time if found.new is not None and found.new is not found.old else None
+    died: list[Fact] = [fact for member in together for fact in deaths(timeline, member, until)]
+    facts = chain(
+        found.old.facts[:1] if found.old else [],
+        had[0],
+        acknowledgement(lost),
+        died,
+        [fact for facts in short for fact in facts],
+        found.new.facts[:1] if found.new is not None and found.new is not found.old else [],
+    )
+    return Attempt(True, facts, [*flushed(timeline), "replicas that do not fail together (broker.rack)"])
+
+
+def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
+    """Whether all of them died after the last acknowledgement, and none was back before the last of them had."""
+    since = lost.last_acked or 0
+    dated = [(e.broker, e.kind, e.time) for e in timeline.events if e.time is not None and e.time >= since]
+    died = [
+        min([time for name, kind, time in dated if (name, kind) == (b, "died")], default=BEYOND_ALL) for b in brokers
+    ]
+    back = [time for name, kind, time in dated if name in brokers and kind == "started" and time > min(died)]
+    return max(died) <= min(back, default=-1)

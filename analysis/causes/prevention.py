@@ -1,0 +1,34 @@
+"""What would have prevented a loss: each measure alone, and none that the topic's configuration had already."""
+
+from __future__ import annotations
+
+from .facts import Lost
+from .timeline import Timeline
+
+ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
+
+
+def waits_for_others(timeline: Timeline) -> bool:
+    """Whether min.insync.replicas asks for more than the leader; without a word it does not."""
+    replicas = str(timeline.config.get("min.insync.replicas", "1"))
+    return replicas.isdecimal() and int(replicas) > 1
+
+
+def more_in_sync(timeline: Timeline, lost: Lost) -> list[str]:
+    """min.insync.replicas=2, which only counts with acks=all, if the topic did not have it."""
+    if waits_for_others(timeline) or "1" in lost.acks:
+        return []
+    two = len(timeline.kept.replicas) == 2
+    price = "; with two replicas, none either while one is away" if two else ""
+    return [f"min.insync.replicas=2 (nothing is acknowledged while one replica is alone{price})"]
+
+
+def acks_all(timeline: Timeline) -> list[str]:
+    """acks=all, which alone means no more than the leader where nobody else must be in sync."""
+    return ["acks=all" if waits_for_others(timeline) else "acks=all together with min.insync.replicas=2"]
+
+
+def flushed(timeline: Timeline) -> list[str]:
+    """Disks that have what was acknowledged."""
+    at_once = str(timeline.config.get("flush.messages", "")) == "1"
+    return [*([] if at_once else ["flush.messages=1 (at its price)"]), "disks that keep what they acknowledge"]
