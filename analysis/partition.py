@@ -72,6 +72,11 @@ class Partition:
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    def doubt(self, rule: str, says: str) -> None:
+        """The rule cannot judge something here, for a reason in words."""
+        if says not in self.unjudged.setdefault(rule, []):
+            self.unjudged[rule].append(says)
+
     @property
     def is_named_only(self) -> bool:
         """Whether only lines of brokers' logs name it: nobody recorded operations on it, and nothing of it was kept."""

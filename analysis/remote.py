@@ -188,8 +188,10 @@ def _content(session: Session, uri: str) -> bytes:
     """A small file's bytes; none where there is no such file."""
     try:
         rows = _files(session, uri).select("content").collect()
-    except Exception:
-        return b""
+    except Exception as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return b""
+        raise InputError(uri, f"what Spark cannot read ({first_line(error)})", EXPECTED, CHECK) from error
     return bytes(rows[0]["content"]) if rows else b""
 
 

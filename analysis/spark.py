@@ -189,9 +189,11 @@ def _take(results: Results, kind: str, name: str, payload: bytes) -> None:
             results.add_lines(int(name), counts.get("lines", 0))
 
 
-def map_payloads(judge: Callable[[bytes], bytes], payloads: Iterable[bytes]) -> Iterable[bytes]:
-    """`judge` of each payload on the cluster of the current session, or on local[*]; results in any order."""
-    session = open_session()
+def map_payloads(
+    judge: Callable[[bytes], bytes], payloads: Iterable[bytes], session: SparkSession | None = None
+) -> Iterable[bytes]:
+    """`judge` of each payload on the cluster of a session, or on local[*]; results in any order."""
+    session = session or open_session()
     rows = [{"number": number, "payload": payload} for number, payload in enumerate(payloads)]
     if not rows:
         return []

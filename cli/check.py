@@ -120,7 +120,10 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")
     if not only and not skip:
         return ()
-    return tuple(name for name in (only or RULES) if name not in skip)
+    chosen = tuple(name for name in (only or RULES) if name not in skip)
+    if not chosen:
+        raise UsageError("found no rule that --only and --skip leave, expected one or more")
+    return chosen
 
 
 def _targets(runs: tuple[str, ...], out: str | None) -> list[str]:

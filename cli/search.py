@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -84,14 +85,15 @@ def command(
         space.scenario(seed)
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    session = None
     if spark:
         from ..analysis.spark import open_session
 
-        open_session(*session_of(master, remote, conf))
+        session = open_session(*session_of(master, remote, conf))
     elif master or remote or conf:
         raise UsageError("found --master, --remote or --conf, expected --spark with them")
     began = time.monotonic()
-    explored = search(space, range(seed, seed + runs), (invariant,), jobs, spark=spark)
+    explored = search(space, range(seed, seed + runs), (invariant,), jobs, session=session)
     took = time.monotonic() - began
     click.echo(
         f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol "
@@ -131,12 +133,12 @@ def default_kinds(variant: str) -> tuple[str, ...]:
 
 
 def search(
-    space: Space, seeds: range, invariants: tuple[str, ...], jobs: int, stop: bool = True, spark: bool = False
+    space: Space, seeds: range, invariants: tuple[str, ...], jobs: int, stop: bool = True, session: Any = None
 ) -> Explored:
-    """Explore seeds in chunks, spread over processes or over Spark; the result depends on neither."""
+    """Explore seeds in chunks, spread over processes or over a session of Spark; the result depends on neither."""
     work = [(space, seeds[start : start + CHUNK], invariants, stop) for start in range(0, len(seeds), CHUNK)]
     total = Explored()
-    for part in _on_spark(work) if spark else _run(work, jobs):
+    for part in _on_spark(work, session) if session else _run(work, jobs):
         total.add(part)
         if stop and total.first:
             break
@@ -151,11 +153,11 @@ def _run(work: list[Work], jobs: int) -> Iterator[Explored]:
         yield from pool.imap(_explore, work)
 
 
-def _on_spark(work: list[Work]) -> Iterator[Explored]:
+def _on_spark(work: list[Work], session: Any) -> Iterator[Explored]:
     """In the order of the seeds, as the first breach is to be the same."""
     from ..analysis.spark import map_payloads
 
-    done = map(pickle.loads, map_payloads(_explore_payload, map(pickle.dumps, enumerate(work))))
+    done = map(pickle.loads, map_payloads(_explore_payload, map(pickle.dumps, enumerate(work)), session))
     yield from (explored for _, explored in sorted(done, key=itemgetter(0)))
 
 

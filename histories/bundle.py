@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import InputError
+from .errors import InputError, UsageError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.parts import Part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of
@@ -218,7 +218,14 @@ def _evidence(path: Path, reader: str | None, pieces: Callable[[Part], list[Part
     if path.is_file() and (reader or magic_of(path) == PARQUET_MAGIC or recognise(head_of(path))):
         return ()
     found = [piece for part in find_parts(path) for piece in pieces(part)]
-    return tuple(with_headers_first(found, int(os.environ.get("LOGJUDGE_LARGE_BYTES", LARGE_BYTES))))
+    return tuple(with_headers_first(found, _large_bytes()))
+
+
+def _large_bytes() -> int:
+    told = os.environ.get("LOGJUDGE_LARGE_BYTES", str(LARGE_BYTES))
+    if not told.isdecimal():
+        raise UsageError(f"found LOGJUDGE_LARGE_BYTES={told[:40]}, expected a number of bytes")
+    return int(told)
 
 
 def _history_files(folder: Path) -> list[Path]:

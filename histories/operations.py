@@ -162,7 +162,8 @@ def _with_key(events: pl.DataFrame) -> pl.DataFrame:
         op = pl.coalesce("op", (pl.col("type") == "invoke").cast(pl.Int64).cum_sum().over("process"))
     numbered = events.with_columns(op.alias("_op"))
     least, most = numbered["_op"].min(), numbered["_op"].max()
-    if len(events) and isinstance(least, int) and isinstance(most, int) and least >= 0 and most < _MOST_OPS:
+    few = events["process"].n_unique() < 2**64 // _MOST_OPS
+    if few and len(events) and isinstance(least, int) and isinstance(most, int) and least >= 0 and most < _MOST_OPS:
         process = pl.col("process").cast(pl.Categorical).to_physical().cast(pl.UInt64)
         key = process * _MOST_OPS + pl.col("_op").cast(pl.UInt64)
     else:

@@ -131,6 +131,7 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
     [
         (("check", "nowhere"), "found nothing"),
         (("check", str(CLEAN), "--only", "lost"), "expected one of lost-write"),
+        (("check", str(CLEAN), "--only", "unseen", "--skip", "unseen"), "found no rule that --only and --skip leave"),
         (("check", str(CLEAN), "--allow", "lost-write:acks=7"), "expected RULE or RULE:acks=1"),
         (("check", str(CLEAN), "--conf", "x"), "expected KEY=VALUE"),
         (("check", str(CLEAN), "--engine", "local", "--master", "local[1]"), "--engine spark"),
@@ -144,6 +145,11 @@ def test_a_users_error_is_one_sentence(arguments: tuple[str, ...], says: str) ->
     assert isinstance(error, LogjudgeError)
     assert says in str(error)
     assert "\n" not in str(error)
+
+
+def test_a_threshold_that_is_no_number_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "256M")
+    assert "found LOGJUDGE_LARGE_BYTES=256M, expected a number of bytes" in str(run("check", str(CLEAN)).exception)
 
 
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:

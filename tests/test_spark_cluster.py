@@ -64,7 +64,11 @@ def test_connect_server(tmp_path: Path) -> None:
     ]
     with spark_process(log, "spark-submit", *arguments) as server:
         wait_for_port(port, server, log)
-        code, report = check(str(EXAMPLE), "--remote", f"sc://{HOST}:{port}", cwd=tmp_path)
+        remote = ("--remote", f"sc://{HOST}:{port}")
+        code, report = check(str(EXAMPLE), *remote, cwd=tmp_path)
+        search = [sys.executable, "-m", "logjudge.cli", "search", "--variant", "high-watermark", "--runs", "300"]
+        found = subprocess.run([*search, "--spark", *remote], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (found.returncode, "is broken" in found.stdout) == (1, True), found.stderr[-3000:]
     assert code == 1
     assert report["findings"] == expected(EXAMPLE)
 

@@ -223,7 +223,7 @@ RULES: dict[str, Rule] = {
             "In one snapshot two replicas have records at one offset that differ in leader epoch, key or value. Below a"
             " checkpointed high watermark the record was committed; above it, it was if it was acknowledged under"
             " acks=all or read by a consumer. A replica that is merely behind does not diverge, and damaged offsets"
-            " are unknown. A divergence above the high watermark that the next election truncates is permitted.",
+            " are unknown. A divergence above the high watermark that the next election truncates is a note.",
             "",
             ("batches",),
             evidence.judge_by("replica-divergence"),

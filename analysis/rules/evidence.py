@@ -20,8 +20,8 @@ def judge_by(name: str) -> Judge:
         if p.kept is None:
             return
         judged = REPLICA_RULES[name](p.kept, sends_of(p))
-        if judged.unknown:
-            p.unjudged[name] = judged.unknown
+        for says in judged.unknown:
+            p.doubt(name, says)
         yield from judged.findings
 
     return judge

@@ -28,7 +28,7 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
         missed = np.setdiff1d(below, handled)
         hidden = undecided_polls(p, members).hold(missed)
         if hidden.any():
-            p.unjudged["consumer-loss"] = [f"nobody knows what polls of {p.name} by {_called(group)} gave"]
+            p.doubt("consumer-loss", f"nobody knows what polls of {p.name} by {_called(group)} gave")
             missed = missed[~hidden]
         # A commit that claims records is worse than a start that skipped them: tell them apart. Where a seek or
         # a committed offset chose the start, nothing was skipped.

@@ -147,11 +147,12 @@ def _tell_doubts(p: Partition, rule: str) -> None:
     """Says of which records nobody knows whether they are gone."""
     doubtful = fates(p).filter("doubtful")
     if len(doubtful):
-        p.unjudged[rule] = [
+        p.doubt(
+            rule,
             f"{plural(len(doubtful), 'acknowledged record')} of {p.name} ({some(doubtful['value'].to_list())})"
             f" {'was' if len(doubtful) == 1 else 'were'} not read in the end, and whether"
-            f" {'it is' if len(doubtful) == 1 else 'they are'} lost is not known: {_why_doubtful(doubtful)}"
-        ]
+            f" {'it is' if len(doubtful) == 1 else 'they are'} lost is not known: {_why_doubtful(doubtful)}",
+        )
 
 
 def _why_doubtful(doubtful: pl.DataFrame) -> str:

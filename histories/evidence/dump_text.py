@@ -96,14 +96,14 @@ def parse_dump(text: str) -> list[Dump]:
 
 def _joined(text: str) -> list[tuple[int, str]]:
     """The lines with their numbers; a line that begins no entry continues the payload before it."""
-    out: list[tuple[int, str]] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.rstrip("\r")
-        if line.startswith(BEGINS) or not out or " payload: " not in out[-1][1]:
-            out.append((number, line))
-        elif number < text.count("\n") + 1 or line:
-            out[-1] = (out[-1][0], f"{out[-1][1]}\n{line}")
-    return out
+    entries: list[tuple[int, list[str]]] = []
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
+        if line.startswith(BEGINS) or not entries or " payload: " not in entries[-1][1][0]:
+            entries.append((number, [line]))
+        else:
+            entries[-1][1].append(line)
+    return [(number, "\n".join(parts)) for number, parts in entries]
 
 
 def _line(state: _State, line: str) -> None:
@@ -140,6 +140,11 @@ def _known(pairs: dict[str, str], name: str) -> int | None:
     return value if value >= 0 else None
 
 
+def _timestamp(pairs: dict[str, str]) -> int | None:
+    created = _known(pairs, "createtime")
+    return _known(pairs, "logappendtime") if created is None else created
+
+
 def _batch(pairs: dict[str, str]) -> dict[str, Any]:
     return {
         "base_offset": int(pairs["baseoffset"]),
@@ -155,7 +160,7 @@ def _batch(pairs: dict[str, str]) -> dict[str, Any]:
         "control": _flag(pairs, "iscontrol"),
         "crc": _known(pairs, "crc"),
         "crc_ok": _flag(pairs, "isvalid"),
-        "max_timestamp": _known(pairs, "createtime") or _known(pairs, "logappendtime"),
+        "max_timestamp": _timestamp(pairs),
         "count": int(pairs.get("count", "1")),
         "byte": int(pairs.get("position", "0")),
         "size": int(pairs.get("size", "0")),
@@ -170,7 +175,7 @@ def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, paylo
     return {
         "offset": int(pairs["offset"]),
         "leader_epoch": batch["leader_epoch"],
-        "timestamp": _known(pairs, "createtime") or _known(pairs, "logappendtime"),
+        "timestamp": _timestamp(pairs),
         "key": key,
         "value": value,
         "digest": None if pairs.get("headerkeys", "[]") != "[]" else text_digest(key, value),

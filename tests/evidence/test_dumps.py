@@ -29,6 +29,11 @@ needs_kafka = [
     ),
 ]
 
+HEAD = (
+    "baseOffset: 0 lastOffset: 1 count: 2 partitionLeaderEpoch: 3 isTransactional: false isControl: false position: 0"
+    " CreateTime: 5 size: 90 magic: 2 compresscodec: none crc: 1 isvalid: true"
+)
+
 
 def agree(dump, segment, without=()):
     # A dump prints no bytes of markers, so they have no digest in it.
@@ -53,11 +58,15 @@ def test_recorded_dumps_say_what_the_segments_say(unpacked, name):
         agree(dump, segment)
 
 
+def test_a_record_of_1970_has_a_timestamp():
+    text = "| offset: 0 CreateTime: 0 keySize: -1 valueSize: 1 sequence: -1 headerKeys: [] payload: a\n"
+    [dump] = parse_dump(f"{HEAD.replace('CreateTime: 5', 'CreateTime: 0')}\n{text}")
+    assert dump.records["timestamp"].to_list() == [0]
+    assert dump.batches["max_timestamp"].to_list() == [0]
+
+
 def test_a_payload_may_have_several_lines_and_look_like_anything():
-    head = "baseOffset: 0 lastOffset: 1 count: 2 partitionLeaderEpoch: 3 isTransactional: false "
-    head += "isControl: false position: 0 CreateTime: 5 size: 90 magic: 2 "
-    head += "compresscodec: none crc: 1 isvalid: true"
-    text = f"{head}\n| offset: 0 CreateTime: 5 keySize: 1 valueSize: 9 headerKeys: [] key: k payload: one\ntwo\n"
+    text = f"{HEAD}\n| offset: 0 CreateTime: 5 keySize: 1 valueSize: 9 headerKeys: [] key: k payload: one\ntwo\n"
     text += "| offset: 1 CreateTime: 6 keySize: -1 valueSize: -1 headerKeys: [] payload: null\n"
     [dump] = parse_dump(text)
     assert dump.records.select("key", "value", "leader_epoch").rows() == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -136,11 +137,10 @@ def test_wrong_options_are_a_sentence(option: list[str]) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-def test_spark_finds_what_one_process_finds() -> None:
+def test_spark_finds_what_one_process_finds(spark: Any) -> None:
     space = Space("high-watermark")
     names = ("no-acknowledged-loss",)
-    assert search(space, range(450), names, 1, spark=True) == search(space, range(450), names, 1)
+    assert search(space, range(450), names, 1, session=spark) == search(space, range(450), names, 1)
 
 
 MECHANISMS = Path(__file__).parents[2] / "docs" / "mechanisms.md"
