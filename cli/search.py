@@ -18,7 +18,7 @@ from ..histories.simulation import scenario_file
 from ..models.replication.config import ConfigError
 from ..models.replication.invariants import INVARIANTS
 from ..models.replication.schedule import PATTERNS
-from ..models.replication.search import SURVIVABLE, Explored, Space, explore, shrink, story
+from ..models.replication.search import SURVIVABLE, Explored, Space, explore, explore_payload, shrink, story
 from ..models.replication.variants import VARIANTS
 from .engines import session_of, spark_options
 from .main import EXIT_BREACH
@@ -157,13 +157,8 @@ def _on_spark(work: list[Work], session: Any) -> Iterator[Explored]:
     """In the order of the seeds, as the first breach is to be the same."""
     from ..analysis.spark import map_payloads
 
-    done = map(pickle.loads, map_payloads(_explore_payload, map(pickle.dumps, enumerate(work)), session))
+    done = map(pickle.loads, map_payloads(explore_payload, map(pickle.dumps, enumerate(work)), session))
     yield from (explored for _, explored in sorted(done, key=itemgetter(0)))
-
-
-def _explore_payload(payload: bytes) -> bytes:
-    number, work = pickle.loads(payload)
-    return pickle.dumps((number, _explore(work)))
 
 
 def _explore(work: Work) -> Explored:

@@ -111,7 +111,8 @@ def test_workers_import_the_shipped_code(tmp_path: Path) -> None:
 
     archive = tmp_path / "code.zip"
     write_code_archive(archive)
-    program = "import logjudge.analysis.kernel as k; print(k.__file__)"
+    shipped = "kernel as k, logjudge.analysis.linearize, logjudge.models.replication.search"
+    program = f"import logjudge.analysis.{shipped}; print(k.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(archive)},

@@ -6,6 +6,7 @@ everything that the run itself draws, so a range of seeds is a piece of work tha
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -104,6 +105,12 @@ def explore(space: Space, seeds: range, invariants: Sequence[str], stop: bool) -
         if stop and explored.first:
             break
     return explored
+
+
+def explore_payload(payload: bytes) -> bytes:
+    """`explore` in another process: a pickled number and arguments in, the number and what came of them out."""
+    number, arguments = pickle.loads(payload)
+    return pickle.dumps((number, explore(*arguments)))
 
 
 def _watch(cluster: Cluster) -> None:
