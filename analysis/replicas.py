@@ -2,7 +2,7 @@
 
 The rules are pure functions of a `Kept` (frames of histories/evidence/tables.py, of one topic-partition,
 all replicas and snapshots) and of the sends that the history knows. They return findings, and reasons why
-something could not be judged; bad evidence makes a rule `unknown`, never a breach. replica_rules.py has all.
+something could not be judged; bad evidence makes a rule `unknown`, never a breach. They are among RULES.
 
 Sends: a frame with columns value (string, null for a tombstone), offset, acknowledged (bool), invoked,
 completed (ns), place; and where known acks ("all", "1"), read (bool: a consumer read it), process, key.

@@ -21,8 +21,8 @@ import polars as pl
 from ..causes.timeline import Timeline
 from ..chronicle import how_elected
 from ..partition import Partition
-from ..replica_divergence import diverging, sealed_at
 from ..replicas import Kept, extents
+from ..rules.replica_divergence import diverging, sealed_at
 
 MOST_BLOCKS = 60  # of one log
 MOST_SNAPSHOTS = 12

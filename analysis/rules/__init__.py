@@ -6,7 +6,20 @@ order is the order of reports.
 
 from __future__ import annotations
 
-from . import evidence, groups, identity, jepsen, loss, polling, realtime, sending, visibility
+from . import (
+    evidence,
+    groups,
+    identity,
+    jepsen,
+    log_order,
+    loss,
+    polling,
+    realtime,
+    replica_absent,
+    replica_divergence,
+    sending,
+    visibility,
+)
 from .rule import Judge, Rule
 
 __all__ = ["RULES", "Judge", "Rule"]
@@ -226,7 +239,7 @@ RULES: dict[str, Rule] = {
             " are unknown. A divergence above the high watermark that the next election truncates is a note.",
             "",
             ("batches",),
-            evidence.judge_by("replica-divergence"),
+            evidence.of_replicas("replica-divergence", replica_divergence.replica_divergence),
             None,
         ),
         Rule(
@@ -237,7 +250,7 @@ RULES: dict[str, Rule] = {
             " unknown.",
             "",
             ("batches", "acknowledged"),
-            evidence.judge_by("acknowledged-absent"),
+            evidence.of_replicas("acknowledged-absent", replica_absent.acknowledged_absent),
             None,
         ),
         Rule(
@@ -248,7 +261,7 @@ RULES: dict[str, Rule] = {
             " leads a leader epoch: two of which each logged of itself that it led it had two controllers.",
             "",
             ("batches",),
-            evidence.judge_by("epoch-order"),
+            evidence.of_replicas("epoch-order", log_order.epoch_order),
             None,
         ),
         Rule(
@@ -258,7 +271,7 @@ RULES: dict[str, Rule] = {
             " goes back between snapshots.",
             "",
             ("batches",),
-            evidence.judge_by("checkpoint-order"),
+            evidence.of_replicas("checkpoint-order", log_order.checkpoint_order),
             None,
         ),
         Rule(
@@ -268,7 +281,7 @@ RULES: dict[str, Rule] = {
             " note: recovery cuts it off.",
             "",
             ("batches",),
-            evidence.judge_by("log-corruption"),
+            evidence.of_replicas("log-corruption", log_order.log_corruption),
             None,
         ),
     )

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 
 from ...histories.tables import Finding
 from ..partition import Partition
-from ..replica_rules import REPLICA_RULES
-from ..replicas import complete_sends
+from ..replicas import Judgement, Kept, complete_sends
 from .rule import Judge
 
 
-def judge_by(name: str) -> Judge:
-    """The rule of that name. What it cannot judge is kept with the partition, for the verdict."""
+def of_replicas(name: str, rule: Callable[[Kept, pl.DataFrame], Judgement]) -> Judge:
+    """A rule of what brokers kept and of sends. What it cannot judge is kept with the partition, for the verdict."""
 
     def judge(p: Partition) -> Iterator[Finding]:
         if p.kept is None:
             return
-        judged = REPLICA_RULES[name](p.kept, sends_of(p))
+        judged = rule(p.kept, sends_of(p))
         for says in judged.unknown:
             p.doubt(name, says)
         yield from judged.findings

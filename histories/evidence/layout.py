@@ -230,14 +230,6 @@ def read_part(part: Part) -> list[Block]:
     return list(_READERS[part.kind](part))
 
 
-def gathered(blocks: Iterable[Block]) -> dict[tuple[str | None, int | None], dict[str, pl.DataFrame]]:
-    """Blocks by topic-partition and table, for a machine without Spark."""
-    frames: dict[tuple[str | None, int | None], dict[str, list[pl.DataFrame]]] = {}
-    for block in blocks:
-        frames.setdefault((block.topic, block.partition), {}).setdefault(block.table, []).append(block.frame)
-    return {where: {table: pl.concat(parts) for table, parts in tables.items()} for where, tables in frames.items()}
-
-
 def _block(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
     if frame.height:
         frame = located(frame, part.snapshot, part.broker, part.name)

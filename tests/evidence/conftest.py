@@ -15,15 +15,37 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes.timeline import Timeline, build_timeline
 from logjudge.analysis.leaders import assigned_replicas, last_leader
-from logjudge.analysis.replicas import SENDS, Kept, complete_sends, kept
+from logjudge.analysis.replicas import SENDS, Judgement, Kept, complete_sends, kept
+from logjudge.analysis.rules.log_order import checkpoint_order, epoch_order, log_corruption
+from logjudge.analysis.rules.replica_absent import acknowledged_absent
+from logjudge.analysis.rules.replica_divergence import replica_divergence
 from logjudge.histories.evidence.clock import Fault, clock_offsets
-from logjudge.histories.evidence.layout import find_parts, gathered, read_part
+from logjudge.histories.evidence.layout import find_parts, read_part
 from logjudge.histories.evidence.parts import Part
-from logjudge.histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
+from logjudge.histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, Block, empty
 
 DATA = Path(__file__).parent / "data"
 RUNS = sorted(p.name.removesuffix(".tar.xz") for p in (DATA / "runs").glob("*.tar.xz"))
 Where = tuple[str | None, int | None]
+
+
+def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
+    """Blocks by topic-partition and table."""
+    frames: dict[Where, dict[str, list[pl.DataFrame]]] = {}
+    for block in blocks:
+        frames.setdefault((block.topic, block.partition), {}).setdefault(block.table, []).append(block.frame)
+    return {where: {table: pl.concat(parts) for table, parts in tables.items()} for where, tables in frames.items()}
+
+
+def judge_replicas(kept: Kept, sends: pl.DataFrame) -> Judgement:
+    """All rules on what brokers kept of one topic-partition."""
+    sends = complete_sends(sends)
+    out = Judgement()
+    for rule in (replica_divergence, acknowledged_absent, epoch_order, checkpoint_order, log_corruption):
+        judged = rule(kept, sends)
+        out.findings.extend(judged.findings)
+        out.unknown.extend(judged.unknown)
+    return out
 
 
 @dataclass

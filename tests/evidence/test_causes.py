@@ -19,15 +19,15 @@ from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
 from logjudge.analysis.causes.telling import told_once
 from logjudge.analysis.causes.timeline import build_timeline
 from logjudge.analysis.leaders import last_leader
-from logjudge.analysis.replica_rules import judge_replicas
 from logjudge.analysis.replicas import complete_sends, kept
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replayed
-from logjudge.histories.evidence.layout import find_parts, gathered, read_part
+from logjudge.histories.evidence.layout import find_parts, read_part
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
 from logjudge.histories.tables import Finding
 
+from .conftest import gathered, judge_replicas
 from .test_replicas import joined, logs
 
 SECOND = 1_000_000_000

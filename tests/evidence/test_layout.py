@@ -7,7 +7,9 @@ import shutil
 
 import pytest
 from logjudge.histories.bundle import open_run
-from logjudge.histories.evidence.layout import find_parts, gathered, read_part, split_part
+from logjudge.histories.evidence.layout import find_parts, read_part, split_part
+
+from .conftest import gathered
 
 SEGMENT = f"{0:020d}.log"
 

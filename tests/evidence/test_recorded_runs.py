@@ -11,8 +11,11 @@ from logjudge.analysis.causes import explain_absence, explain_loss
 from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
 from logjudge.analysis.causes.facts import Lost, lost_of
 from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
-from logjudge.analysis.replica_rules import acknowledged_absent, judge_replicas, replica_divergence
-from logjudge.histories.evidence.layout import find_parts, gathered, read_part
+from logjudge.analysis.rules.replica_absent import acknowledged_absent
+from logjudge.analysis.rules.replica_divergence import replica_divergence
+from logjudge.histories.evidence.layout import find_parts, read_part
+
+from .conftest import gathered, judge_replicas
 
 CAUSE_OF = {
     "acks1-failover": "single-ack-failover",

@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logjudge.analysis.log_order import checkpoint_order, epoch_order, log_corruption
-from logjudge.analysis.replica_absent import acknowledged_absent
-from logjudge.analysis.replica_divergence import replica_divergence
 from logjudge.analysis.replicas import complete_sends, kept
+from logjudge.analysis.rules.log_order import checkpoint_order, epoch_order, log_corruption
+from logjudge.analysis.rules.replica_absent import acknowledged_absent
+from logjudge.analysis.rules.replica_divergence import replica_divergence
 from logjudge.histories.evidence.dump_text import text_digest
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import BATCHES, CHECKPOINTS, DAMAGE, EPOCHS, LOCATION, RECORDS, located

@@ -12,9 +12,11 @@ import polars as pl
 import pytest
 from logjudge.histories.evidence import server_log
 from logjudge.histories.evidence.clock import Fault, clock_offset
-from logjudge.histories.evidence.layout import find_parts, gathered, read_part, split_part
+from logjudge.histories.evidence.layout import find_parts, read_part, split_part
 from logjudge.histories.evidence.server_log import parse_log, read_server_log, split_log
 from polars.testing import assert_frame_equal
+
+from .conftest import gathered
 
 # version, line after the time, kind, topic, partition, subject, some fields
 WORDINGS = [

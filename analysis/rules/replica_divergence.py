@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..histories.tables import Evidence, Finding
-from .replicas import Judgement, Kept, extents, runs, where
-from .wording import brokers, span
+from ...histories.tables import Evidence, Finding
+from ..replicas import Judgement, Kept, extents, runs, where
+from ..wording import brokers, span
 
 SHOWN = 20  # values named in a sentence's evidence; `values` has them all
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..histories.tables import Evidence, Finding
-from .generations import events, generations
-from .neighbours import beside, neighbours
-from .replicas import Judgement, Kept, extents, stretches, where
-from .wording import brokers, span
+from ...histories.tables import Evidence, Finding
+from ..generations import events, generations
+from ..neighbours import beside, neighbours
+from ..replicas import Judgement, Kept, extents, stretches, where
+from ..wording import brokers, span
 
 
 def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
