@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import BEYOND_ALL, MARKS, READS, SENDS, Finding
+from ..histories.tables import BEYOND_ALL, FINDINGS, MARKS, READS, SENDS, Finding
 from .evidence import is_told_of, kept_of, settled_sends, timeline_of
 from .explaining import explain
 from .partition import Partition
@@ -136,7 +136,7 @@ def judge(p: Partition) -> list[Finding]:
             if finding.severity == "violation" and _is_allowed(finding, p.settings):
                 finding.severity = "permitted"
         found.extend(mine)
-    link(p, found)
+    link(found)
     permit_shadows(found)
     return found
 
@@ -152,8 +152,6 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """One row a finding; the columns of FINDINGS, with places not yet resolved."""
-    from ..histories.tables import FINDINGS
-
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
     rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
     for row, finding in zip(rows, findings, strict=True):

@@ -112,7 +112,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
 def _on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
     """What `work` makes of each item, in their order. polars and the compiled loops leave the interpreter's lock.
 
-    No more than two items a core are begun ahead of what was taken, so that memory stays bounded.
+    No more than one item more than there are cores is begun ahead of what was taken, so that memory stays bounded.
     """
     cores = os.cpu_count() or 1
     with ThreadPoolExecutor(cores) as pool:

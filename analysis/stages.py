@@ -1,8 +1,11 @@
 """The steps of the pipeline as pure functions of frames, which local.py and spark.py put together.
 
-read_split -> Parts (observations by partition, events that wait for their other half, quarantine)
-close      -> Parts of the operations whose halves stand in different splits
-judge      -> findings and a bounded summary of one partition
+read_split, read_evidence -> Parts (observations by partition, events that wait for their other half, quarantine)
+close_waiting             -> Parts of the operations whose halves stand in different splits
+choose_batches,
+decode_batches            -> Parts of those batches of large logs of which somebody asks
+
+kernel.py judges what they make.
 """
 
 from __future__ import annotations

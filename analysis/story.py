@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..histories.tables import Finding
-from .partition import Partition
 
 # What may follow from a loss at the same offsets, and how it is recognised.
 _BY_OFFSET = {
@@ -15,7 +14,7 @@ _BY_VALUE = {"realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", "ac
 _OF_RECORDS = {"unseen", "poll-skip", "replica-divergence", "acknowledged-absent"}
 
 
-def link(p: Partition, findings: list[Finding]) -> None:  # noqa: ARG001
+def link(findings: list[Finding]) -> None:
     """Fills `related` both ways, in place."""
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     if not losses:

@@ -1,4 +1,4 @@
-"""The models by name. A new one is a module, a line here and a case in tests/test_porcupine_models.py."""
+"""The models by name. A new one is a module, a line here and a case in tests/test_porcupine.py."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ BLUE, SKY, GREEN, YELLOW, ORANGE, RED, PURPLE = (
 INK, FAINT, RULE, PAPER = "#1b1b1a", "#6b6b69", "#dededb", "#fffffe"
 QUIET = "#a9adb2"
 
-OUTCOMES = {"ok": BLUE, "fail": PURPLE, "info": ORANGE}
 WIDTH = 10.0  # inches
 DPI = 110
 

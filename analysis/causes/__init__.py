@@ -3,7 +3,8 @@
 Each module is one cause: its NAME, its CITATION, and `explain`, which proves it from the evidence with a
 chain of dated facts, says what evidence it lacks, or that it is not the case. `explain_loss` asks all: one
 proof is the cause; two are a conflict, shown as both readings; none is `unknown`, with what is missing. A
-cause never follows from the absence of evidence for another. To add one: a module, and one line in CAUSES.
+cause never follows from the absence of evidence for another. To add one: a module, and one line in CAUSES. What
+consumers missed and what stands twice is not lost: consumers.py and retry_reordering.py tell why.
 """
 
 from __future__ import annotations
@@ -12,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from . import (
-    consumers,
     correlated_failure,
     high_watermark_truncation,
     last_replica_standing,
     leader_epoch_divergence,
     legal_absence,
-    retry_reordering,
     single_ack_failover,
     unclean_election,
 )
@@ -46,11 +45,6 @@ DIVERGING: dict[str, tuple[Cause, str]] = {
 LEGAL: dict[str, tuple[Cause, str]] = {
     legal_absence.RETENTION: (legal_absence.retention, legal_absence.RETENTION_CITATION),
     legal_absence.COMPACTION: (legal_absence.compaction, legal_absence.COMPACTION_CITATION),
-}
-# Causes of what consumers missed (consumers.explain_missed) and of duplicates (retry_reordering).
-OTHERS = {
-    **{name: citation for name, (_, citation) in consumers.CONSUMER_CAUSES.items()},
-    retry_reordering.NAME: retry_reordering.CITATION,
 }
 
 

@@ -94,7 +94,7 @@ def build_timeline(
     ends = sorted(builder.ends, key=lambda e: (e.time is None, e.time or 0))
     events = sorted(builder.events, key=lambda e: (e.time is None, e.time or 0))
     isr = sorted(builder.isr, key=lambda e: (e[0] is None, e[0] or 0))
-    _clean_successions(builder)
+    _successions(builder)
     return Timeline(
         kept,
         dict(sorted(builder.terms.items())),
@@ -235,7 +235,7 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
                 builder.events.append(BrokerEvent(node, "started", fault.invoked, restarted))
 
 
-def _clean_successions(builder: Builder) -> None:
+def _successions(builder: Builder) -> None:
     """Who was in sync before each election, where the neighbouring terms show it.
 
     Partition epochs (zkVersions) count every change of leader or ISR: the ISR before an election is the one that

@@ -81,11 +81,6 @@ def latency(p: Partition, bins: Bins) -> list[list[int]]:
     return [(cells // wide).tolist(), (cells % wide).tolist(), counts.tolist()]
 
 
-def bucket_floor(bucket: int) -> float:
-    """The least latency of a bucket, in ns."""
-    return float(2.0 ** (bucket / PER_OCTAVE))
-
-
 def over_time(p: Partition, fate: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
     """By bin: ok, fail, info (sends), read (records), acked, lost (by the time of their acknowledgement),
 

@@ -16,8 +16,6 @@ from ...histories.tables import Evidence, Finding
 from ..replicas import Judgement, Kept, extents, runs, where
 from ..wording import brokers, span
 
-SHOWN = 20  # values named in a sentence's evidence; `values` has them all
-
 
 def replica_divergence(kept: Kept, sends: pl.DataFrame) -> Judgement:
     """One finding a snapshot, run of diverging offsets, and grouping of the replicas."""

@@ -20,7 +20,6 @@ TP = r"(?P<tp>\[[\w.\-]+,\d+\]|[\w.\-]+-\d+)"
 # [Partition orders-0 broker=1] since 1.0; Partition [orders,0] on broker 1: before.
 PARTITION = rf"(?:\[Partition {TP} broker=\d+\]|Partition {TP.replace('<tp>', '<tp_old>')} on broker \d+:)"
 LOG = rf"\[(?:Log|UnifiedLog|LogLoader|MergedLog) partition={TP}, dir=[^\]]*\]"
-INTS = r"[\[(]?(?P<{}>[\d, ]*)[\])]?"
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ SEGMENTS: Schema = {"base_offset": pl.Int64}
 
 # What a reader could not read or must not believe. Offsets first..last are unknown because of it.
 DAMAGE: Schema = {
-    "kind": pl.String,  # torn-tail zeros crc magic length order decode unreadable syntax
+    "kind": pl.String,  # torn-tail zeros crc magic length order decode unreadable syntax left-out
     "byte": pl.Int64,
     "line": pl.Int64,
     "first_offset": pl.Int64,

@@ -1,8 +1,7 @@
 """The JSON lines of Kafka's VerifiableProducer and VerifiableConsumer (org.apache.kafka.tools).
 
-    {"timestamp":1795253745865,"name":"producer_send_success","key":"1","value":"7.1","offset":0,"topic":"t"
-    ,"partition":0} {"timestamp":1795253745840,"name":"record_data","key":"0","value":"7.0","topic":"t","par
-    tition":2,"offset":0}
+    {"timestamp":1795253745865,"name":"producer_send_success","key":"1","value":"7.1","topic":"t","partition":0,"offset":0}
+    {"timestamp":1795253745840,"name":"record_data","key":"0","value":"7.0","topic":"t","partition":2,"offset":0}
 
 Times are milliseconds since 1970, made nanoseconds. What each name becomes:
 

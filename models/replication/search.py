@@ -1,6 +1,6 @@
 """Looks for a schedule that breaks an invariant, and shrinks it to the shortest that still does.
 
-The engine knows scenarios, seeds and invariants, and nothing of Kafka. A seed draws the faults and
+The engine knows scenarios, seeds and invariants, and how to make a scenario smaller. A seed draws the faults and
 everything that the run itself draws, so a range of seeds is a piece of work that any process can do.
 """
 

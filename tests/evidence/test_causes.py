@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, OTHERS, explain_divergence, explain_loss
+from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergence, explain_loss, retry_reordering
+from logjudge.analysis.causes.consumers import CONSUMER_CAUSES
 from logjudge.analysis.causes.facts import Fact, Lost, lost_of, ordered
 from logjudge.analysis.causes.holdings import ended_short
 from logjudge.analysis.causes.ranges import explain_ranges
@@ -483,7 +484,7 @@ def test_an_epoch_begins_once():
 
 
 def test_every_cause_of_the_design_is_there():
-    names = {*CAUSES, *DIVERGING, *LEGAL, *OTHERS}
+    names = {*CAUSES, *DIVERGING, *LEGAL, *CONSUMER_CAUSES, retry_reordering.NAME}
     assert names == {
         "unclean-election",
         "high-watermark-truncation",
