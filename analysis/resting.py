@@ -54,6 +54,10 @@ def _replicas(told: list[tuple[str, Record]]) -> Record:
         says = f"logs of assigned replicas are missing of {some(lacking)}: what they held cannot be compared"
         return assumption(name, False, says, COMPARED)
     alone = [part for part, about in told if len(about["brokers"]) < 2]
+    untold = [part for part, about in told if part in alone and not about["empty"] and not about["assigned"]]
+    if untold:
+        says = f"one log is kept of {some(untold)}, and nobody says how many replicas there are"
+        return assumption(name, False, f"{says}: whether they agree is not known", COMPARED)
     if len(alone) == len(told):
         empty = any(about.get("empty") for _, about in told)
         only = "holds records" if empty else "is kept"

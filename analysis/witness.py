@@ -15,7 +15,8 @@ Record = dict[str, Any]
 
 def witness(p: Partition) -> Record | None:
     """brokers whose logs hold records, those whose logs are empty, assigned replicas whose logs are not kept (or how
-    many, where nobody names them), snapshots, records, clocks, damage; or None where no broker's files are known.
+    many, where nobody names them), how many are assigned (0 if nobody says), snapshots, records, clocks, damage; or
+    None where no broker's files are known.
     """
     if p.kept is None:
         return None
@@ -35,6 +36,7 @@ def witness(p: Partition) -> Record | None:
         "empty": sorted(set(p.kept.segments["broker"].unique()) - held),
         "missing": sorted(set(p.kept.replicas) - told),
         "lacking": 0 if p.kept.replicas else max(0, _factor(p) - len(told)),
+        "assigned": len(p.kept.replicas) or _factor(p),
         "snapshots": [name for name in p.kept.snapshots if name in named and name],
         "at the end": "" in named,
         "records": p.kept.held,

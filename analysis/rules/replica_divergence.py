@@ -28,7 +28,12 @@ def replica_divergence(kept: Kept, sends: pl.DataFrame) -> Judgement:
         for run in runs(diverging(records, sealed_at(kept, snapshot)), "position", "key"):
             brokers = run["brokers"][0].to_list()
             sides = _group(brokers, run["sides"][0].split("|"))
-            out.findings.append(_finding(kept, snapshot, records, run, sides, sends, bounds))
+            found = _finding(kept, snapshot, records, run, sides, sends, bounds)
+            out.findings.append(found)
+            marks = _marks(bounds, snapshot)
+            if found.severity == "note" and not sends.height and any(marks.get(broker) is None for broker in brokers):
+                says = "neither a history nor a checkpointed high watermark tells whether what replicas of"
+                out.unknown.append(f"{says} {kept.topic}-{kept.partition} hold differently was committed")
     return out
 
 

@@ -165,6 +165,16 @@ def test_a_tail_that_nobody_committed_is_a_note():
 
 
 @pytest.mark.parametrize(
+    ("marks", "known", "unknown"),
+    [((), (), 1), ((), ("x@1",), 0), ((("high-watermark", "1", 1), ("high-watermark", "2", 2)), (), 0)],
+)
+def test_without_history_and_high_watermark_nobody_knows_what_was_committed(marks, known, unknown):
+    tables = {**logs("1: 0a 1b\n2: 0a 1x@1"), "checkpoints": checkpoints(*marks)}
+    judged = replica_divergence(of(tables), sends(*known))
+    assert ([f.severity for f in judged.findings], len(judged.unknown)) == (["note"], unknown)
+
+
+@pytest.mark.parametrize(
     "proof",
     [
         {"sends": sends("b@1", "x@1")},
