@@ -39,7 +39,8 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
     stands = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
     if not (len(sent) or len(read) or stands or found or covering or legal):
         return None
-    epochs = sorted({row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None})
+    epochs = {row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None}
+    epochs |= _acknowledged_in(p, sent)
     return {
         "partition": p.name,
         "offset": offset,
@@ -50,7 +51,7 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
         "found": [_found(one) for one in found[:MOST]],
         "found_left_out": max(len(found) - MOST, 0),
         "held": held,
-        "led": [_led(p, epoch) for epoch in epochs],
+        "led": [_led(p, epoch) for epoch in sorted(epochs)],
         "causes": covering,
         "absence": legal,
     }
@@ -118,6 +119,13 @@ def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
         own & (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)
     )
     return f"nothing: damaged: {hurt['reason'][0]}" if hurt.height else "nothing (a gap)"
+
+
+def _acknowledged_in(p: Partition, sent: pl.DataFrame) -> set[int]:
+    """The latest epochs that had begun when sends were acknowledged, as far as elections are dated."""
+    began = [(term.time, term.epoch) for term in (p.timeline.terms.values() if p.timeline else ()) if term.time]
+    times = sent.filter("acknowledged")["completed"]
+    return {max(epochs) for time in times if (epochs := [epoch for at, epoch in began if at <= time])}
 
 
 def _led(p: Partition, epoch: int) -> Record:

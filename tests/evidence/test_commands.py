@@ -118,6 +118,13 @@ def test_what_several_files_tell_is_told_once(unpacked: Unpack) -> None:
     assert chain.count("fenced broker 3") == 1
 
 
+def test_explain_says_who_led_when_the_lost_record_was_acknowledged(unpacked: Unpack) -> None:
+    told = run("explain", unpacked("kip-101-c"), "orders-0@640").output
+    led = told[told.index("Led by") : told.index("Why:")]
+    assert "epoch 0 was led by broker 1" in led
+    assert "epoch 1 was led by broker 2" in led  # though no record of that version tells an epoch
+
+
 def test_timeline_and_explain_write_markdown(unpacked: Unpack) -> None:
     told = run("explain", unpacked("kip-101-a"), "--markdown").output
     assert "## Why: high-watermark-truncation, offsets 0 to 894 of orders-0 lost" in told
