@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 
 from ..histories.errors import LogjudgeError, UsageError
 from ..histories.readers import READERS
+from .completing import completed
 from .engines import Engine, LocalEngine, SparkEngine, spark_options
 from .folder import name_of
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
@@ -26,20 +28,30 @@ EXITS = {"valid": EXIT_VALID, "invalid": EXIT_BREACH, "unknown": EXIT_UNKNOWN}
 GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
 
 
+def _rule_names() -> Iterable[str]:
+    from ..analysis.rules import RULES
+
+    return RULES
+
+
+PATH = click.Path(readable=False)  # or a URI; what cannot be read is told where it is opened
+RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
+
+
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", metavar="FOLDER", help="Folder or URI for the report [default: logjudge-out/RUN].")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
+@click.option("--out", metavar="FOLDER", type=PATH, help="Folder or URI for the report [default: logjudge-out/RUN].")
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
-@click.option("--only", multiple=True, metavar="RULE", help="Judge these rules alone; may be repeated.")
-@click.option("--skip", multiple=True, metavar="RULE", help="Leave these rules out; may be repeated.")
+@click.option("--only", metavar="RULE", help="Judge these rules alone; may be repeated.", **RULE)
+@click.option("--skip", metavar="RULE", help="Leave these rules out; may be repeated.", **RULE)
 @click.option(
     "--allow",
-    multiple=True,
     metavar="RULE[:acks=1]",
     help="Breaches to accept, with what follows from a loss at its offsets alone; may be repeated.",
+    **RULE,
 )
 @click.option(
     "--strict", is_flag=True, help="What the configuration permits is a breach too, unless --allow accepts it."

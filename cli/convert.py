@@ -14,7 +14,7 @@ from .progress import Progress
 
 
 @click.command()
-@click.argument("source", metavar="IN")
+@click.argument("source", metavar="IN", type=click.Path(readable=False))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of IN, instead of a look.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")

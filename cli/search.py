@@ -19,6 +19,7 @@ from ..models.replication.invariants import INVARIANTS
 from ..models.replication.schedule import PATTERNS
 from ..models.replication.search import SURVIVABLE, Explored, Space, explore, shrink, story
 from ..models.replication.variants import VARIANTS
+from .completing import completed
 from .engines import session_of, spark_options
 from .main import EXIT_BREACH
 from .scenarios import picture
@@ -45,7 +46,11 @@ Work = tuple[Space, range, tuple[str, ...], bool]
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
 @click.option("--spark", is_flag=True, help="Spread the seeds over Spark instead of processes.")
 @spark_options
-@click.option("--faults", help="Kinds of faults, with commas; by default all that a log must survive.")
+@click.option(
+    "--faults",
+    help="Kinds of faults, with commas; by default all that a log must survive.",
+    shell_complete=completed(lambda: PATTERNS),
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option(
     "--out",

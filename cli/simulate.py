@@ -18,6 +18,7 @@ from ..models.replication.faults import FAULTS
 from ..models.replication.scenario import Scenario
 from ..models.replication.schedule import PATTERNS, demanded, draw, known
 from ..models.replication.variants import VARIANTS
+from .completing import completed
 from .folder import is_bundle, write_whole
 
 DRAWN = ", ".join(PATTERNS)
@@ -30,7 +31,11 @@ LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
 @click.option("--seed", type=int, help="Everything random follows from it. [default: 0]")
 @click.option("--brokers", type=click.IntRange(1, 99), help="How many brokers, and replicas up to 3. [default: 3]")
 @click.option("--ops", type=click.IntRange(1), help="How many records the producers send. [default: 1000]")
-@click.option("--faults", help=f"Kinds of faults to draw, with commas: {DRAWN}. {WRITTEN}.")
+@click.option(
+    "--faults",
+    help=f"Kinds of faults to draw, with commas: {DRAWN}. {WRITTEN}.",
+    shell_complete=completed(lambda: PATTERNS),
+)
 @click.option("--fault-count", default=3, show_default=True, type=click.IntRange(0, 10_000), help="How many to draw.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A scenario file (TOML).")

@@ -146,6 +146,27 @@ def test_a_users_error_is_one_sentence(arguments: tuple[str, ...], says: str) ->
     assert "\n" not in str(error)
 
 
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("check exa", "file,exa"),
+        ("check --out exa", "file,exa"),
+        ("convert exa", "file,exa"),
+        ("check --only lost", "plain,lost-write"),
+        ("check --skip lost", "plain,lost-write"),
+        ("check --allow lost", "plain,lost-write"),
+        ("rules unse", "plain,unseen"),
+        ("scenarios run kip-101-l", "plain,kip-101-loss"),
+        ("simulate --faults crash,blac", "plain,crash,blackout"),
+        ("search --invariant no-acknow", "plain,no-acknowledged-loss"),
+    ],
+)
+def test_the_shell_completes_files_and_names(words: str, completed: str) -> None:
+    asked = {"COMP_WORDS": f"logjudge {words}", "COMP_CWORD": str(len(words.split()))}
+    result = CliRunner().invoke(cli, [], prog_name="logjudge", env={**asked, "_LOGJUDGE_COMPLETE": "bash_complete"})
+    assert result.output.splitlines() == [completed]
+
+
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     def verdict(*options: str) -> tuple[str, set[str]]:
         report = json.loads(check(LOSSY, "--json", "--out", tmp_path / "out", *options).output)
