@@ -138,21 +138,13 @@ def _is_final(results: Results) -> bool:
 def _assumptions(results: Results) -> list[dict[str, Any]]:
     """What the verdict rests on, each with whether it holds and which rules it touches."""
     counts = results.counts
-    quarantined = results.left_out
     repeated = sum(summary["repeated_values"] for summary in results.summaries)
     lies = counts.get("called failed", 0)
     backwards = counts.get("completed before invoked", 0)
     span = _span(results)
     timeless = span is not None and span[0] == span[1] and counts.get("operations", 0) > 1
     items = [
-        assumption(
-            "lines well formed",
-            quarantined == 0,
-            "every line was read"
-            if not quarantined
-            else f"{plural(quarantined, 'line')} {'was' if quarantined == 1 else 'were'} left out (quarantine.jsonl)",
-            tuple(RULES),
-        ),
+        _well_formed(results),
         assumption(
             "values unique",
             repeated == 0,
@@ -197,8 +189,18 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     rest = _untold(results) + _undecided(results) + evidence_assumptions(results.summaries, results.damage())
     if not counts.get("operations") and results.run.evidence:
         # Of clients nobody recorded anything: what is assumed of them says nothing.
-        return [assumption("clients recorded", False, NO_CLIENTS, ()), *rest]
+        unread = [_well_formed(results)] if results.left_out else []
+        return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
     return [*items, _final_reads(results), *rest]
+
+
+def _well_formed(results: Results) -> dict[str, Any]:
+    left = results.left_out
+    says = "every line was read"
+    if left:
+        says = f"{plural(left, 'line')} {'was' if left == 1 else 'were'} left out (quarantine.jsonl)"
+        says += f", {'' if left == 1 else 'the first '}{results.first_left_out()}"
+    return assumption("lines well formed", left == 0, says, tuple(RULES))
 
 
 def _untold(results: Results) -> list[dict[str, Any]]:

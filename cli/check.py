@@ -61,9 +61,10 @@ RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_name
 def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
     """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
 
-    RUN is a run bundle (a folder) or a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
-    VerifiableProducer and VerifiableConsumer; or the URI of one that Spark reads (s3a://, hdfs://, ...). Exit code:
-    0 valid, 1 a breach, 2 unreadable, 3 unknown.
+    RUN is a run bundle (a folder); a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
+    VerifiableProducer and VerifiableConsumer; what brokers kept: log folders, server.log, the text of
+    kafka-dump-log; or the URI of one that Spark reads (s3a://, hdfs://, ...). Exit code: 0 valid, 1 a breach,
+    2 unreadable, 3 unknown.
     """
     if options["as_json"] and options["form"]:
         raise UsageError(f"found --json and --format {options['form']}, expected one of them, as both print to stdout")
@@ -97,6 +98,7 @@ def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], optio
         settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules, strict=options["strict"])
         run = dataclasses.replace(run, settings=settings)
         results = engine.judge(run, progress)
+        results.refuse_unusable()
         report = report_of(results, options["engine"])
         progress("writing", 0, 1, "reports")
         engine.write(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))

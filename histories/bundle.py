@@ -18,7 +18,10 @@ from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of
 from .readers import READERS, recognise
 from .readers.parquet import opened
 
-EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
+EXPECTED = (
+    "a history (JSON lines, Parquet, Jepsen's EDN of its kafka workload, the lines of VerifiableProducer or"
+    " VerifiableConsumer), a run bundle, or what brokers kept (log folders, server.log, the text of kafka-dump-log)"
+)
 
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
 LARGE_BYTES = 256 << 20  # of all segments of a run; the variable LOGJUDGE_LARGE_BYTES overrides it
@@ -277,7 +280,9 @@ def reader_of(head: bytes, source: str) -> str:
     name = recognise(head)
     if name is None:
         seen = "an empty file" if not head else f"bytes like {head[:40]!r}"
-        raise InputError(source, seen, EXPECTED, "name the format with --from")
+        raise InputError(
+            source, seen, EXPECTED, f"docs/format.md describes them, --from names one ({', '.join(READERS)})"
+        )
     return name
 
 

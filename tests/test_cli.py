@@ -266,6 +266,12 @@ def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> No
     assert suite.find("testcase[@name='unseen']/skipped").get("message") == "by --only or --skip"  # type: ignore[union-attr]
 
 
+def test_what_is_unknown_is_said_once_in_the_report(unread: Path, tmp_path: Path) -> None:
+    check(unread, "--out", tmp_path / "o")
+    for name in ("report.md", "report.html"):
+        assert (tmp_path / "o" / name).read_text().count("Nothing can be said for sure") == 1
+
+
 def test_sarif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     output = check("examples/unclean-election", "--format", "sarif", "--out", tmp_path / "o").output
@@ -327,7 +333,7 @@ def test_malformed_lines_are_quarantined_and_make_it_unknown(tmp_path: Path) -> 
     (tmp_path / "history.jsonl").write_text("\n".join([*history[:10], "garbage", *history[10:]]))
     result = check(tmp_path, "--out", tmp_path / "o")
     assert result.return_value == 3
-    assert "1 line was left out" in result.output
+    assert "1 line was left out (quarantine.jsonl), history.jsonl:11: " in result.output
     (row,) = [json.loads(line) for line in (tmp_path / "o" / "quarantine.jsonl").read_text().splitlines()]
     assert (row["source"], row["line"]) == ("history.jsonl", 11)
 
