@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from ..histories.bundle import ROLES, Settings
 from .resting import assumption, evidence_assumptions
 from .results import Results
 from .rules import RULES, Rule
@@ -223,6 +224,17 @@ def _undecided(results: Results) -> list[dict[str, Any]]:
     return [assumption("evidence decides", False, some(list(told)), touched)] if told else []
 
 
+def _remedy(settings: Settings) -> str:
+    """What run.json lacks, that somebody would be known to have finally read."""
+    named, odd = settings.final_processes(), settings.odd_roles()
+    if odd and not named:
+        return f"as run.json gives roles that mean nothing ({some(odd)}), expected {', '.join(ROLES)}"
+    if named and settings.final:
+        return f"as {some(named)} did not come by after the last heal"
+    lacking = ['"final": true'] * (not settings.final) + ["the role final for the process that did"] * (not named)
+    return f"as run.json lacks {' and '.join(lacking)}"
+
+
 def _final_reads(results: Results) -> dict[str, Any]:
     touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
     concerned = [summary for summary in results.summaries if summary["counts"]["acknowledged"]]
@@ -237,7 +249,7 @@ def _final_reads(results: Results) -> dict[str, Any]:
         return assumption("final reads complete", True, f"{', '.join(by)} read every partition to its end", touched)
     says = []
     if without:
-        says.append(f"nobody is known to have finally read {some(without)}")
+        says.append(f"nobody is known to have finally read {some(without)}, {_remedy(results.run.settings)}")
     if short:
         says.append(f"{some(short)}: the final reads do not go from log start to log end")
     return assumption("final reads complete", False, "; ".join(says), touched)

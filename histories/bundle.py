@@ -26,6 +26,7 @@ EXPECTED = (
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
 LARGE_BYTES = 256 << 20  # of all segments of a run; the variable LOGJUDGE_LARGE_BYTES overrides it
 SEVEN_DAYS_MS = 604_800_000  # Kafka's own retention.ms
+ROLES = ("producer", "consumer", "producer+consumer", "final", "admin")
 UNDATED = "1970-01-01T00:00:00+00:00"
 
 
@@ -59,6 +60,10 @@ class Settings:
 
     def final_processes(self) -> list[str]:
         return [name for name in self.processes if self.role(name) == "final"]
+
+    def odd_roles(self) -> list[str]:
+        """Processes with a role that means nothing, each with it."""
+        return [f"{name}: {self.role(name)}" for name in self.processes if self.role(name) not in ("", *ROLES)]
 
     def acks(self, process: str) -> str:
         """Kafka's default since 3.0 is all; -1 is the same."""

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import jsonschema
@@ -252,6 +253,23 @@ def test_junit(tmp_path: Path) -> None:
     told = str(suite.findtext("system-out"))
     assert told.startswith("unclean-election-a: INVALID\nunclean-election: ")
     assert PREVENTED in told
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, 'lacks "final": true and the role final for the process that did'),
+        ({"final": True}, "as run.json lacks the role final for the process that did"),
+        ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
+        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not come by after the last heal"),
+        ({"final": True, "processes": {"c": {"role": "finall"}}}, "roles that mean nothing (c: finall), expected prod"),
+    ],
+)
+def test_how_final_reads_become_known_is_told(config: dict[str, Any], says: str, unread: Path, tmp_path: Path) -> None:
+    (unread / "run.json").write_text(json.dumps(config))
+    told = json.loads(check(unread, "--json", "--out", tmp_path / "o").output)["assumptions"]
+    (final,) = [item for item in told if item["name"] == "final reads complete"]
+    assert says in final["says"]
 
 
 def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> None:
