@@ -168,6 +168,27 @@ def test_the_shell_completes_files_and_names(words: str, completed: str) -> None
     assert result.output.splitlines() == [completed]
 
 
+@pytest.mark.parametrize(
+    ("options", "operations", "hinted"),
+    [
+        ((), 1000, True),
+        ((), 1_000_000, False),
+        (("--engine", "spark"), 1000, False),
+        (("--engine", "local"), 1000, False),
+        (("--master", "local[1]"), 1000, False),
+        (("--out", "s3a://bucket/out"), 1000, False),
+    ],
+)
+def test_who_waits_for_spark_unasked_is_told_of_the_local_engine_once(
+    options: tuple[str, ...], operations: int, hinted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = {"verdict": "valid", "counts": {"operations": operations}}
+    monkeypatch.setattr("logjudge.cli.check._judge", lambda *_: report)
+    assert run("check", "one", "two", *options).stderr == ""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    assert run("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted
+
+
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     def verdict(*options: str) -> tuple[str, set[str]]:
         report = json.loads(check(LOSSY, "--json", "--out", tmp_path / "out", *options).output)
