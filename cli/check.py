@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from ..histories.errors import LogjudgeError, UsageError
+from ..histories.errors import LogjudgeError, UsageError, meant
 from ..histories.files import is_uri
 from ..histories.readers import READERS
 from .completing import completed
@@ -133,7 +133,8 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
 
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
         if name not in RULES:
-            raise UsageError(f"found rule {name}, expected one of {', '.join(RULES)}; `logjudge rules` explains them")
+            expected = f"one of {', '.join(RULES)}; `logjudge rules` explains them"
+            raise UsageError(f"found rule {name}, expected {expected}{meant(name, RULES)}")
     for item in allow:
         if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")

@@ -118,7 +118,8 @@ def _worst(report: dict[str, Any], room: Room) -> list[str]:
     lines: list[str] = []
     for finding in shown:
         label = f"  {click.style(finding['rule'], bold=True)}: "
-        where = [(e["source"], e["line"]) for e in finding["evidence"] if e["line"] is not None][:3]
+        lines_of = [(e["source"], e["line"]) for e in finding["evidence"] if e["line"] is not None]
+        where = list(dict.fromkeys(lines_of))[:3]
         # A file is named once where all are lines of it.
         named = [f"{'' if n and source == where[0][0] else source}:{line}" for n, (source, line) in enumerate(where)]
         said = finding["sentence"] + (f" [{', '.join(named)}]" if named else "")

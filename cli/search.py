@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from ..histories.errors import UsageError
+from ..histories.errors import UsageError, meant
 from ..histories.simulation import scenario_file
 from ..models.replication.config import ConfigError
 from ..models.replication.invariants import INVARIANTS
@@ -75,9 +75,9 @@ def command(
 ) -> None:
     """Search for the schedule that loses: exit 1 with its story if there is one, 0 if none was found."""
     kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
-    for kind in kinds:
-        if kind not in PATTERNS:
-            raise UsageError(f"there is no fault {kind!r} to draw; there are {', '.join(PATTERNS)}")
+    for kind in (kind for kind in kinds if kind not in PATTERNS):
+        there = ", ".join(PATTERNS) + meant(kind, PATTERNS)
+        raise UsageError(f"there is no fault {kind!r} to draw; there are {there}")
     space = Space(variant, kinds, dict(_setting(text) for text in settings))
     path = out or Path(f"{variant}-{invariant}.toml")
     # Before hours of searching.

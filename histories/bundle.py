@@ -218,7 +218,7 @@ def _refuse_no_run(path: Path) -> None:
     bundles = sorted(each.name for each in path.iterdir() if (each / "run.json").is_file())
     if len(bundles) > 1:
         found = f"{len(bundles)} run bundles in it ({', '.join(bundles[:3])}{', …' * (len(bundles) > 3)})"
-        raise InputError(str(path), found, "one run", f"name them one by one: {path}/*")
+        raise InputError(str(path), found, "one run", f"name them all: $(dirname {path}/*/run.json)")
 
 
 def _evidence(path: Path, reader: str | None, pieces: Callable[[Part], list[Part]]) -> tuple[Part, ...]:

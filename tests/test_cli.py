@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 from logjudge.analysis.rules import RULES
+from logjudge.cli import output
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 
@@ -36,6 +37,10 @@ def check(*arguments: object) -> Result:
 def shell(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "logjudge.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_a_misspelt_command_is_told_with_what_is_close() -> None:
+    assert "No such command 'chek'; did you mean check?" in CliRunner().invoke(cli, ["chek"]).output
 
 
 def test_help_lists_every_command() -> None:
@@ -136,6 +141,16 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
         (("check", str(CLEAN), "--conf", "x"), "expected KEY=VALUE"),
         (("check", str(CLEAN), "--engine", "local", "--master", "local[1]"), "--engine spark"),
         (("rules", "lost"), "expected one of"),
+        (("check", str(CLEAN), "--only", "lost-writes"), "explains them; did you mean lost-write"),
+        (("rules", "lost-writes"), "; did you mean lost-write"),
+        (("scenarios", "run", "kip-101-los"), "; did you mean kip-101-loss"),
+        (
+            ("simulate", "--out", "x", "--set", "min.isr=2"),
+            "`logjudge simulate --help` lists them; did you mean min.in",
+        ),
+        (("simulate", "--out", "x", "--faults", "crsh"), "; did you mean crash"),
+        (("search", "--variant", "kraft", "--faults", "crsh"), "; did you mean crash"),
+        (("diff", str(LOSSY), str(CLEAN)), "expected TOPIC-PARTITION: diff compares the replicas of one run; of two"),
         (("convert", str(CLEAN), "x.csv"), "unknown ending"),
         (("report", "nowhere"), "nowhere"),
     ],
@@ -400,7 +415,8 @@ def test_convert_says_what_it_leaves_behind(tmp_path: Path) -> None:
 def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
     for name in ("one", "two"):
         shutil.copytree(CLEAN, tmp_path / name)
-    assert "found 2 run bundles in it (one, two), expected one run" in str(check(tmp_path).exception)
+    said = f"found 2 run bundles in it (one, two), expected one run; name them all: $(dirname {tmp_path}/*/run.json)"
+    assert said in str(check(tmp_path).exception)
 
 
 def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
@@ -444,6 +460,33 @@ def test_a_key_of_jepsens_is_explained_by_its_name() -> None:
     by_key, by_partition = run("explain", history, "0@0").stdout, run("explain", history, "0-0@0").stdout
     assert by_key == by_partition
     assert by_key.startswith("0-0@0")
+
+
+@pytest.mark.parametrize(
+    ("place", "keys"),
+    [
+        ((), {"causes"}),
+        (("orders-0",), {"causes", "moments"}),
+        (("orders-0@300",), {"causes", "sent", "read", "held", "led", "found"}),
+    ],
+)
+def test_explain_prints_json(place: tuple[str, ...], keys: set[str]) -> None:
+    told = json.loads(run("explain", LOSSY, *place, "--json").stdout)
+    assert keys <= set(told)
+    assert told["causes"][0]["cause"] == "unclean-election"
+    assert {"says", "source", "line"} <= set(told["causes"][0]["chain"][0])
+
+
+def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:
+    check(LOSSY, "--out", tmp_path / "out")
+    saved = json.loads(run("explain", tmp_path / "out", "--json").stdout)
+    assert saved["causes"] == json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+
+
+def test_a_line_is_cited_once() -> None:
+    report = {"findings": [{"rule": "r", "severity": "note", "sentence": "s"}], "rules": {}}
+    report["findings"][0]["evidence"] = [{"source": "h", "line": line} for line in (11, 11, 12)]
+    assert "".join(output._worst(report, output.Room(100, 9, 9, 9))).endswith("s [h:11, :12]")
 
 
 def test_a_history_of_jepsens_needs_no_run_json(tmp_path: Path) -> None:
