@@ -88,6 +88,15 @@ def test_a_history_without_one_usable_line_is_refused_with_the_first_reason(name
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", [("explain",), ("diff",), ("timeline",), ("plot", "glance")])
+def test_a_history_without_one_usable_line_is_not_looked_at(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(lines([{**EVENTS[0], "time": "now"}]))
+    name, *rest = command
+    error = CliRunner().invoke(cli, [name, str(tmp_path / "h.jsonl"), *rest], standalone_mode=False).exception
+    assert isinstance(error, LogjudgeError)
+    assert 'h.jsonl:1: found "now" as time' in str(error)
+
+
 def test_brokers_files_beside_a_history_without_one_usable_line_are_judged(tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLE.parent, tmp_path / "run")
     (folder / EXAMPLE.name).unlink()
