@@ -37,5 +37,5 @@ def command(source: str, target: Path, reader: str | None, overwrite: bool) -> i
         click.echo(f"rules need run.json too, which is no part of a history: copy {config} beside it", err=True)
     if bad:
         were = "line was" if bad == 1 else "lines were"
-        click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` lists them", err=True)
+        click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` tells why", err=True)
     return EXIT_UNKNOWN if bad else EXIT_VALID
