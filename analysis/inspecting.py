@@ -26,6 +26,7 @@ class Inspected:
     def __init__(self, path: Path, progress: Progress = lambda *_: None, offset: int | None = None) -> None:
         self.run = open_run(path)
         self._gathered: Gathered = gather(self.run, progress, offset)
+        self.results.refuse_unusable()
         found = [
             p
             for unit in sorted(self._gathered.units)

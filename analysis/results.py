@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from ..histories.errors import InputError
 from ..histories.tables import CONTEXT, FINDINGS
 from .rules import RULES
 from .stages import QUARANTINED
+from .wording import plural
 
 if TYPE_CHECKING:
     from ..histories.bundle import Run
@@ -93,6 +95,17 @@ class Results:
     def left_out(self) -> int:
         """How many lines of the history could not be judged."""
         return sum(map(len, self._quarantine))
+
+    def first_left_out(self) -> str:
+        """Where the first line stands that could not be judged, and why."""
+        first = self.quarantine().row(0, named=True)
+        return f"{first['source']}:{first['line']}: {first['reason']}"
+
+    def refuse_unusable(self) -> None:
+        """Raises InputError where lines were read, none of them can be judged, and brokers kept nothing beside."""
+        if self.left_out and not self.counts.get("operations") and not self.run.evidence:
+            found = f"nothing to judge in {plural(self.left_out, 'line')} ({self.first_left_out()})"
+            raise InputError(str(self.run.path), found, "an event", "docs/format.md describes them")
 
     def quarantine(self) -> pl.DataFrame:
         """source, line (from 1), byte and reason of each line of the history that was left out, and of what could not

@@ -131,6 +131,8 @@ def write_code_archive(archive: Path) -> None:
 def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
     """Judges one run with one action. Nothing the size of a history reaches the driver."""
     results = Results(run)
+    # Tasks count what waited only where something did.
+    results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
     if run.splits or run.evidence:
         # Spark Connect has neither accumulators nor a status tracker; there it is not to be seen how far it is.
         context = getattr(session, "_sc", None)
@@ -165,7 +167,9 @@ class _Watch:
             for stage in self._tracker.getActiveStageIds():
                 info = self._tracker.getStageInfo(stage)
                 if info and info.numTasks == self._splits:
-                    what = f"Spark has read {self._lines.value:,} lines"
+                    # A task's lines are known when it is done.
+                    lines = self._lines.value
+                    what = f"Spark has read {lines:,} lines" if lines else "Spark is reading"
                     self._progress(what, info.numCompletedTasks, info.numTasks)
                 elif info:
                     self._progress("Spark is judging", info.numCompletedTasks, info.numTasks, "tasks")

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from ..histories.bundle import ROLES, Settings
 from .resting import assumption, evidence_assumptions
 from .results import Results
 from .rules import RULES, Rule
@@ -138,21 +139,13 @@ def _is_final(results: Results) -> bool:
 def _assumptions(results: Results) -> list[dict[str, Any]]:
     """What the verdict rests on, each with whether it holds and which rules it touches."""
     counts = results.counts
-    quarantined = results.left_out
     repeated = sum(summary["repeated_values"] for summary in results.summaries)
     lies = counts.get("called failed", 0)
     backwards = counts.get("completed before invoked", 0)
     span = _span(results)
     timeless = span is not None and span[0] == span[1] and counts.get("operations", 0) > 1
     items = [
-        assumption(
-            "lines well formed",
-            quarantined == 0,
-            "every line was read"
-            if not quarantined
-            else f"{plural(quarantined, 'line')} {'was' if quarantined == 1 else 'were'} left out (quarantine.jsonl)",
-            tuple(RULES),
-        ),
+        _well_formed(results),
         assumption(
             "values unique",
             repeated == 0,
@@ -197,8 +190,18 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     rest = _untold(results) + _undecided(results) + evidence_assumptions(results.summaries, results.damage())
     if not counts.get("operations") and results.run.evidence:
         # Of clients nobody recorded anything: what is assumed of them says nothing.
-        return [assumption("clients recorded", False, NO_CLIENTS, ()), *rest]
+        unread = [_well_formed(results)] if results.left_out else []
+        return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
     return [*items, _final_reads(results), *rest]
+
+
+def _well_formed(results: Results) -> dict[str, Any]:
+    left = results.left_out
+    says = "every line was read"
+    if left:
+        says = f"{plural(left, 'line')} {'was' if left == 1 else 'were'} left out (quarantine.jsonl)"
+        says += f", {'' if left == 1 else 'the first '}{results.first_left_out()}"
+    return assumption("lines well formed", left == 0, says, tuple(RULES))
 
 
 def _untold(results: Results) -> list[dict[str, Any]]:
@@ -221,6 +224,17 @@ def _undecided(results: Results) -> list[dict[str, Any]]:
     return [assumption("evidence decides", False, some(list(told)), touched)] if told else []
 
 
+def _remedy(settings: Settings) -> str:
+    """What run.json lacks, that somebody would be known to have finally read."""
+    named, odd = settings.final_processes(), settings.odd_roles()
+    if odd and not named:
+        return f"as run.json gives roles that mean nothing ({some(odd)}), expected {', '.join(ROLES)}"
+    if named and settings.final:
+        return f"as {some(named)} did not come by after the last heal"
+    lacking = ['"final": true'] * (not settings.final) + ["the role final for the process that did"] * (not named)
+    return f"as run.json lacks {' and '.join(lacking)}"
+
+
 def _final_reads(results: Results) -> dict[str, Any]:
     touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
     concerned = [summary for summary in results.summaries if summary["counts"]["acknowledged"]]
@@ -235,7 +249,7 @@ def _final_reads(results: Results) -> dict[str, Any]:
         return assumption("final reads complete", True, f"{', '.join(by)} read every partition to its end", touched)
     says = []
     if without:
-        says.append(f"nobody is known to have finally read {some(without)}")
+        says.append(f"nobody is known to have finally read {some(without)}, {_remedy(results.run.settings)}")
     if short:
         says.append(f"{some(short)}: the final reads do not go from log start to log end")
     return assumption("final reads complete", False, "; ".join(says), touched)

@@ -6,13 +6,17 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from ..histories.errors import LogjudgeError, UsageError
+from ..histories.errors import LogjudgeError, UsageError, meant
+from ..histories.files import is_uri
 from ..histories.readers import READERS
+from .completing import completed
 from .engines import Engine, LocalEngine, SparkEngine, spark_options
 from .folder import name_of
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
@@ -26,20 +30,31 @@ EXITS = {"valid": EXIT_VALID, "invalid": EXIT_BREACH, "unknown": EXIT_UNKNOWN}
 GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
 
 
+def _rule_names() -> Iterable[str]:
+    from ..analysis.rules import RULES
+
+    return RULES
+
+
+PATH = click.Path(readable=False)  # or a URI; what cannot be read is told where it is opened
+RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
+SMALL = 200_000  # operations and brokers' records, which Spark judges sooner than it starts
+
+
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", metavar="FOLDER", help="Folder or URI for the report [default: logjudge-out/RUN].")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
+@click.option("--out", metavar="FOLDER", type=PATH, help="Folder or URI for the report [default: logjudge-out/RUN].")
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
-@click.option("--only", multiple=True, metavar="RULE", help="Judge these rules alone; may be repeated.")
-@click.option("--skip", multiple=True, metavar="RULE", help="Leave these rules out; may be repeated.")
+@click.option("--only", metavar="RULE", help="Judge these rules alone; may be repeated.", **RULE)
+@click.option("--skip", metavar="RULE", help="Leave these rules out; may be repeated.", **RULE)
 @click.option(
     "--allow",
-    multiple=True,
     metavar="RULE[:acks=1]",
     help="Breaches to accept, with what follows from a loss at its offsets alone; may be repeated.",
+    **RULE,
 )
 @click.option(
     "--strict", is_flag=True, help="What the configuration permits is a breach too, unless --allow accepts it."
@@ -49,9 +64,10 @@ GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
 def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
     """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
 
-    RUN is a run bundle (a folder) or a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
-    VerifiableProducer and VerifiableConsumer; or the URI of one that Spark reads (s3a://, hdfs://, ...). Exit code:
-    0 valid, 1 a breach, 2 unreadable, 3 unknown.
+    RUN is a run bundle (a folder); a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
+    VerifiableProducer and VerifiableConsumer; what brokers kept: log folders, server.log, the text of
+    kafka-dump-log; or the URI of one that Spark reads (s3a://, hdfs://, ...). Exit code: 0 valid, 1 a breach,
+    2 unreadable, 3 unknown.
     """
     if options["as_json"] and options["form"]:
         raise UsageError(f"found --json and --format {options['form']}, expected one of them, as both print to stdout")
@@ -71,6 +87,8 @@ def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
             click.echo(f"logjudge: {error}", err=True)
             codes.append(EXIT_USAGE)
     _print_for_machines(judged, options)
+    if not any(map(is_uri, (*runs, *targets))):
+        _hint(judged, options)
     return min(codes, key=GRAVITY.index)
 
 
@@ -85,6 +103,7 @@ def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], optio
         settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules, strict=options["strict"])
         run = dataclasses.replace(run, settings=settings)
         results = engine.judge(run, progress)
+        results.refuse_unusable()
         report = report_of(results, options["engine"])
         progress("writing", 0, 1, "reports")
         engine.write(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))
@@ -114,7 +133,8 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
 
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
         if name not in RULES:
-            raise UsageError(f"found rule {name}, expected one of {', '.join(RULES)}; `logjudge rules` explains them")
+            expected = f"one of {', '.join(RULES)}; `logjudge rules` explains them"
+            raise UsageError(f"found rule {name}, expected {expected}{meant(name, RULES)}")
     for item in allow:
         if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")
@@ -149,6 +169,16 @@ def _engine(options: dict[str, Any]) -> Engine:
             )
         return LocalEngine()
     return SparkEngine(options["master"], options["remote"], options["conf"])
+
+
+def _hint(judged: list[tuple[str, dict[str, Any]]], options: dict[str, Any]) -> None:
+    """To a person who waited for Spark without having asked for it."""
+    chosen = click.get_current_context().get_parameter_source("engine") is not ParameterSource.DEFAULT
+    if chosen or options["master"] or options["remote"] or options["conf"] or not sys.stderr.isatty():
+        return
+    counts = [report["counts"] for _, report in judged]
+    if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL:
+        click.echo("small run: --engine local spares the start of Spark", err=True)
 
 
 def _print_for_machines(judged: list[tuple[str, dict[str, Any]]], options: dict[str, Any]) -> None:

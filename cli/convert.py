@@ -14,7 +14,7 @@ from .progress import Progress
 
 
 @click.command()
-@click.argument("source", metavar="IN")
+@click.argument("source", metavar="IN", type=click.Path(readable=False))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of IN, instead of a look.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
@@ -37,5 +37,5 @@ def command(source: str, target: Path, reader: str | None, overwrite: bool) -> i
         click.echo(f"rules need run.json too, which is no part of a history: copy {config} beside it", err=True)
     if bad:
         were = "line was" if bad == 1 else "lines were"
-        click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` lists them", err=True)
+        click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` tells why", err=True)
     return EXIT_UNKNOWN if bad else EXIT_VALID

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..histories.errors import UsageError
 from .document import Document
 from .looking import LocalPath, moment, open_to_look, partition_of, seconds
 
@@ -25,6 +26,7 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
     """
     from ..analysis.differences import differences
 
+    _refuse_second_run(partition)
     asked = partition_of(partition)
     opened = open_to_look(run, as_json)
     names = [opened.partition(asked).name] if asked else opened.names()
@@ -41,6 +43,14 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
         _partition(document, part, opened.has_history)
     click.echo(document.markdown() if as_markdown else document.terminal())
     return int(differ)
+
+
+def _refuse_second_run(given: str | None) -> None:
+    if given and (Path(given).is_file() or (Path(given) / "run.json").is_file()):
+        raise UsageError(
+            f"found a second run, {given}, expected TOPIC-PARTITION: diff compares the replicas of one run;"
+            " of two runs compare the verdict.json or report.md that `logjudge check` writes of each"
+        )
 
 
 def _partition(document: Document, part: dict[str, Any], has_history: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,17 @@ Record = dict[str, Any]
 @click.command()
 @click.argument("source", metavar="RUN|DIR", type=LocalPath())
 @click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the causes, moments and facts as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-def command(source: Path, place: str | None, as_markdown: bool) -> None:
+def command(source: Path, place: str | None, as_json: bool, as_markdown: bool) -> None:
     """Tell the story of a run, of a partition, or of one offset, each fact with where it is written.
 
     A RUN is judged by the local engine. Of a DIR that `logjudge check` wrote, the causes are told that stand in it.
     """
     asked = where_of(place)
+    if as_json:
+        click.echo(json.dumps(_told(source, asked), indent=2))
+        return
     document = Document()
     if is_saved(source):
         _of_saved(document, load(source), asked)
@@ -40,14 +45,18 @@ def command(source: Path, place: str | None, as_markdown: bool) -> None:
 
 def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
     verdict = saved.verdict
-    found = _found_at(saved, asked) if asked else set()
-    told = [cause for cause in verdict.get("causes", []) if asked is None or _concerns(cause, asked, found)]
+    told = _saved_causes(saved, asked)
     if not told:
         name = verdict["input"]["name"] if asked is None else asked.partition
         document.say(f"{name}: no cause stands in the results; explain the run itself to see the logs")
     _whys(document, told, verdict["input"].get("started_at"))
     if asked is not None and asked.offset is not None:
         document.say("What each replica holds there is told when the run itself is explained.")
+
+
+def _saved_causes(saved: Saved, asked: Where | None) -> list[Record]:
+    found = _found_at(saved, asked) if asked else set()
+    return [c for c in saved.verdict.get("causes", []) if asked is None or _concerns(c, asked, found)]
 
 
 def _found_at(saved: Saved, asked: Where) -> set[str]:
@@ -71,6 +80,19 @@ def _concerns(cause: Record, asked: Where, found: set[str]) -> bool:
         return f"{lost['topic']}-{lost['partition']}" == asked.partition
     # ids are rule/topic-partition/number
     return asked.partition in [finding.split("/", 1)[-1].rsplit("/", 1)[0] for finding in cause["findings"]]
+
+
+def _told(source: Path, asked: Where | None) -> Record:
+    """`causes` as verdict.json has them, of a run's partition also its `moments`, of its offset all that is known."""
+    if is_saved(source):
+        return {"causes": _saved_causes(load(source), asked)}
+    opened = open_to_look(source, True, asked and asked.offset)
+    if asked is not None and asked.offset is not None:
+        return _story(opened, asked.partition, asked.offset)
+    names = [opened.partition(asked.partition).name] if asked else opened.names()
+    causes = [cause for name in names for cause in opened.judged(opened.partition(name))[1]]
+    moments = {"moments": _moments(opened, names[0])} if asked else {}
+    return {"causes": causes, **opened.located(moments)}
 
 
 def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
@@ -123,13 +145,7 @@ def _partition(document: Document, opened: Inspected, name: str) -> None:
 
 
 def _offset(document: Document, opened: Inspected, name: str, offset: int) -> None:
-    from ..analysis.offset_story import offset_story
-
-    p = opened.partition(name)
-    story = offset_story(p, offset, *opened.judged(p))
-    if story is None:
-        raise UsageError(f"found {name}@{offset}, of which neither the history nor a log knows anything")
-    opened.located(story)
+    story = _story(opened, name, offset)
     document.heading(f"{name}@{offset}")
     _facts(document, "Sent", story["sent"], story["sent_left_out"], "No send is known to have written here.")
     _facts(document, "Read", story["read"], story["read_left_out"], "Nobody is known to have read it.")
@@ -147,6 +163,16 @@ def _offset(document: Document, opened: Inspected, name: str, offset: int) -> No
         document.say(f"{absence['cause']}, which is legal ({absence['citation']})")
         _chain(document, absence["chain"], opened.started_at)
     _whys(document, story["causes"], opened.started_at)
+
+
+def _story(opened: Inspected, name: str, offset: int) -> Record:
+    from ..analysis.offset_story import offset_story
+
+    p = opened.partition(name)
+    story = offset_story(p, offset, *opened.judged(p))
+    if story is None:
+        raise UsageError(f"found {name}@{offset}, of which neither the history nor a log knows anything")
+    return opened.located(story)
 
 
 def _held(row: Record) -> list[str]:

@@ -35,7 +35,7 @@ class Judged(NamedTuple):
         """The verdict, which rules it leaves out, and each cause with what would have prevented it."""
         skipped = ", ".join(self.report["skipped"])
         told = [self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")]
-        return told + [f"{cause}: {says}" for cause, says in whys_told(self.report["causes"])]
+        return told + [f"{cause}: {says}{cited}" for cause, says, cited in whys_told(self.report["causes"])]
 
     def unknown(self) -> dict[str, str]:
         """What is unknown, by assumption or rule, each with the reason; what an assumption explains is told there."""
@@ -55,7 +55,7 @@ class Judged(NamedTuple):
     def whys_of(self, finding: dict[str, Any]) -> str:
         """The causes of a finding and what would have prevented them, as a sentence that goes on from its own."""
         mine = [cause for cause in self.report["causes"] if finding["id"] in cause["findings"]]
-        return "".join(f". Why: {name}: {says}" for name, says in whys_told(mine))
+        return "".join(f". Why: {name}: {says}{cited}" for name, says, cited in whys_told(mine))
 
     def source(self, name: str) -> str:
         """A file of the run as it is found from where the caller stands."""

@@ -97,7 +97,8 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
     """Tell a person the verdict and, for a failure, what could not be placed."""
     result, history = judgement.result, judgement.history
     number = len(history.operations)
-    count = f"{number} operation{'s' * (number != 1)}, {judgement.model.name}, {result.seconds:.3g} s"
+    took = f"{result.seconds:.3g} s" if result.seconds >= 0.1 else f"{result.seconds * 1e3:.2g} ms"
+    count = f"{number} operation{'s' * (number != 1)}, {judgement.model.name}, {took}"
     click.echo(f"{history.source}: {result.verdict} ({count})")
     for line in evidence(judgement):
         click.echo(f"  {line}")

@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import click
 
-from ..histories.errors import LogjudgeError
+from ..histories.errors import LogjudgeError, meant
 
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -45,6 +45,17 @@ class LazyGroup(click.Group):
         command = module.command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            # click itself looks for close names among commands that are imported.
+            if close := meant(args[0], COMMANDS):
+                raise click.UsageError(f"No such command {args[0]!r}{close}", ctx) from error
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

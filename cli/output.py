@@ -11,7 +11,6 @@ import click
 from ..analysis.wording import either, plural
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
-FEW = 4  # rules that were not judged are named up to this number
 SCREEN = 40  # lines
 
 
@@ -90,14 +89,15 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
             if rule["findings"]:
                 said.append(_found(rule["count"], rule["findings"]))
             if rule["permitted"]:
-                said.append(_found(rule["permitted_count"], rule["permitted"]) + ", permitted")
+                but = "but for " if rule["verdict"] == "valid" else ""
+                said.append(but + _found(rule["permitted_count"], rule["permitted"]) + ", permitted")
             lines.append(f"{text} {_clipped('; '.join(said), room.width - len(click.unstyle(text)) - 1)}")
     if len(found) > len(told):
         lines.append(f"  … {len(found) - len(told)} more rules found something")
     for verdict in ("unknown", "valid", "not-judged"):
         names = [name for name, rule in report["rules"].items() if rule["verdict"] == verdict and not rule["permitted"]]
-        if verdict == "not-judged" and len(names) > FEW:
-            names = [f"{len(names)} rules, of what this run does not carry"]
+        if verdict == "not-judged" and len(names) > 2 * room.lines:
+            names = [f"{len(names)} rules, of what this run does not carry (verdict.json names them)"]
         if names:
             label = click.style(f"  {verdict}: ", fg=COLOURS[verdict])
             lines += _wrapped(", ".join(names), room, first=label, indent="    ")
@@ -118,7 +118,8 @@ def _worst(report: dict[str, Any], room: Room) -> list[str]:
     lines: list[str] = []
     for finding in shown:
         label = f"  {click.style(finding['rule'], bold=True)}: "
-        where = [(e["source"], e["line"]) for e in finding["evidence"] if e["line"] is not None][:3]
+        lines_of = [(e["source"], e["line"]) for e in finding["evidence"] if e["line"] is not None]
+        where = list(dict.fromkeys(lines_of))[:3]
         # A file is named once where all are lines of it.
         named = [f"{'' if n and source == where[0][0] else source}:{line}" for n, (source, line) in enumerate(where)]
         said = finding["sentence"] + (f" [{', '.join(named)}]" if named else "")
@@ -134,30 +135,38 @@ def _why(report: dict[str, Any], room: Room) -> list[str]:
     """Each cause and what would have prevented it; the chains of facts stand in the report and in `explain`."""
     whys = whys_told(report["causes"])
     lines: list[str] = ["", click.style("Why", bold=True)] if whys else []
-    for cause, said in whys[: room.shown]:
-        name = click.style(cause, bold=True, fg="yellow" if cause == "unknown" else None)
-        lines += _wrapped(said, room, first=f"  {name}: ", indent="    ")
+    for cause, said, cited in whys[: room.shown]:
+        first = f"  {click.style(cause, bold=True, fg='yellow' if cause == 'unknown' else None)}: "
+        whole = _wrapped(said + cited, room, first=first, indent="    ")
+        # A citation that is cut leads nowhere; the report has it.
+        lines += _wrapped(said, room, first=first, indent="    ") if whole[-1].endswith("…") else whole
     if len(whys) > room.shown:
         lines.append(f"  … {len(whys) - room.shown:,} more in the report")
     return lines
 
 
-def whys_told(causes: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Each cause of verdict.json with a sentence; what would have prevented it is said once a cause."""
+def whys_told(causes: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Each cause of verdict.json with a sentence, and its citation behind that; what would have prevented it, and
+    the citation, are told once a cause."""
     from ..plots.whys import whys_of
 
     told: set[str] = set()
-    sentences: list[tuple[str, str]] = []
+    sentences: list[tuple[str, str, str]] = []
     for why in whys_of(causes, None):
-        said = why.title
+        said, cited = why.title, ""
         if why.known and why.cause not in told:
+<<<<<<< HEAD
             prevented = f". Prevented by {either(why.prevented_by)}" if why.prevented_by else ""
             said += f"{prevented} [{why.citation}]"
+=======
+            said += f". Prevented by {'; '.join(why.prevented_by)}" if why.prevented_by else ""
+            cited = f" [{why.citation}]"
+>>>>>>> cli
         elif not why.known:
             needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing
             said += f"; to know why, needed: {'; '.join(needed[:3])}"
         told.add(why.cause)
-        sentences.append((why.cause, said))
+        sentences.append((why.cause, said, cited))
     return sentences
 
 

@@ -53,6 +53,7 @@ def figures_of(source: Path) -> dict[str, Any]:
     from ..histories.bundle import open_run
 
     results = judge_run(open_run(source))
+    results.refuse_unusable()
     return merge_figures(results.summaries, results.context, results.run.settings)
 
 

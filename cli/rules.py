@@ -7,7 +7,8 @@ import textwrap
 import click
 
 from ..analysis.rules import RULES, Rule
-from ..histories.errors import UsageError
+from ..histories.errors import UsageError, meant
+from .completing import completed
 
 NOTATION = (
     "An example is one line: p:a@0 is p's send of a, acknowledged at offset 0 (a@? without offset, a! failed, a~"
@@ -18,7 +19,7 @@ NOTATION = (
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", metavar="[RULE]", required=False, shell_complete=completed(lambda: RULES))
 @click.option("--markdown", is_flag=True, help="Print docs/rules.md.")
 def command(name: str | None, markdown: bool) -> None:
     """List the rules, or explain one with an example."""
@@ -35,7 +36,7 @@ def command(name: str | None, markdown: bool) -> None:
             click.echo(f"\nBreaks it: {rule.example}\n")
             click.echo(textwrap.fill(NOTATION, 92))
     else:
-        raise UsageError(f"found {name}, expected one of {', '.join(RULES)}")
+        raise UsageError(f"found {name}, expected one of {', '.join(RULES)}{meant(name, RULES)}")
 
 
 def document() -> str:

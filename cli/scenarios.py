@@ -14,6 +14,7 @@ from ..histories.simulation.scenarios import load, names
 from ..models.replication.compare import table
 from ..models.replication.scenario import Scenario
 from .check import command as check
+from .completing import completed
 from .folder import check_target
 from .simulate import summary, write
 
@@ -32,7 +33,7 @@ def command(ctx: click.Context) -> None:
 
 
 @command.command("run")
-@click.argument("name")
+@click.argument("name", shell_complete=completed(names))
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

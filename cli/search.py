@@ -13,13 +13,14 @@ from typing import Any
 
 import click
 
-from ..histories.errors import UsageError
+from ..histories.errors import UsageError, meant
 from ..histories.simulation import scenario_file
 from ..models.replication.config import ConfigError
 from ..models.replication.invariants import INVARIANTS
 from ..models.replication.schedule import PATTERNS
 from ..models.replication.search import SURVIVABLE, Explored, Space, explore, explore_payload, shrink, story
 from ..models.replication.variants import VARIANTS
+from .completing import completed
 from .engines import session_of, spark_options
 from .main import EXIT_BREACH
 from .scenarios import picture
@@ -46,7 +47,11 @@ Work = tuple[Space, range, tuple[str, ...], bool]
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
 @click.option("--spark", is_flag=True, help="Spread the seeds over Spark instead of processes.")
 @spark_options
-@click.option("--faults", help="Kinds of faults, with commas; by default all that a log must survive.")
+@click.option(
+    "--faults",
+    help="Kinds of faults, with commas; by default all that a log must survive.",
+    shell_complete=completed(lambda: PATTERNS),
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option(
     "--out",
@@ -71,9 +76,9 @@ def command(
 ) -> None:
     """Search for the schedule that loses: exit 1 with its story if there is one, 0 if none was found."""
     kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
-    for kind in kinds:
-        if kind not in PATTERNS:
-            raise UsageError(f"there is no fault {kind!r} to draw; there are {', '.join(PATTERNS)}")
+    for kind in (kind for kind in kinds if kind not in PATTERNS):
+        there = ", ".join(PATTERNS) + meant(kind, PATTERNS)
+        raise UsageError(f"there is no fault {kind!r} to draw; there are {there}")
     space = Space(variant, kinds, dict(_setting(text) for text in settings))
     path = out or Path(f"{variant}-{invariant}.toml")
     # Before hours of searching.

@@ -9,15 +9,16 @@ from typing import Any
 
 import click
 
-from ..histories.errors import UsageError
+from ..histories.errors import UsageError, meant
 from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import Written, write_bundle
 from ..histories.simulation.outcome import outcome
-from ..models.replication.config import SECOND, ConfigError
+from ..models.replication.config import OPTIONS, SECOND, ConfigError
 from ..models.replication.faults import FAULTS
 from ..models.replication.scenario import Scenario
 from ..models.replication.schedule import PATTERNS, demanded, draw, known
 from ..models.replication.variants import VARIANTS
+from .completing import completed
 from .folder import is_bundle, write_whole
 
 DRAWN = ", ".join(PATTERNS)
@@ -25,12 +26,16 @@ WRITTEN = f"In a scenario file (--config) also {', '.join(sorted(set(FAULTS) - s
 LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
 
 
-@click.command("simulate")
+@click.command("simulate", epilog=f"Configurations for --set: {', '.join(OPTIONS)}.")
 @click.option("--variant", type=click.Choice(list(VARIANTS)), help="Which protocol; kip-320 unless a file says.")
 @click.option("--seed", type=int, help="Everything random follows from it. [default: 0]")
 @click.option("--brokers", type=click.IntRange(1, 99), help="How many brokers, and replicas up to 3. [default: 3]")
 @click.option("--ops", type=click.IntRange(1), help="How many records the producers send. [default: 1000]")
-@click.option("--faults", help=f"Kinds of faults to draw, with commas: {DRAWN}. {WRITTEN}.")
+@click.option(
+    "--faults",
+    help=f"Kinds of faults to draw, with commas: {DRAWN}. {WRITTEN}.",
+    shell_complete=completed(lambda: PATTERNS),
+)
 @click.option("--fault-count", default=3, show_default=True, type=click.IntRange(0, 10_000), help="How many to draw.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A scenario file (TOML).")
@@ -97,7 +102,8 @@ def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
     kinds = [kind.strip() for kind in faults.split(",") if kind.strip()]
     for kind in kinds:
         if not known(kind):
-            raise UsageError(f"there is no fault {kind!r}; there are {DRAWN}; {WRITTEN[0].lower()}{WRITTEN[1:]}")
+            said = f"there are {DRAWN}; {WRITTEN[0].lower()}{WRITTEN[1:]}"
+            raise UsageError(f"there is no fault {kind!r}; {said}{meant(kind, FAULTS)}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn; write it into a scenario file")
     options = {**demanded(kinds), **scenario.options}
@@ -114,6 +120,9 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
+    if name not in OPTIONS:
+        said = f"there is no configuration {name!r}; `logjudge simulate --help` lists them"
+        raise UsageError(said + meant(name, OPTIONS))
     if value in ("true", "false"):
         return name, value == "true"
     return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value

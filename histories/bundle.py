@@ -18,11 +18,15 @@ from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of
 from .readers import READERS, recognise
 from .readers.parquet import opened
 
-EXPECTED = "a history (" + ", ".join([*READERS, "parquet"]) + ") or a run bundle"
+EXPECTED = (
+    "a history (JSON lines, Parquet, Jepsen's EDN of its kafka workload, the lines of VerifiableProducer or"
+    " VerifiableConsumer), a run bundle, or what brokers kept (log folders, server.log, the text of kafka-dump-log)"
+)
 
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
 LARGE_BYTES = 256 << 20  # of all segments of a run; the variable LOGJUDGE_LARGE_BYTES overrides it
 SEVEN_DAYS_MS = 604_800_000  # Kafka's own retention.ms
+ROLES = ("producer", "consumer", "producer+consumer", "final", "admin")
 UNDATED = "1970-01-01T00:00:00+00:00"
 
 
@@ -56,6 +60,10 @@ class Settings:
 
     def final_processes(self) -> list[str]:
         return [name for name in self.processes if self.role(name) == "final"]
+
+    def odd_roles(self) -> list[str]:
+        """Processes with a role that means nothing, each with it."""
+        return [f"{name}: {self.role(name)}" for name in self.processes if self.role(name) not in ("", *ROLES)]
 
     def acks(self, process: str) -> str:
         """Kafka's default since 3.0 is all; -1 is the same."""
@@ -210,7 +218,7 @@ def _refuse_no_run(path: Path) -> None:
     bundles = sorted(each.name for each in path.iterdir() if (each / "run.json").is_file())
     if len(bundles) > 1:
         found = f"{len(bundles)} run bundles in it ({', '.join(bundles[:3])}{', …' * (len(bundles) > 3)})"
-        raise InputError(str(path), found, "one run", f"name them one by one: {path}/*")
+        raise InputError(str(path), found, "one run", f"name them all: $(dirname {path}/*/run.json)")
 
 
 def _evidence(path: Path, reader: str | None, pieces: Callable[[Part], list[Part]]) -> tuple[Part, ...]:
@@ -284,7 +292,9 @@ def reader_of(head: bytes, source: str) -> str:
     name = recognise(head)
     if name is None:
         seen = "an empty file" if not head else f"bytes like {head[:40]!r}"
-        raise InputError(source, seen, EXPECTED, "name the format with --from")
+        raise InputError(
+            source, seen, EXPECTED, f"docs/format.md describes them, --from names one ({', '.join(READERS)})"
+        )
     return name
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class LogjudgeError(Exception):
     """One sentence for the user. The command line prints it and exits with 2."""
@@ -22,6 +25,12 @@ class UsageError(LogjudgeError):
 
 class MissingComponentError(LogjudgeError):
     """Something that has to be installed first; the sentence says how."""
+
+
+def meant(found: str, names: Iterable[str]) -> str:
+    """The names that are close to a misspelt one, to go on a sentence."""
+    close = get_close_matches(found, names, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def first_line(error: Exception) -> str:

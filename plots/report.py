@@ -81,9 +81,10 @@ def _told(
     whys = whys_of(verdict.get("causes", []), figures["started_at"])
     moments, moments_left_out = timeline(stories, figures, whys)
     sign = first_sign(stories, figures)
+    said, meaning = headline(verdict, figures["impact"]), _meaning(verdict)
     return {
         "verdict": verdict["verdict"],
-        "meaning": _meaning(verdict),
+        "meaning": "" if meaning == said else meaning,
         "skipped": skipped,
         "name": figures["name"] or verdict["input"].get("name") or "run",
         "input": verdict["input"],
@@ -97,7 +98,7 @@ def _told(
         "totals": _totals(rules),
         "impact": _judged_impact(figures["impact"], skipped),
         "missed": rules.get("consumer-loss", {}).get("count", 0),
-        "headline": headline(verdict, figures["impact"]),
+        "headline": said,
         "blame": blame(whys, set(findings.filter(pl.col("severity") == "violation")["id"])),
         "moments": moments,
         "moments_left_out": moments_left_out,

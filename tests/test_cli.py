@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import jsonschema
@@ -16,6 +17,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 from logjudge.analysis.rules import RULES
+from logjudge.cli import output
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 
@@ -35,6 +37,10 @@ def check(*arguments: object) -> Result:
 def shell(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "logjudge.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_a_misspelt_command_is_told_with_what_is_close() -> None:
+    assert "No such command 'chek'; did you mean check?" in CliRunner().invoke(cli, ["chek"]).output
 
 
 def test_help_lists_every_command() -> None:
@@ -136,6 +142,16 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
         (("check", str(CLEAN), "--conf", "x"), "expected KEY=VALUE"),
         (("check", str(CLEAN), "--engine", "local", "--master", "local[1]"), "--engine spark"),
         (("rules", "lost"), "expected one of"),
+        (("check", str(CLEAN), "--only", "lost-writes"), "explains them; did you mean lost-write"),
+        (("rules", "lost-writes"), "; did you mean lost-write"),
+        (("scenarios", "run", "kip-101-los"), "; did you mean kip-101-loss"),
+        (
+            ("simulate", "--out", "x", "--set", "min.isr=2"),
+            "`logjudge simulate --help` lists them; did you mean min.in",
+        ),
+        (("simulate", "--out", "x", "--faults", "crsh"), "; did you mean crash"),
+        (("search", "--variant", "kraft", "--faults", "crsh"), "; did you mean crash"),
+        (("diff", str(LOSSY), str(CLEAN)), "expected TOPIC-PARTITION: diff compares the replicas of one run; of two"),
         (("convert", str(CLEAN), "x.csv"), "unknown ending"),
         (("report", "nowhere"), "nowhere"),
     ],
@@ -150,6 +166,48 @@ def test_a_users_error_is_one_sentence(arguments: tuple[str, ...], says: str) ->
 def test_a_threshold_that_is_no_number_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "256M")
     assert "found LOGJUDGE_LARGE_BYTES=256M, expected a number of bytes" in str(run("check", str(CLEAN)).exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("check exa", "file,exa"),
+        ("check --out exa", "file,exa"),
+        ("convert exa", "file,exa"),
+        ("check --only lost", "plain,lost-write"),
+        ("check --skip lost", "plain,lost-write"),
+        ("check --allow lost", "plain,lost-write"),
+        ("rules unse", "plain,unseen"),
+        ("scenarios run kip-101-l", "plain,kip-101-loss"),
+        ("simulate --faults crash,blac", "plain,crash,blackout"),
+        ("search --invariant no-acknow", "plain,no-acknowledged-loss"),
+    ],
+)
+def test_the_shell_completes_files_and_names(words: str, completed: str) -> None:
+    asked = {"COMP_WORDS": f"logjudge {words}", "COMP_CWORD": str(len(words.split()))}
+    result = CliRunner().invoke(cli, [], prog_name="logjudge", env={**asked, "_LOGJUDGE_COMPLETE": "bash_complete"})
+    assert result.output.splitlines() == [completed]
+
+
+@pytest.mark.parametrize(
+    ("options", "operations", "hinted"),
+    [
+        ((), 1000, True),
+        ((), 1_000_000, False),
+        (("--engine", "spark"), 1000, False),
+        (("--engine", "local"), 1000, False),
+        (("--master", "local[1]"), 1000, False),
+        (("--out", "s3a://bucket/out"), 1000, False),
+    ],
+)
+def test_who_waits_for_spark_unasked_is_told_of_the_local_engine_once(
+    options: tuple[str, ...], operations: int, hinted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = {"verdict": "valid", "counts": {"operations": operations}}
+    monkeypatch.setattr("logjudge.cli.check._judge", lambda *_: report)
+    assert run("check", "one", "two", *options).stderr == ""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    assert run("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted
 
 
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
@@ -202,7 +260,7 @@ def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_p
 def test_what_is_permitted_is_counted_in_records_and_findings_and_under_strict_a_breach(tmp_path: Path) -> None:
     only = (LOSSY, "--only", "nonmonotonic-send", "--out", tmp_path / "out")
     permitted = check(*only).output
-    assert re.search(r"nonmonotonic-send +valid +\d+ records in \d+ findings, permitted\n", permitted)
+    assert re.search(r"nonmonotonic-send +valid +but for \d+ records in \d+ findings, permitted\n", permitted)
     strict = check(*only, "--strict").output
     assert re.search(r"nonmonotonic-send +invalid +\d+ records in \d+ findings\n", strict)
     report = json.loads((tmp_path / "out" / "verdict.json").read_text())
@@ -239,6 +297,23 @@ def test_junit(tmp_path: Path) -> None:
     assert PREVENTED in told
 
 
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, 'lacks "final": true and the role final for the process that did'),
+        ({"final": True}, "as run.json lacks the role final for the process that did"),
+        ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
+        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not come by after the last heal"),
+        ({"final": True, "processes": {"c": {"role": "finall"}}}, "roles that mean nothing (c: finall), expected prod"),
+    ],
+)
+def test_how_final_reads_become_known_is_told(config: dict[str, Any], says: str, unread: Path, tmp_path: Path) -> None:
+    (unread / "run.json").write_text(json.dumps(config))
+    told = json.loads(check(unread, "--json", "--out", tmp_path / "o").output)["assumptions"]
+    (final,) = [item for item in told if item["name"] == "final reads complete"]
+    assert says in final["says"]
+
+
 def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> None:
     result = check(unread, "--format", "junit", "--skip", "unseen", "--out", tmp_path / "o")
     suite = ElementTree.fromstring(result.output)[0]
@@ -249,6 +324,12 @@ def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> No
     assert "nobody is known to have finally read x-0" in errors["lost-write"]
     assert suite.findtext("system-out") == "unread: UNKNOWN (skipped by --only or --skip: unseen)"
     assert suite.find("testcase[@name='unseen']/skipped").get("message") == "by --only or --skip"  # type: ignore[union-attr]
+
+
+def test_what_is_unknown_is_said_once_in_the_report(unread: Path, tmp_path: Path) -> None:
+    check(unread, "--out", tmp_path / "o")
+    for name in ("report.md", "report.html"):
+        assert (tmp_path / "o" / name).read_text().count("Nothing can be said for sure") == 1
 
 
 def test_sarif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +393,7 @@ def test_malformed_lines_are_quarantined_and_make_it_unknown(tmp_path: Path) -> 
     (tmp_path / "history.jsonl").write_text("\n".join([*history[:10], "garbage", *history[10:]]))
     result = check(tmp_path, "--out", tmp_path / "o")
     assert result.return_value == 3
-    assert "1 line was left out" in result.output
+    assert "1 line was left out (quarantine.jsonl), history.jsonl:11: " in result.output
     (row,) = [json.loads(line) for line in (tmp_path / "o" / "quarantine.jsonl").read_text().splitlines()]
     assert (row["source"], row["line"]) == ("history.jsonl", 11)
 
@@ -340,7 +421,8 @@ def test_convert_says_what_it_leaves_behind(tmp_path: Path) -> None:
 def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
     for name in ("one", "two"):
         shutil.copytree(CLEAN, tmp_path / name)
-    assert "found 2 run bundles in it (one, two), expected one run" in str(check(tmp_path).exception)
+    said = f"found 2 run bundles in it (one, two), expected one run; name them all: $(dirname {tmp_path}/*/run.json)"
+    assert said in str(check(tmp_path).exception)
 
 
 def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
@@ -384,6 +466,33 @@ def test_a_key_of_jepsens_is_explained_by_its_name() -> None:
     by_key, by_partition = run("explain", history, "0@0").stdout, run("explain", history, "0-0@0").stdout
     assert by_key == by_partition
     assert by_key.startswith("0-0@0")
+
+
+@pytest.mark.parametrize(
+    ("place", "keys"),
+    [
+        ((), {"causes"}),
+        (("orders-0",), {"causes", "moments"}),
+        (("orders-0@300",), {"causes", "sent", "read", "held", "led", "found"}),
+    ],
+)
+def test_explain_prints_json(place: tuple[str, ...], keys: set[str]) -> None:
+    told = json.loads(run("explain", LOSSY, *place, "--json").stdout)
+    assert keys <= set(told)
+    assert told["causes"][0]["cause"] == "unclean-election"
+    assert {"says", "source", "line"} <= set(told["causes"][0]["chain"][0])
+
+
+def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:
+    check(LOSSY, "--out", tmp_path / "out")
+    saved = json.loads(run("explain", tmp_path / "out", "--json").stdout)
+    assert saved["causes"] == json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+
+
+def test_a_line_is_cited_once() -> None:
+    report = {"findings": [{"rule": "r", "severity": "note", "sentence": "s"}], "rules": {}}
+    report["findings"][0]["evidence"] = [{"source": "h", "line": line} for line in (11, 11, 12)]
+    assert "".join(output._worst(report, output.Room(100, 9, 9, 9))).endswith("s [h:11, :12]")
 
 
 def test_a_history_of_jepsens_needs_no_run_json(tmp_path: Path) -> None:

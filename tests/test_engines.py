@@ -105,6 +105,14 @@ def test_spark_finds_the_same(spark: Any, on_polars: list[tuple[Path, Results]])
         assert verdict_of(results) == verdict_of(expected)
 
 
+@pytest.mark.spark
+def test_spark_counts_the_same_where_nothing_waits(spark: Any, tmp_path: Path) -> None:
+    from logjudge.analysis.spark import judge_run
+
+    run = open_run(parse("p:a@0 p:b@1 c:<a@0,b@1").write(tmp_path / "run"))
+    assert verdict_of(judge_run(run, spark)) == verdict_of(local.judge_run(run))
+
+
 def _one_file_a_process(history: History, folder: Path) -> None:
     """In the order of names, which is not that of time."""
     for event, line in zip(history.events, history.jsonl().splitlines(keepends=True), strict=True):

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,54 @@ NO_HISTORY = {
 def test_what_is_no_history_is_said_in_a_sentence(name: str, tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(NO_HISTORY[name])
     assert check(tmp_path / "h.jsonl", tmp_path / "out") == 2
+
+
+UNUSABLE = {
+    "ts": (
+        lines([{**e, "ts": e["time"], "time": None} for e in EVENTS[:11]]),
+        "native",
+        "in 11 lines (h:1: found no time,",
+    ),
+    "ISO times": (
+        lines([{**EVENTS[0], "time": "2026-11-20T10:00:00Z"}]),
+        "native",
+        'in 1 line (h:1: found "2026-11-20T10:00:00Z" as time,',
+    ),
+    "array": (json.dumps(EVENTS, indent=1).encode(), "native", "(h:1: no JSON"),
+    "CSV": (b"time,process,type\n1,p,ok\n", "native", "in 2 lines (h:1: no JSON"),
+    "list-append": (b"{:type :ok, :f :txn, :value [[:append 1 2]], :process 0, :time 1}\n", "jepsen", "[:append 1 2]"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_history_without_one_usable_line_is_refused_with_the_first_reason(name: str, tmp_path: Path) -> None:
+    content, reader, says = UNUSABLE[name]
+    (tmp_path / "h").write_bytes(content)
+    arguments = ["check", str(tmp_path / "h"), "--from", reader, "--engine", "local", "--out", str(tmp_path / "out")]
+    error = CliRunner().invoke(cli, arguments, standalone_mode=False).exception
+    assert isinstance(error, LogjudgeError)
+    assert says in str(error)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", [("explain",), ("diff",), ("timeline",), ("plot", "glance")])
+def test_a_history_without_one_usable_line_is_not_looked_at(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(lines([{**EVENTS[0], "time": "now"}]))
+    name, *rest = command
+    error = CliRunner().invoke(cli, [name, str(tmp_path / "h.jsonl"), *rest], standalone_mode=False).exception
+    assert isinstance(error, LogjudgeError)
+    assert 'h.jsonl:1: found "now" as time' in str(error)
+
+
+def test_brokers_files_beside_a_history_without_one_usable_line_are_judged(tmp_path: Path) -> None:
+    folder = shutil.copytree(EXAMPLE.parent, tmp_path / "run")
+    (folder / EXAMPLE.name).unlink()
+    (folder / "history.jsonl").write_bytes(lines([{**event, "time": "now"} for event in EVENTS]))
+    assert check(folder, tmp_path / "out", "--no-plots") == 1
+    told_of = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
+    broken = {item["name"]: item["says"] for item in told_of if not item["holds"]}
+    assert "clients recorded" in broken
+    assert 'the first history.jsonl:1: found "now" as time, expected' in broken["lines well formed"]
 
 
 DAMAGED = {

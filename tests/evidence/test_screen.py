@@ -65,6 +65,21 @@ def test_a_recorded_run(reports: dict[str, Report], name: str, width: int, monke
 
 
 @WIDTHS
+@pytest.mark.parametrize("name", ["kip-101-c", "disk-truncate-m"])
+def test_no_citation_is_cut(reports: dict[str, Report], name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = screen(reports[name], width, monkeypatch)
+    why = "\n".join(lines[lines.index("Why") : lines.index("Assumptions")])
+    assert why.count("[") == why.count("]")
+
+
+def test_few_rules_that_were_not_judged_are_named(reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = " ".join(" ".join(screen(reports["kip-101-c"], 100, monkeypatch)).split())
+    names = [name for name, rule in reports["kip-101-c"]["rules"].items() if rule["verdict"] == "not-judged"]
+    assert len(names) == 5
+    assert f"not-judged: {', '.join(names)}" in text
+
+
+@WIDTHS
 @pytest.mark.parametrize("text", ["orders", "t" * 249, "v " * 2000, EVIL], ids=["short", "topic", "words", "evil"])
 def test_what_is_huge(reports: dict[str, Report], text: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = screen(huge(reports["kip-101-c"], text), width, monkeypatch)

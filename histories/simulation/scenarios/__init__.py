@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from ....models.replication.scenario import Scenario
-from ...errors import UsageError
+from ...errors import UsageError, meant
 from ..scenario_file import parse
 
 
@@ -16,5 +16,5 @@ def names() -> list[str]:
 
 def load(name: str) -> Scenario:
     if name not in names():
-        raise UsageError(f"there is no scenario {name!r}; there are {', '.join(names())}")
+        raise UsageError(f"there is no scenario {name!r}; there are {', '.join(names())}{meant(name, names())}")
     return parse((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
