@@ -155,13 +155,8 @@ def whys_told(causes: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     for why in whys_of(causes, None):
         said, cited = why.title, ""
         if why.known and why.cause not in told:
-<<<<<<< HEAD
-            prevented = f". Prevented by {either(why.prevented_by)}" if why.prevented_by else ""
-            said += f"{prevented} [{why.citation}]"
-=======
-            said += f". Prevented by {'; '.join(why.prevented_by)}" if why.prevented_by else ""
+            said += f". Prevented by {either(why.prevented_by)}" if why.prevented_by else ""
             cited = f" [{why.citation}]"
->>>>>>> cli
         elif not why.known:
             needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing
             said += f"; to know why, needed: {'; '.join(needed[:3])}"
