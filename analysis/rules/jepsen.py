@@ -74,7 +74,7 @@ def lost_writes(p: Partition) -> Iterator[Finding]:
             p,
             "lost-write",
             f"{row['value']} was sent by {row['process']} ({fate} at {seconds(row['completed'])}) and is at offset"
-            f" {row['held']} of {p.topic}, but no poll returned it though later values were read",
+            f" {row['held']} of key {p.topic}, but no poll returned it though later values were read",
             row["held"],
             [row["value"]],
             row["process"],
@@ -89,7 +89,7 @@ def unseen(p: Partition) -> Iterator[Finding]:
         yield _finding(
             p,
             "unseen",
-            f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in {p.topic}, but no"
+            f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but no"
             " poll ever returned it",
             row["offset"],
             [row["value"]],
@@ -105,7 +105,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
         yield _finding(
             p,
             "inconsistent-offsets",
-            f"offset {offset} of {p.topic} held {' and '.join(map(str, values))}",
+            f"offset {offset} of key {p.topic} held {' and '.join(map(str, values))}",
             int(str(offset)),
             values,
             None,
@@ -120,7 +120,7 @@ def duplicates(p: Partition) -> Iterator[Finding]:
         yield _finding(
             p,
             "duplicate",
-            f"{value} stands at offsets {some([str(offset) for offset in offsets], 8)} of {p.topic}",
+            f"{value} stands at offsets {some([str(offset) for offset in offsets], 8)} of key {p.topic}",
             offsets[0],
             [value],
             None,
@@ -141,7 +141,7 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
         yield _finding(
             p,
             "aborted-read",
-            f"{some(readers)} read {value} at offset {row['offset']} of {p.topic}, which"
+            f"{some(readers)} read {value} at offset {row['offset']} of key {p.topic}, which"
             f" {row['writer']} failed to write",
             row["offset"],
             [value],
@@ -162,7 +162,7 @@ def precommitted_reads(p: Partition) -> Iterator[Finding]:
         yield _finding(
             p,
             "precommitted-read",
-            f"{row['process']} read {row['value']} at offset {row['offset']} of {p.topic} in the transaction that"
+            f"{row['process']} read {row['value']} at offset {row['offset']} of key {p.topic} in the transaction that"
             " writes it",
             row["offset"],
             [row["value"]],
@@ -319,7 +319,7 @@ def _steps(p: Partition, rule: str, pairs: Pairs, ahead: bool, severity: str = "
         yield _finding(
             p,
             rule,
-            f"{row['process']} {verb} {first} and then {second} of {p.topic}, {how}",
+            f"{row['process']} {verb} {first} and then {second} of key {p.topic}, {how}",
             min(offsets[first], offsets[second]),
             [first, second],
             row["process"],
