@@ -96,6 +96,7 @@ def _told(
         "breaches": [story for story in stories if story.finding["severity"] == "violation"],
         "totals": _totals(rules),
         "impact": _judged_impact(figures["impact"], skipped),
+        "never_received": [_never_received(*row) for row in figures["never_received"]],
         "missed": rules.get("consumer-loss", {}).get("count", 0),
         "headline": headline(verdict, figures["impact"]),
         "blame": blame(whys, set(findings.filter(pl.col("severity") == "violation")["id"])),
@@ -140,7 +141,8 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if verdict["verdict"] == "valid" and sound:
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
         others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
-        return f"None of {acknowledged} was lost, and {others} was broken."
+        gone = f" {style.number(impact['legally_gone'])} of them are legally gone." if impact["legally_gone"] else ""
+        return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
     return _meaning(verdict)
 
 
@@ -149,6 +151,15 @@ def _meaning(verdict: dict[str, Any]) -> str:
     if verdict["verdict"] == "valid" and any(rule["permitted"] for rule in verdict["rules"].values()):
         return PERMITTED
     return PARTLY if partly else VERDICTS.get(verdict["verdict"], "")
+
+
+def _never_received(process: str, partition: str, first: int, last: int, count: int) -> str:
+    place = f"{partition}@{first}" + (f"-{last}" if last != first else "")
+    they, were = ("one", "it was") if count == 1 else ("ones", "they were")
+    return (
+        f"{style.printable(process)} never received {plural(count, 'record')} that stand{'s' if count == 1 else ''} at"
+        f" {style.printable(place)}: it read other {they} there before {were} lost and went on. Seek it back to {first}."
+    )
 
 
 def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]:

@@ -104,11 +104,27 @@ def test_the_postmortem_has_its_sections_in_order(tmp_path: Path) -> None:
     ]
     assert "| lost after being consumed | 198 |" in text
     assert "| p0 | 125 | 72 | 0 |" in text
+    assert "- c0 never received 198 records that stand at orders-0@635-832" in text.replace("\\", "")
+    assert "Seek it back to 635." in text
     assert "Not determined from a client history alone" in text
     assert "2026-11-21 09:51:55.771Z | fault: pause of 1" in text
     pictures = re.findall(r"\]\((plots/[^)]*)\)", text)
     assert pictures
     assert all((tmp_path / "out" / name).is_file() for name in pictures)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("group-rebalance-a", ("handled more than once (at-least-once delivery permits it) | 80 |",)),
+        ("retention-a", ("legally gone (deleted, expired or compacted) | 3,049 |", "3,049 of them are legally gone.")),
+    ],
+)
+def test_the_impact_tells_what_is_permitted(name: str, told: tuple[str, ...], tmp_path: Path) -> None:
+    run = judged(next(path for path in REAL if path.name == name))
+    write_report(tmp_path, run.verdict, run.findings, run.figures, plots=False)
+    text = (tmp_path / "report.md").read_text().replace("\\", "")
+    assert all(part in text for part in told)
 
 
 def test_a_known_cause_is_told(tmp_path: Path) -> None:
