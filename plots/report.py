@@ -154,11 +154,10 @@ def _meaning(verdict: dict[str, Any]) -> str:
 
 
 def _never_received(process: str, partition: str, first: int, last: int, count: int) -> str:
-    place = f"{partition}@{first}" + (f"-{last}" if last != first else "")
-    they, were = ("one", "it was") if count == 1 else ("ones", "they were")
+    place = style.printable(f"{partition}@{first}" + (f"-{last}" if last != first else ""))
     return (
-        f"{style.printable(process)} never received {plural(count, 'record')} that stand{'s' if count == 1 else ''} at"
-        f" {style.printable(place)}: it read other {they} there before {were} lost and went on. Seek it back to {first}."
+        f"{style.printable(process)} never received {plural(count, 'acknowledged record')} at {place}: it had read"
+        f" others there, which were lost, and went on behind them. Seek it back to {first}."
     )
 
 

@@ -143,7 +143,8 @@ def _locator() -> Any:
 def fault_name(band: dict[str, Any]) -> str:
     nodes = band["nodes"]
     which = " " + ",".join(nodes[:4]) + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
-    return printable(band["kind"] + which, 28)
+    place = f" {band['place']}" if band.get("place") else ""
+    return printable(band["kind"] + which + place, 40)
 
 
 def save(figure: Figure, path: Path, says: str | None = None) -> None:

@@ -165,6 +165,13 @@ def test_operations_around_a_loss_tell_its_story(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
+def test_operations_around_what_a_crash_left_undone_show_the_crash() -> None:
+    figures = judged(by_name("group-rebalance-a")).figures
+    window = next(window for window in figures["windows"] if window["id"] == "consumer-loss/events-3/0")
+    crashes = [operation for operation in window["operations"] if operation["kind"] == "crash"]
+    assert [(crash["process"], crash["text"], crash["proof"]) for crash in crashes] == [("m2", "crashed", True)]
+
+
 def test_heat_puts_a_loss_where_it_was_acknowledged(tmp_path: Path) -> None:
     figures = judged(write_run(tmp_path / "run", lossy(), FINAL)).figures
     cells = {cell["rule"]: cell for cell in figures["heat"][0]["cells"]}
@@ -248,6 +255,21 @@ def test_faults_end_with_their_heal_node_by_node() -> None:
         ("delete-records", [], 60, 60),
         ("partition", ["1", "2"], 70, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "place"),
+    [
+        ({"kind": "truncate", "nodes": ["1"], "topic": "orders", "partition": 0}, "orders-0"),
+        ({"kind": "add-partitions", "nodes": [], "topic": "orders", "partitions": 6}, "orders"),
+        ({"kind": "delete-records", "topic": "logs", "offsets": {"0": 237, "1": 240}}, "logs-0@237, logs-1@240"),
+        ({"kind": "truncate", "nodes": ["1"]}, ""),
+    ],
+)
+def test_a_fault_of_a_moment_tells_whom_it_struck_and_where(fault: dict[str, Any], place: str) -> None:
+    told = {"kind": ["fault"], "invoked": [5], "completed": [6], "at": [0], "detail": [json.dumps(fault)]}
+    (band,), _ = fault_bands(complete(pl.DataFrame(told), CONTEXT))
+    assert band == {"kind": fault["kind"], "nodes": fault.get("nodes", []), "place": place, "from": 5, "to": 5}
 
 
 @pytest.mark.parametrize("kind", ["power-loss", "shutdown", "disk-full"])

@@ -104,7 +104,7 @@ def test_the_postmortem_has_its_sections_in_order(tmp_path: Path) -> None:
     ]
     assert "| lost after being consumed | 198 |" in text
     assert "| p0 | 125 | 72 | 0 |" in text
-    assert "- c0 never received 198 records that stand at orders-0@635-832" in text.replace("\\", "")
+    assert "- c0 never received 198 acknowledged records at orders-0@635-832" in text.replace("\\", "")
     assert "Seek it back to 635." in text
     assert "Not determined from a client history alone" in text
     assert "2026-11-21 09:51:55.771Z | fault: pause of 1" in text
