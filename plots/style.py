@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ QUIET = "#a9adb2"
 
 OUTCOMES = {"ok": BLUE, "fail": PURPLE, "info": ORANGE}
 WIDTH = 10.0  # inches
+LINE = 96  # characters of a title
 DPI = 110
 
 _SETTINGS: Any = {  # matplotlib's own names and types
@@ -78,7 +80,9 @@ def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, lis
         axes.append(figure.add_subplot(grid[number], sharex=axes[0] if axes else None))
     for axis in axes[:-1]:
         axis.tick_params(labelbottom=False)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK, wrap=True)
+    # Matplotlib's own wrapping reads mathematics even where that is turned off.
+    lines = textwrap.fill(title, LINE)
+    figure.suptitle(lines, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK)
     return figure, axes
 
 
