@@ -101,6 +101,21 @@ def test_a_broker_has_one_colour_and_its_cut_is_named(unclean: dict[str, Any]) -
     assert {(-1, logs["broker 2"]), (-2, logs["broker 3"])} <= led
 
 
+def test_labels_of_replicas_do_not_collide() -> None:
+    def broker(name: str, end: int, mark: int, *blocks: list[Any]) -> dict[str, Any]:
+        return {"broker": name, "start": 0, "end": end, "high_watermark": mark, "blocks": list(blocks)}
+
+    one = broker("1", 833, 828, [0, 634, None, None], [635, 832, None, "1"])
+    other = broker("2", 1453, 1452, [0, 634, None, None], [635, 832, None, "2"], [833, 1452, None, None])
+    logs = [{"name": "s", "time": 57 * 10**9, "brokers": [one, other], "differ": [[635, 832]]}]
+    told = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
+    figure = replicas.draw({"partitions": [{"name": "orders-0", "lost": 198, "replicas": told}]}, "orders-0")
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text().startswith(("cut", "high"))]
+    assert len(boxes) == 3
+    assert not any(one.overlaps(two) for number, one in enumerate(boxes) for two in boxes[:number])
+
+
 def test_two_leaders_of_one_epoch_are_told(tmp_path: Path) -> None:
     figures = figures_of(write_bundle(load("zombie-controller"), tmp_path / "run").folder)
     told = figures["partitions"][0]["replicas"]
