@@ -141,7 +141,8 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if verdict["verdict"] == "valid" and sound:
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
         others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
-        gone = f" {style.number(impact['legally_gone'])} of them are legally gone." if impact["legally_gone"] else ""
+        legal = impact["legally_gone"]
+        gone = f" {style.number(legal)} of them {'is' if legal == 1 else 'are'} legally gone." if legal else ""
         return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
     return _meaning(verdict)
 
