@@ -78,6 +78,10 @@ class Kept:
     at_rest: bool = True  # whether the last copy is of brokers that wrote no more: a folder that was found may be not
 
     @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
     def held(self) -> int:
         """How many records the logs hold."""
         return len(self.records) + int(self.sealed["records"].sum())

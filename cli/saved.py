@@ -19,7 +19,7 @@ _AGAIN = "judge the run again with `logjudge check RUN --out DIR`"
 _VERDICT = ("format", "verdict", "rules", "assumptions", "counts", "input")
 _FIGURES = (
     "format", "name", "started_at", "span", "bins", "faults", "faults_left_out", "series", "latency", "impact",
-    "heat", "heat_left_out", "partitions", "partitions_left_out", "windows", "times",
+    "never_received", "heat", "heat_left_out", "partitions", "partitions_left_out", "windows", "times",
 )  # fmt: skip
 
 

@@ -14,11 +14,17 @@ if TYPE_CHECKING:
 
 CAPTION = (
     "One lane a process, time from left to right; every bar reaches from the call to the answer. Red ones wrote or"
-    " read a record that is lost. Bold ones prove the finding, the others show what stands beside it. Time is cut"
-    " where none of them does anything, so look at the times below, not at the distances."
+    " read a record that is lost. Bold ones prove the finding or ended a process, the others show what stands beside"
+    " them. Time is cut where none of them does anything, so look at the times below, not at the distances."
 )
 # Kind -> colour.
-KINDS = {"send": style.BLUE, "poll": style.GREEN, "end_offsets": style.PURPLE, "commit": style.ORANGE}
+KINDS = {
+    "send": style.BLUE,
+    "poll": style.GREEN,
+    "end_offsets": style.PURPLE,
+    "commit": style.ORANGE,
+    "crash": style.INK,
+}
 MOST_OPERATIONS = 24
 
 

@@ -25,7 +25,9 @@ DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 SAME = "#c3c9cf"
 MOST_PANELS = 4
 MOST_BROKERS = 7
-ROW = 0.62  # inches
+ROW = 0.74  # inches
+HALF = 0.3  # of a row: half the height of a log
+CLEAR: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}  # text that a frame may cross
 
 Record = dict[str, Any]
 
@@ -164,7 +166,7 @@ def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any,
     for row, broker in enumerate(brokers):
         for block in broker["blocks"]:
             left, right = scale.place(block[0]), scale.place(block[1] + 1)
-            box = Rectangle((left, -row - 0.32), max(right - left, 0.002), 0.64, facecolor=looks[_key(block)][0])
+            box = Rectangle((left, -row - HALF), max(right - left, 0.002), 2 * HALF, facecolor=looks[_key(block)][0])
             box.set(edgecolor=style.PAPER, linewidth=1.2)
             axis.add_patch(box)
             _label(axis, block, scale, -row, looks[_key(block)][0])
@@ -172,10 +174,10 @@ def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any,
         _cut(axis, told, log, broker, scale, row, until)
     for first, last in log["differ"]:
         left, right = scale.place(first), scale.place(last + 1)
-        frame = Rectangle((left, -len(brokers) + 0.56), max(right - left, 0.004), len(brokers) - 0.12, fill=False)
+        frame = Rectangle((left, -len(brokers) + 0.5), max(right - left, 0.004), len(brokers) + 0.1, fill=False)
         frame.set(edgecolor=style.RED, linewidth=2.4, zorder=5)
         axis.add_patch(frame)
-    axis.set_ylim(-len(brokers) + 0.4, 0.62)
+    axis.set_ylim(-len(brokers) + 0.4, 0.68)
     names = [
         f"broker {style.printable(b['broker'], 12)}" + ("\nleads" if b["broker"] == leader else "") for b in brokers
     ]
@@ -212,21 +214,24 @@ def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
     mark = broker["high_watermark"]
     if mark is not None and mark > broker["end"]:
         left, right = scale.place(broker["end"]), scale.place(mark)
-        gone = Rectangle((left, -row - 0.32), right - left, 0.64, facecolor="none", edgecolor=style.RED, hatch="////")
+        gone = Rectangle(
+            (left, -row - HALF), right - left, 2 * HALF, facecolor="none", edgecolor=style.RED, hatch="////"
+        )
         axis.add_patch(gone)
     if mark is not None and broker["start"] <= mark:
         x = scale.place(mark)
-        axis.plot([x], [-row + 0.38], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
+        axis.plot([x], [-row + HALF + 0.06], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
         right = x > 0.85
-        offset, align = ((-6, 3), "right") if right else ((6, 3), "left")
+        offset, align = ((-6, 2), "right") if right else ((6, 2), "left")
         axis.annotate(
             f"high watermark {mark}",
-            (x, -row + 0.34),
+            (x, -row + HALF),
             offset,
             textcoords="offset points",
             ha=align,
             fontsize=8,
-            zorder=9,
+            zorder=8,
+            bbox=CLEAR,
         )
 
 
@@ -237,11 +242,26 @@ def _cut(axis: Axes, told: Record, log: Record, broker: Record, scale: Scale, ro
         if name != broker["broker"] or not after or not broker["start"] <= end < broker["end"]:
             continue
         x = scale.place(end)
-        axis.plot([x, x], [-row - 0.42, -row + 0.42], color=style.INK, linestyle=(0, (3, 2)), linewidth=2, zorder=9)
+        axis.plot(
+            [x, x],
+            [-row - HALF - 0.1, -row + HALF + 0.1],
+            color=style.INK,
+            linestyle=(0, (3, 2)),
+            linewidth=2,
+            zorder=9,
+        )
         says = f"cut from here to its end at {time / 1e9:.1f} s"
-        place, align = ((-5, 0), "right") if x > 0.7 else ((5, 0), "left")
+        place, align = ((-5, -1), "right") if x > 0.7 else ((5, -1), "left")
         axis.annotate(
-            says, (x, -row - 0.4), place, textcoords="offset points", ha=align, va="center", fontsize=8, zorder=9
+            says,
+            (x, -row - HALF),
+            place,
+            textcoords="offset points",
+            ha=align,
+            va="top",
+            fontsize=8,
+            zorder=8,
+            bbox=CLEAR,
         )
 
 

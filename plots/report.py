@@ -97,6 +97,7 @@ def _told(
         "breaches": [story for story in stories if story.finding["severity"] == "violation"],
         "totals": _totals(rules),
         "impact": _judged_impact(figures["impact"], skipped),
+        "never_received": [_never_received(*row) for row in figures["never_received"]],
         "missed": rules.get("consumer-loss", {}).get("count", 0),
         "headline": said,
         "blame": blame(whys, set(findings.filter(pl.col("severity") == "violation")["id"])),
@@ -141,7 +142,9 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if verdict["verdict"] == "valid" and sound:
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
         others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
-        return f"None of {acknowledged} was lost, and {others} was broken."
+        legal = impact["legally_gone"]
+        gone = f" {style.number(legal)} of them {'is' if legal == 1 else 'are'} legally gone." if legal else ""
+        return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
     return _meaning(verdict)
 
 
@@ -150,6 +153,14 @@ def _meaning(verdict: dict[str, Any]) -> str:
     if verdict["verdict"] == "valid" and any(rule["permitted"] for rule in verdict["rules"].values()):
         return PERMITTED
     return PARTLY if partly else VERDICTS.get(verdict["verdict"], "")
+
+
+def _never_received(process: str, partition: str, first: int, last: int, count: int) -> str:
+    place = style.printable(f"{partition}@{first}" + (f"-{last}" if last != first else ""))
+    return (
+        f"{style.printable(process)} never received {plural(count, 'acknowledged record')} at {place}: it had read"
+        f" others there, which were lost, and went on behind them. Seek it back to {first}."
+    )
 
 
 def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]:

@@ -77,8 +77,8 @@ def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] 
     least severe first)."""
     moments = []
     for band in figures["faults"]:
-        nodes = ", ".join(band["nodes"])
-        named = band["kind"] + (f" of {nodes}" if nodes else "")
+        nodes, place = ", ".join(band["nodes"]), band.get("place", "")
+        named = band["kind"] + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
             moments.append((0, band["to"], "heal", f"over: {named}"))
@@ -100,7 +100,7 @@ def _facts(known: list[Why], figures: dict[str, Any]) -> list[tuple[int, int, st
     """What brokers and clients are known to have done on the way to a loss, each once; faults are told as such."""
     stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
     faults = {f"broker {node} {verb}" for kind, node in stopped for verb in (DEATHS[kind], RESTARTED)}
-    facts = {(fact["time"], fact["says"]): None for why in known for fact in why.facts}
+    facts = {(fact["time"], fact["says"]): None for why in known for fact in (*why.facts, *why.alike_facts)}
     return [(0, time, "fact", says) for time, says in facts if time is not None and says not in faults]
 
 

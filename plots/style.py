@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ INK, FAINT, RULE, PAPER = "#1b1b1a", "#6b6b69", "#dededb", "#fffffe"
 QUIET = "#a9adb2"
 
 WIDTH = 10.0  # inches
+LINE = 96  # characters of a title
 DPI = 110
 
 _SETTINGS: Any = {  # matplotlib's own names and types
@@ -77,7 +79,9 @@ def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, lis
         axes.append(figure.add_subplot(grid[number], sharex=axes[0] if axes else None))
     for axis in axes[:-1]:
         axis.tick_params(labelbottom=False)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK, wrap=True)
+    # Matplotlib's own wrapping reads mathematics even where that is turned off.
+    lines = textwrap.fill(title, LINE)
+    figure.suptitle(lines, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK)
     return figure, axes
 
 
@@ -142,7 +146,8 @@ def _locator() -> Any:
 def fault_name(band: dict[str, Any]) -> str:
     nodes = band["nodes"]
     which = " " + ",".join(nodes[:4]) + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
-    return printable(band["kind"] + which, 28)
+    place = f" {band['place']}" if band.get("place") else ""
+    return printable(band["kind"] + which + place, 40)
 
 
 def save(figure: Figure, path: Path, says: str | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "A lane a broker: dark while it led (with its leader epoch), light while the last word was that it is in the ISR"
-    " (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged in red: several led one"
-    " epoch. × it died or was fenced, ● it started or was unfenced. A red line is an unclean election, a grey one a"
-    " clean one. Below, where each log ended: ● as a broker loaded it, as it began to follow, or as a snapshot shows"
-    " it, ▼ checkpointed high watermarks, × where it was cut. Between the marks nobody knows. Three partitions"
-    " at most are shown; `logjudge plot DIR swimlane --partition TOPIC-N` draws any other."
+    "Each broker has its colour. A lane a broker: full while it led (with its leader epoch), light while the last word"
+    " was that it is in the ISR (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged"
+    " in red: several led one epoch. A red line is an unclean election, a grey one a clean one. Below, where each log"
+    " ended: ● where that is known, × where it was shorter than before: cut. Between the marks nobody knows. Three"
+    " partitions at most are shown; `logjudge plot DIR swimlane --partition TOPIC-N` draws any other."
 )
 MOST_PARTITIONS = 3
 MOST_BROKERS = 9
@@ -28,8 +27,16 @@ COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style
 DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 ABSENT: dict[str, Any] = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
-DIED: dict[str, Any] = {"marker": "X", "color": style.RED}
-BACK: dict[str, Any] = {"marker": "o", "color": style.GREEN}
+# What dies and comes back at once is seen to do both.
+DIED: dict[str, Any] = {"marker": "X", "color": style.RED, "height": 0.18}
+BACK: dict[str, Any] = {"marker": "o", "color": style.INK, "height": -0.18}
+SEEN: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6}
+CUT: dict[str, Any] = {"linestyle": "", "marker": "X", "markersize": 11}
+CLEAR: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8}  # lines may cross
+CUT_TEXT: dict[str, Any] = {
+    "textcoords": "offset points", "ha": "center", "va": "top", "fontsize": 8.5, "fontweight": "bold", "zorder": 5,
+    "bbox": CLEAR,
+}  # fmt: skip
 NEAR = 1_000_000_000  # ns: sources tell of one event some time apart
 
 Record = dict[str, Any]
@@ -61,7 +68,7 @@ def draw(figures: Record, partition: str) -> Figure:
         draw_bands(axes[0], axes[1:], bands)
         _lanes(axes[1], told, brokers, low, high, place)
         if ends:
-            _ends(axes[2], ends, brokers, place)
+            _ends(axes[2], told, ends, brokers, place)
         margin = (place(high) - place(low)) * 0.01
         axes[-1].set_xlim(place(low) - margin, place(high) + margin)
         axes[-1].set_xlabel(_since(figures, low))
@@ -153,19 +160,21 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
     _leaders(axis, told, rows, down, low, high, place)
     for time, broker, kind in _lives(told):
         if broker in rows and low <= time <= high:
-            mark = DIED if kind == "died" else BACK
-            axis.plot([place(time)], [rows[broker]], markersize=7, markeredgecolor=style.PAPER, zorder=7, **mark)
+            mark = {**(DIED if kind == "died" else BACK)}
+            height = rows[broker] + mark.pop("height")
+            axis.plot([place(time)], [height], markersize=7.5, markeredgecolor=style.PAPER, zorder=7, **mark)
     axis.set_ylim(-len(brokers) + 0.4, 0.95)
     axis.set_yticks(list(rows.values()), [f"broker {style.printable(broker, 12)}" for broker in rows])
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
-    axis.set_title("leader (dark), ISR (light)")
+    axis.set_title("leader (full), ISR (light); × down or fenced, ● back")
 
 
 def _leaders(
     axis: Axes, told: Record, rows: dict[str, int], down: dict[str, Any], low: int, high: int, place: Any
 ) -> None:
     terms = [term for term in told["terms"] if term["time"] is not None and term["time"] <= high]
+    colours = dict(zip(rows, cycle(COLOURS), strict=False))
     for number, term in enumerate(terms):
         ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, high]
         until = min(end for end in ends if end is not None)
@@ -173,7 +182,7 @@ def _leaders(
         for broker, since in [(term["leader"], term["time"]), *term["rivals"]]:
             led = _alive(down.get(broker, []), max(since, low), until)
             if broker in rows and led is not None:
-                _bar(axis, rows[broker], led, (low, high), term["epoch"], COLOURS[number % len(COLOURS)], place, **edge)
+                _bar(axis, rows[broker], led, (low, high), term["epoch"], colours[broker], place, **edge)
         if term["epoch"] > 0 and low <= term["time"]:
             _election(axis, term, place)
 
@@ -255,30 +264,46 @@ def _down(told: Record, broker: str, low: int, high: int) -> list[tuple[int, int
     return [(since, until) for since, until in spells if since < until]
 
 
-def _ends(axis: Axes, ends: list[list[Any]], brokers: list[str], place: Any) -> None:
+def _ends(axis: Axes, told: Record, ends: list[list[Any]], brokers: list[str], place: Any) -> None:
     for number, broker in enumerate(brokers):
-        own = [end for end in ends if end[1] == broker]
-        logs = [end for end in own if end[3] != "high-watermark"]
-        if not own:
+        points = path_of(told, broker, ends)
+        if not points:
             continue
         look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
-        _marks(axis, logs, place, **look, linewidth=1, linestyle=(0, (3, 3)))
-        _marks(axis, logs, place, "loaded", "followed", "snapshot", **look, linestyle="", marker="o", markersize=6)
-        _marks(axis, logs, place, "truncated", "corruption", **look, linestyle="", marker="X", markersize=9)
-        _marks(
-            axis, own, place, "high-watermark", **look, linestyle="", marker="v", markersize=5, markerfacecolor="none"
-        )
+        times, offsets, _ = zip(*points, strict=True)
+        axis.plot([*map(place, times)], offsets, **look, linewidth=1.4, linestyle="--")
+        for kind, mark in (("seen", SEEN), ("cut", CUT)):
+            mine = [(place(time), end) for time, end, what in points if what == kind]
+            axis.plot([x for x, _ in mine], [end for _, end in mine], **look, **mark)
         axis.plot([], [], "o-", color=look["color"], label=f"broker {style.printable(broker, 12)}")
-    axis.set_title("where each log ended (▼ high watermark, × cut)")
+        for time, end, what in points:
+            if what == "cut":
+                axis.annotate(f"cut to {end}", (place(time), end), (0, -9), **CUT_TEXT)
+    axis.set_title("where each log ended (× cut)")
     axis.set_ylabel("offset")
     axis.grid(axis="y")
     low, high = min(end[2] for end in ends), max(end[2] for end in ends)
-    margin = max((high - low) * 0.15, 1)
-    axis.set_ylim(max(low - margin, -margin / 3), high + margin)
+    margin = max((high - low) * 0.2, 1)
+    axis.set_ylim(max(low - margin, -margin / 2), high + margin)
     axis.locator_params("y", integer=True, nbins=6)
     axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=MOST_BROKERS, borderaxespad=0.1, handlelength=1.8)
 
 
-def _marks(axis: Axes, ends: list[list[Any]], place: Any, *kinds: str, **look: Any) -> None:
-    chosen = [end for end in ends if end[3] in kinds or not kinds]
-    axis.plot([place(end[0]) for end in chosen], [end[2] for end in chosen], **look)
+def path_of(told: Record, broker: str, ends: list[list[Any]]) -> list[tuple[int, int, str]]:
+    """The ends of a broker's log in order of time: time, offset, and whether that was seen, cut, or only reached.
+
+    The checkpointed high watermark of a broker that is down tells how far its log once went.
+    """
+    own = [(time, end, kind) for time, name, end, kind in ends if name == broker]
+    down = _down(told, broker, *(own[0][0], own[-1][0] + 1)) if own else []
+    marks = {time: mark for time, mark, kind in own if kind == "high-watermark"}
+    points: list[tuple[int, int, str]] = []
+    for time, end, kind in own:
+        if kind == "high-watermark":
+            continue
+        before = points[-1][1] if points else 0
+        mark = marks.get(time, 0) if any(since <= time <= until for since, until in down) else 0
+        if mark > max(before, end):
+            points.append((time, mark, "reached"))
+        points.append((time, end, "cut" if end < max(before, mark) else "seen"))
+    return points

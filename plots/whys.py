@@ -47,6 +47,7 @@ class Why:
     findings: list[str] = field(default_factory=list)
     lost: Record | None = None
     alike: list[Record] = field(default_factory=list)  # what else was lost in the same way: other partitions' ranges
+    alike_facts: list[Record] = field(default_factory=list)  # when that was acknowledged and lost, one each
 
     @property
     def known(self) -> bool:
@@ -63,7 +64,7 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
             same.findings += [name for name in cause["findings"] if name not in same.findings]
         else:
             told.append(_why(cause, started_at or ""))
-    told = _incidents(told)
+    told = _incidents(told, started_at or "")
     for why in told:
         if why.lost is None and len(why.findings) > 1:
             why.title = f"{plural(len(why.findings), 'finding')}, for example {why.title}"
@@ -71,7 +72,7 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
     return sorted(told, key=lambda why: (why.lost is None, not why.known))
 
 
-def _incidents(told: list[Why]) -> list[Why]:
+def _incidents(told: list[Why], started_at: str) -> list[Why]:
     """Causes that led to losses of several partitions by the same steps are told once, with all that they lost."""
     by_steps: dict[Any, Why] = {}
     out: list[Why] = []
@@ -82,9 +83,24 @@ def _incidents(told: list[Why]) -> list[Why]:
             out.append(why)
             continue
         first.alike.append(why.lost)
+        first.alike_facts.append(_in_short(why, why.lost))
+        first.steps.append(step_of(first.alike_facts[-1], started_at))
         first.findings += why.findings
         first.title = f"{first.title}; {title_of({'lost': why.lost})}, in the same way"
     return out
+
+
+def _in_short(why: Why, lost: Record) -> Record:
+    """A fact for a whole chain: when the records were acknowledged, and what happened to their partition next."""
+    since, until, name = lost.get("first_acked"), lost.get("last_acked"), f"{lost['topic']}-{lost['partition']}"
+    says = f"in the same way {place_of_lost(lost)}"
+    if since is None or until is None:
+        return {**why.facts[0], "says": says, "time": None}
+    says += f", acknowledged from {since / 1e9:.3f} s to {until / 1e9:.3f} s"
+    for fact in why.facts:
+        if name in fact["says"] and (fact["time"] or 0) > until:
+            return {**fact, "says": f"{says}; at {fact['time'] / 1e9:.3f} s {fact['says']}", "time": since}
+    return {**why.facts[0], "says": says, "time": since}
 
 
 def _step(fact: Record, lost: Record) -> str:

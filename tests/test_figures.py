@@ -61,6 +61,63 @@ def test_impact_agrees_with_the_findings(name: str, lost: int, lost_read: int) -
     assert sum(run.figures["series"]["lost"]) == lost
 
 
+@pytest.mark.parametrize(
+    ("polls", "missed"),
+    [
+        ([("c", "b", "c"), ("c", "d")], [["c", "orders-0", 1, 2, 2]]),  # kept its position over the cut
+        ([("c", "b", "c")], [["c", "orders-0", 1, 2, 2]]),  # stopped before the cut: its position is past them
+        ([("c", "b", "c"), ("c", "x", "y")], []),  # went back
+        ([("c", "b", "c"), ("c", "x")], []),  # on its way again through what it read before
+        ([("c", "d")], []),  # began late
+        ([("c", "b", "c"), ("m", "x", "y"), ("m", "d")], []),  # another member of its group got them
+        ([("c", "b", "c"), ("m", "d")], [["c", "orders-0", 1, 2, 2]]),
+    ],
+)
+def test_who_reads_on_over_a_cut_never_receives_what_stands_there_now(
+    tmp_path: Path, polls: list[tuple[str, ...]], missed: list[list[Any]]
+) -> None:
+    offsets = {"a": 0, "b": 1, "c": 2, "x": 1, "y": 2, "d": 3}
+    script = Script()
+    for value in ("a", "b", "c"):
+        script.send("p", value, offsets[value])
+    for number, (process, *values) in enumerate(polls):
+        if number == 1:
+            for value in ("x", "y", "d"):
+                script.send("q", value, offsets[value])
+        script.poll(process, *((offsets[value], value) for value in values))
+    if len(polls) == 1:
+        for value in ("x", "y", "d"):
+            script.send("q", value, offsets[value])
+    script.poll("final", (0, "a"), (1, "x"), (2, "y"), (3, "d"))
+    group = {"group.id": "g"}
+    config = {"final": True, "processes": {"final": {"role": "final"}, "c": group, "m": group}}
+    run = judged(write_run(tmp_path / "run", script.events, config))
+    assert run.figures["never_received"] == missed
+    assert run.figures["impact"]["lost"] == 2
+
+
+def test_real_consumers_that_skip_what_stands_now_are_named() -> None:
+    assert judged(by_name("kip-101-c")).figures["never_received"] == [["c0", "orders-0", 635, 832, 198]]
+    assert judged(by_name("unclean-election-a")).figures["never_received"] == []
+
+
+def test_records_handled_again_are_counted_once_each_but_not_their_successors(tmp_path: Path) -> None:
+    script = Script().send("p", "a", 0).send("p", "b", 1).poll("c", (0, "a"), (1, "b"))
+    for offset, value in ((0, "a"), (0, "a"), (0, "a"), (1, "b")):
+        record = {"topic": "orders", "partition": 0, "offset": offset, "value": value}
+        script._both("ok", "c", {"f": "handle", "records": [record]}, {})
+    script.send("q", "x", 1).poll("c", (1, "x"))
+    script._both("ok", "c", {"f": "handle", "records": [{**record, "value": "x"}]}, {})
+    assert judged(write_run(tmp_path / "run", script.events)).figures["impact"]["handled_again"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "count"), [("group-rebalance-a", "handled_again", 80), ("retention-a", "legally_gone", 3049)]
+)
+def test_what_is_permitted_is_counted_too(name: str, kind: str, count: int) -> None:
+    assert judged(by_name(name)).figures["impact"][kind] == count
+
+
 def test_what_is_legally_gone_is_shown_as_such() -> None:
     told = part(judged(by_name("retention-a")).figures, "logs-0")["offsets"]
     assert told["blocks"] == [[0, 619, {"absent": 620}], [620, 1091, {"read": 472}]]
@@ -106,6 +163,13 @@ def test_operations_around_a_loss_tell_its_story(tmp_path: Path) -> None:
     assert told["c0", "2 records @0-1: a … b"]["lost"]
     times = [operation["invoked"] for operation in window["operations"]]
     assert times == sorted(times)
+
+
+def test_operations_around_what_a_crash_left_undone_show_the_crash() -> None:
+    figures = judged(by_name("group-rebalance-a")).figures
+    window = next(window for window in figures["windows"] if window["id"] == "consumer-loss/events-3/0")
+    crashes = [operation for operation in window["operations"] if operation["kind"] == "crash"]
+    assert [(crash["process"], crash["text"], crash["proof"]) for crash in crashes] == [("m2", "crashed", True)]
 
 
 def test_heat_puts_a_loss_where_it_was_acknowledged(tmp_path: Path) -> None:
@@ -191,6 +255,21 @@ def test_faults_end_with_their_heal_node_by_node() -> None:
         ("delete-records", [], 60, 60),
         ("partition", ["1", "2"], 70, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "place"),
+    [
+        ({"kind": "truncate", "nodes": ["1"], "topic": "orders", "partition": 0}, "orders-0"),
+        ({"kind": "add-partitions", "nodes": [], "topic": "orders", "partitions": 6}, "orders"),
+        ({"kind": "delete-records", "topic": "logs", "offsets": {"0": 237, "1": 240}}, "logs-0@237, logs-1@240"),
+        ({"kind": "truncate", "nodes": ["1"]}, ""),
+    ],
+)
+def test_a_fault_of_a_moment_tells_whom_it_struck_and_where(fault: dict[str, Any], place: str) -> None:
+    told = {"kind": ["fault"], "invoked": [5], "completed": [6], "at": [0], "detail": [json.dumps(fault)]}
+    (band,), _ = fault_bands(complete(pl.DataFrame(told), CONTEXT))
+    assert band == {"kind": fault["kind"], "nodes": fault.get("nodes", []), "place": place, "from": 5, "to": 5}
 
 
 @pytest.mark.parametrize("kind", ["power-loss", "shutdown", "disk-full"])

@@ -7,12 +7,14 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 from figure_cases import FINAL, HOSTILE, REAL, Judged, Script, judged, lossy, write_run
 from logjudge.cli.main import cli
 from logjudge.cli.saved import save_figures
 from logjudge.histories.errors import InputError, UsageError
+from logjudge.plots import PLOTS
 from logjudge.plots.report import write_report
 from logjudge.plots.stories import stories_of
 
@@ -104,11 +106,49 @@ def test_the_postmortem_has_its_sections_in_order(tmp_path: Path) -> None:
     ]
     assert "| lost after being consumed | 198 |" in text
     assert "| p0 | 125 | 72 | 0 |" in text
+    assert "- c0 never received 198 acknowledged records at orders-0@635-832" in text.replace("\\", "")
+    assert "Seek it back to 635." in text
+    assert "| never received by a consumer that read lost ones in their place | 198 |" in text
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<b>198</b>never received" in page
+    assert "c0 never received 198 acknowledged records at orders-0@635-832" in page
     assert "Not determined from a client history alone" in text
     assert "2026-11-21 09:51:55.771Z | fault: pause of 1" in text
     pictures = re.findall(r"\]\((plots/[^)]*)\)", text)
     assert pictures
     assert all((tmp_path / "out" / name).is_file() for name in pictures)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("group-rebalance-a", ("handled more than once (at-least-once delivery permits it) | 80 |",)),
+        ("retention-a", ("legally gone (deleted, expired or compacted) | 3,049 |", "3,049 of them are legally gone.")),
+    ],
+)
+def test_the_impact_tells_what_is_permitted(name: str, told: tuple[str, ...], tmp_path: Path) -> None:
+    run = judged(next(path for path in REAL if path.name == name))
+    write_report(tmp_path, run.verdict, run.findings, run.figures, plots=False)
+    text = (tmp_path / "report.md").read_text().replace("\\", "")
+    assert all(part in text for part in told)
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_report_md_says_what_is_seen_and_where_faults_struck(path: Path, tmp_path: Path) -> None:
+    text = (save(judged(path), tmp_path / "out") / "report.md").read_text().replace("\\", "")
+    assert PLOTS["glance"].CAPTION[:200] in text
+    if path.name == "retention-a":
+        assert "fault: delete-records: logs-0@237, logs-1@240" in text
+
+
+def test_a_finding_without_values_has_no_line_for_them(tmp_path: Path) -> None:
+    run = judged(next(path for path in REAL if path.name == "unclean-election-a"))
+    for findings, told in (
+        (run.findings, True),
+        (run.findings.with_columns(values=pl.col("values").list.head(0)), False),
+    ):
+        write_report(tmp_path, run.verdict, findings, run.figures, plots=False)
+        assert ("Values: " in (tmp_path / "report.md").read_text()) == told
 
 
 def test_a_known_cause_is_told(tmp_path: Path) -> None:

@@ -64,6 +64,17 @@ def test_unknown_reads_make_the_impact_unknown() -> None:
     assert impact_by_cause(whys) == [("unclean-election", 752, None)]
 
 
+def test_other_partitions_of_an_incident_have_a_line_each() -> None:
+    acked = {"first_acked": 9_000_000_000, "last_acked": 10_000_000_000}
+    cut = {**FACT, "says": "broker 1 cut its log of orders-1 to 255"}
+    twin = cause(lost={**LOST, "partition": 1, **acked}, chain=[cut])
+    (why,) = whys_of([cause(chain=[{**cut, "says": cut["says"].replace("orders-1", "orders-0")}]), twin], "")
+    assert len(why.steps) == 2
+    told = "in the same way offsets 255 to 630 of orders-1, acknowledged from 9.000 s to 10.000 s"
+    assert why.steps[1].says == f"{told}; at 10.831 s broker 1 cut its log of orders-1 to 255"
+    assert why.steps[1].seconds == "9.000"
+
+
 def test_a_headline_blames_the_causes_of_breaches_alone() -> None:
     other = cause(findings=["duplicate/orders-0/0"], lost=None, cause="retry", prevented_by=[])
     whys = whys_of([cause(), other], "")

@@ -11,6 +11,7 @@ from ...histories.tables import Finding
 from ..partition import Partition
 from .bins import bins_over
 from .breaches import acknowledged_between, dated, heat, impact, times_of
+from .consumers import never_received
 from .merge import merge_figures
 from .offsets import offset_map
 from .replicas import replica_figures
@@ -39,6 +40,7 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "heat": heat(fate, findings, times, bins),
         "times": dated(findings, times, acknowledged_between(fate, findings)),
         "impact": impact(p, fate, findings),
+        "never_received": never_received(p),
         "offsets": offset_map(p, fate, findings, consumers),
         "windows": windows(p, findings),
         "replicas": replica_figures(p),

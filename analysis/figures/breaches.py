@@ -12,6 +12,7 @@ from ...histories.tables import Finding
 from ..partition import Partition
 from ..rules import RULES
 from .bins import Bins
+from .consumers import handled_again
 from .series import lost_values
 
 MOST_DATED = 30  # findings of a partition whose times are kept
@@ -123,7 +124,8 @@ def acknowledged_between(fate: pl.DataFrame, findings: list[Finding]) -> dict[st
 
 
 def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[str, Any]:
-    """Records lost, lost after being read, duplicated and never read; by producer and, of lost ones, by reader."""
+    """Records lost, lost after being read, duplicated; by producer and, of lost ones, by reader; those legally gone
+    and those handled again."""
     lost = lost_values(findings)
     twice = pl.Series("value", [v for f in findings if f.rule == "duplicate" for v in f.values], dtype=pl.String)
     gone = fate.filter("lost")
@@ -147,6 +149,8 @@ def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[st
         "lost": len(gone),
         "lost_read": len(read),
         "duplicated": len(twice),
+        "legally_gone": int(fate["legal"].sum()),
+        "handled_again": handled_again(p),
         "by_producer": [[name, *(by_producer[name].get(kind, 0) for kind in KINDS)] for name in counted],
         "by_reader": [[name, readers[name]] for name in _most(readers, int)],
         "processes_left_out": len(by_producer) - len(counted) + max(len(readers) - MOST_PROCESSES, 0),
@@ -154,6 +158,7 @@ def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[st
 
 
 KINDS = ("lost", "lost_read", "duplicated")
+TOTALS = ("acknowledged", *KINDS, "legally_gone", "handled_again")
 
 
 def _most(counts: dict[str, Any], size: Any) -> list[str]:

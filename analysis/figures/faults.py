@@ -14,22 +14,23 @@ STOPS = ("kill", "pause", "power-loss", "shutdown", "disk-full")  # what startin
 
 
 def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
-    """Bands in order of time and how many were left out: kind, nodes, from and to in ns.
+    """Bands in order of time and how many were left out: kind, nodes, place, from and to in ns.
 
-    `to` is None where nothing ended the fault; it equals `from` for a fault of a moment. A fault of several nodes
-    that end apart becomes several bands.
+    `to` is None where nothing ended the fault; it equals `from` for a fault of a moment, which alone has a place:
+    orders-0, or logs-0@237, logs-1@240. A fault of several nodes that end apart becomes several bands.
     """
     events = context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("invoked", "at")
     open_since: dict[tuple[str, str], int] = {}
     bands: list[tuple[str, str, int, int | None]] = []
+    moments = []
     for row in events.iter_rows(named=True):
-        kind, nodes = _named(row["detail"])
+        kind, nodes, place = _named(row["detail"])
         start, end = row["invoked"], row["invoked"] if row["completed"] is None else row["completed"]
         if row["kind"] == "heal":
             ended = _ended_by(kind, nodes, open_since)
             bands += [(*key, open_since.pop(key), end) for key in ended]
         elif kind in INSTANT:
-            bands.append((kind, "", start, start))
+            moments.append({"kind": kind, "nodes": nodes, "place": place, "from": start, "to": start})
         else:
             for node in nodes or [""]:
                 # A process that is killed while it is paused is no longer paused.
@@ -40,11 +41,13 @@ def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
     together: dict[tuple[int, int | None, str], list[str]] = {}
     for kind, node, since, until in bands:
         together.setdefault((since, until, kind), []).append(node)
-    rows = [
-        {"kind": kind, "nodes": sorted({node for node in nodes if node})[:20], "from": since, "to": until}
+    rows = moments + [
+        {"kind": kind, "nodes": sorted({node for node in nodes if node})[:20], "place": "", "from": since, "to": until}
         for (since, until, kind), nodes in together.items()
     ]
-    rows.sort(key=lambda band: (band["from"], band["to"] is None, band["to"] or 0, band["kind"], band["nodes"]))
+    rows.sort(
+        key=lambda band: (band["from"], band["to"] is None, band["to"] or 0, band["kind"], band["nodes"], band["place"])
+    )
     return rows[:MOST_FAULTS], max(len(rows) - MOST_FAULTS, 0)
 
 
@@ -54,14 +57,23 @@ def _ended_by(kind: str, nodes: list[str], open_since: dict[tuple[str, str], int
     return [key for key in open_since if key[0] in kinds and (not nodes or key[1] in nodes or not key[1])]
 
 
-def _named(detail: str | None) -> tuple[str, list[str]]:
-    """Kind and nodes of a fault's JSON; a fault that says nothing is called by its text."""
+def _named(detail: str | None) -> tuple[str, list[str], str]:
+    """Kind, nodes and place of a fault's JSON; a fault that says nothing is called by its text."""
     try:
         told = json.loads(detail or "{}")
     except (ValueError, RecursionError):
         told = detail
     if not isinstance(told, dict):
-        return (str(told)[:40] or "fault"), []
+        return (str(told)[:40] or "fault"), [], ""
     nodes = told.get("nodes")
-    named = [str(node)[:40] for node in nodes] if isinstance(nodes, list) else []
-    return str(told.get("kind") or "fault")[:40], named
+    named = [str(node)[:40] for node in nodes][:20] if isinstance(nodes, list) else []
+    return str(told.get("kind") or "fault")[:40], named, _place(told)
+
+
+def _place(told: dict[str, Any]) -> str:
+    topic, partition, offsets = (told.get(name) for name in ("topic", "partition", "offsets"))
+    if topic is None:
+        return ""
+    if isinstance(offsets, dict):
+        return ", ".join(f"{topic}-{number}@{offset}" for number, offset in offsets.items())[:80]
+    return (str(topic) if partition is None else f"{topic}-{partition}")[:80]

@@ -5,7 +5,8 @@ The record is figures.json:
     format, name, started_at, span (ns), bins {shift, first, count}, faults, faults_left_out
     series     sums over all partitions by bin (series.py: over_time)
     latency    [bin, bucket, count] lists, added up
-    impact     lost, lost_read, duplicated, acknowledged; by_topic, by_producer, by_reader
+    impact     acknowledged, lost, lost_read, duplicated, legally_gone, handled_again; by_topic, by_producer, by_reader
+    never_received  [process, partition, first, last, records] (consumers.py)
     heat       rows of findings by partition: {partition, cells: [{rule, severity, bins, records}]}
     partitions [{name, topic, partition, findings, lost, series, lags, offsets, replicas, causes}], the worst first
     windows    operations around the worst findings
@@ -22,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from .bins import Bins, bins_of, bins_over, moved, summed
-from .breaches import KINDS
+from .breaches import KINDS, TOTALS
 from .faults import fault_bands
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
         "series": _series(dated, unplaced, bins),
         "latency": _latency(dated, bins),
         "impact": _impact(dated),
+        "never_received": _never_received(dated),
         "heat": heat,
         "heat_left_out": heat_left_out,
         "partitions": [_partition(summary, bins) for summary in (worst + bare)[:MOST_PARTITIONS]],
@@ -142,7 +144,7 @@ def _impact(dated: list[Record]) -> Record:
     topics: dict[str, list[int]] = {}
     producers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
-    total = dict.fromkeys(("acknowledged", *KINDS), 0)
+    total = dict.fromkeys(TOTALS, 0)
     left_out = 0
     for summary in dated:
         mine = summary["figures"]["impact"]
@@ -161,6 +163,11 @@ def _impact(dated: list[Record]) -> Record:
         "by_reader": _most(readers),
         "complete": left_out == 0 and max(len(producers), len(readers)) <= MOST_NAMES,
     }
+
+
+def _never_received(dated: list[Record]) -> list[list[Any]]:
+    rows = [row for summary in dated for row in summary["figures"]["never_received"]]
+    return sorted(rows, key=lambda row: (-row[-1], row))[:MOST_NAMES]
 
 
 def _add(totals: dict[str, list[int]], name: str, counts: list[int]) -> None:

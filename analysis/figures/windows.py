@@ -40,7 +40,7 @@ def _window(p: Partition, finding: Finding) -> dict[str, Any]:
         *_told(_whole(p, reads), "poll", proven, lost),
         *_told(marks, "", proven, lost),
     ]
-    rows = _distinct(rows)
+    rows = _distinct([*rows, *_crashes(p, rows)])
     kept = sorted(rows, key=lambda row: (not row["proof"], row["invoked"], row["process"], row["text"]))
     kept = kept[:MOST_OPERATIONS]
     if len(kept) < MOST_OPERATIONS // 2:
@@ -94,7 +94,7 @@ def _told(rows: pl.DataFrame, kind: str, proven: set[int], lost: set[str]) -> li
                 **{name: row[name] for name in _WHO},
                 "kind": kind or row["kind"],
                 "text": _text(kind or row["kind"], row)[:MOST_TEXT],
-                "proof": row["at"] in proven or row["invoked_at"] in proven,
+                "proof": row["at"] in proven or row.get("invoked_at") in proven,
                 "lost": bool(lost & {row.get("value"), row.get("last_value")}),
             }
         )
@@ -110,7 +110,18 @@ def _text(kind: str, row: dict[str, Any]) -> str:
             return f"{_short(row['value'])} @{row['first']}"
         ends = f"{_short(row['value'])} … {_short(row['last_value'])}"
         return f"{row['records']} records @{row['first']}-{row['last']}: {ends}"
+    if kind == "crash":
+        return "crashed"
     return kind.replace("_", " ") + ("" if row["offset"] is None else f" {row['offset']}")
+
+
+def _crashes(p: Partition, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first crash of each process that did what proves the finding: it explains why nothing more came of it."""
+    since = min((row["invoked"] for row in rows), default=0)
+    mine = pl.col("process").is_in(sorted({row["process"] for row in rows if row["proof"]}))
+    crashes = p.context.filter((pl.col("kind") == "crash") & mine & (pl.col("invoked") >= since)).sort("invoked", "at")
+    first = crashes.unique("process", keep="first", maintain_order=True)
+    return _told(first, "crash", set(first["at"]), set())
 
 
 def _short(value: str | None) -> str:

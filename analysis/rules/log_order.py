@@ -34,8 +34,8 @@ def epoch_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
         )
         for row in ordered.filter(pl.col("leader_epoch") < pl.col("before")).iter_rows(named=True):
             says = f"epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
-            sentence = f"{where(snapshot)} leader epochs decrease along broker {broker}'s log: {says} follows "
-            sentence += f"epoch {row['before']}"
+            sentence = f"{where(snapshot)} leader epochs decrease along broker {broker}'s log of {kept.name}: {says} "
+            sentence += f"follows epoch {row['before']}"
             out.findings.append(_finding(kept, "epoch-order", sentence, snapshot, broker, row, says))
         entries = kept.epochs.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))
         if entries.height:
@@ -70,7 +70,7 @@ def _rivals(kept: Kept, epoch: int, led: dict[str, dict[str, Any]]) -> Finding:
     offsets = [row["offset"] for row in led.values()]
     return Finding(
         "epoch-order",
-        f"{brokers(names)} led {kept.topic}-{kept.partition} in one leader epoch, {epoch}: {', '.join(says.values())}",
+        f"{brokers(names)} led {kept.name} in one leader epoch, {epoch}: {', '.join(says.values())}",
         kept.topic,
         kept.partition,
         first_offset=min(offsets),
@@ -99,8 +99,8 @@ def _against_entries(
     for run in runs(wrong, "position", "leader_epoch", "expected"):
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
         says = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
-        sentence = f"{where(snapshot)} broker {broker}'s leader-epoch-checkpoint says epoch {row['expected']} "
-        sentence += f"from offset {row['start_offset']}, and its log has {says}"
+        sentence = f"{where(snapshot)} broker {broker}'s leader-epoch-checkpoint of {kept.name} says epoch "
+        sentence += f"{row['expected']} from offset {row['start_offset']}, and its log has {says}"
         finding = _finding(kept, "epoch-order", sentence, snapshot, broker, row, says)
         file, line = entries["file"][0], row["entry_line"]
         finding.evidence.append(
@@ -143,12 +143,14 @@ def checkpoint_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG
     for row in bounds.iter_rows(named=True):
         for name, column in (("high watermark", "high_watermark"), ("recovery point", "recovery_point")):
             if row[column] is not None and row[column] > row["end"]:
-                sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log ends at {row['end']}, below "
-                sentence += f"its checkpointed {name} {row[column]}: {span(row['end'], row[column] - 1)} it had"
+                sentence = (
+                    f"{where(row['snapshot'])} broker {row['broker']}'s log of {kept.name} ends at {row['end']}, "
+                )
+                sentence += f"below its checkpointed {name} {row[column]}: {span(row['end'], row[column] - 1)} it had"
                 _ahead(kept, out, row, column, sentence)
         if row["log_start"] is not None and row["log_start"] > row["end"]:
-            sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log ends at {row['end']}, below its "
-            _ahead(kept, out, row, "log_start", f"{sentence}checkpointed log start {row['log_start']}")
+            sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log of {kept.name} ends at {row['end']}, "
+            _ahead(kept, out, row, "log_start", f"{sentence}below its checkpointed log start {row['log_start']}")
     _going_back(kept, out)
     return out
 
@@ -201,7 +203,7 @@ def _checkpoint(kept: Kept, snapshot: object, broker: object, name: str) -> list
         (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker) & (pl.col("name") == name)
     )
     return [
-        Evidence(f"{name} of {kept.topic}-{kept.partition} is {row['offset']}", None, row["file"], row["line"])
+        Evidence(f"{name} of {kept.name} is {row['offset']}", None, row["file"], row["line"])
         for row in rows.iter_rows(named=True)
     ]
 
@@ -213,7 +215,7 @@ def _going_back(kept: Kept, out: Judgement) -> None:
         known = [name for name in kept.snapshots if name in by_snapshot]
         undated = [name for name in known if name != FINAL and name not in kept.times]
         if undated and len({by_snapshot[name]["offset"] for name in known if name != FINAL}) > 1:
-            mark = f"broker {replica['broker'][0]}'s high watermark of {kept.topic}-{kept.partition}"
+            mark = f"broker {replica['broker'][0]}'s high watermark of {kept.name}"
             out.unknown.append(
                 f"checkpoint-order: {mark} differs in snapshots, and nobody knows when {undated[0]} was copied"
             )
@@ -222,8 +224,10 @@ def _going_back(kept: Kept, out: Judgement) -> None:
         for before, after in ((by_snapshot[one], by_snapshot[other]) for one, other in pairs):
             if after["offset"] >= before["offset"]:
                 continue
-            sentence = f"broker {after['broker']}'s checkpointed high watermark went back from {before['offset']} "
-            sentence += f"({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})"
+            sentence = f"broker {after['broker']}'s checkpointed high watermark of {kept.name} went back from "
+            sentence += (
+                f"{before['offset']} ({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})"
+            )
             out.findings.append(
                 Finding(
                     "checkpoint-order",

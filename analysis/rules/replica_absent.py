@@ -20,7 +20,7 @@ from ..wording import brokers, span
 def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
     """One finding a run of neighbouring acknowledged records that are absent in the same way."""
     out = Judgement()
-    name = f"{kept.topic}-{kept.partition}"
+    name = kept.name
     acked = generations(sends.filter(pl.col("acknowledged")), "place")
     records = kept.records.filter(pl.col("snapshot") == kept.last)
     if not acked.height:
@@ -118,7 +118,7 @@ def _without_stale(
     end = (bounds.filter(pl.col("broker") == leads) if leads else bounds)["end"].max()
     later = held | pl.col("offset").is_null() | (pl.col("offset") >= end)
     out.unknown.append(
-        f"the final reads of {kept.topic}-{kept.partition} hold {stale.height:,} of the acknowledged records that the"
+        f"the final reads of {kept.name} hold {stale.height:,} of the acknowledged records that the"
         " brokers' logs lack, so these were copied before the end of the run, or changed after it"
     )
     return absent.filter(~later)
@@ -143,7 +143,7 @@ def _unsure(kept: Kept, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str |
 
 
 def _say_unsure(out: Judgement, kept: Kept, unsure: pl.DataFrame, leads: str | None, bounds: pl.DataFrame) -> None:
-    name = f"{kept.topic}-{kept.partition}"
+    name = kept.name
     why = (
         f"broker {leads}'s log is damaged there"
         if leads is not None
@@ -159,9 +159,9 @@ def _finding(kept: Kept, run: pl.DataFrame, records: pl.DataFrame, leads: str | 
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
     everywhere = bool(run["everywhere"][0])
     elsewhere = records.join(run.select("value"), on="value", how="semi")["broker"].unique().sort()
-    count, stand = f"{run.height:,} acknowledged records", "stand"
+    count, stand = f"{run.height:,} acknowledged records of {kept.name}", "stand"
     if run.height == 1:
-        count, stand = "1 acknowledged record", "stands"
+        count, stand = f"1 acknowledged record of {kept.name}", "stands"
     at = f" ({span(first, last)})" if first is not None and last is not None else ""
     absent_from = "no replica" if everywhere else f"not the log of broker {leads}, which leads"
     sentence = f"{count}{at} {where(kept.last)} {stand} in {absent_from}"

@@ -105,7 +105,7 @@ def _finding(
     breach = any(committed[i] for i in losing) if winner is not None else sum(committed) > 1
     lost = pl.concat(only_losing) if winner is not None else pl.concat(standing)
     names = " and ".join(map(brokers, sides))
-    sentence = f"{where(snapshot)} {names} hold different records at {span(first, last)}"
+    sentence = f"{where(snapshot)} {names} hold different records of {kept.name} at {span(first, last)}"
     if winner is not None:
         sentence += f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} what was elected later"
     if lost.height and winner is not None:

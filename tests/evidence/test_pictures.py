@@ -14,6 +14,7 @@ from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.plots import PLOTS, draw, replicas, style, swimlane
+from matplotlib.colors import to_hex
 
 Unpack = Callable[[str], Path]
 
@@ -57,8 +58,9 @@ def test_a_fenced_broker_is_out_of_sync_unless_it_was_the_last(unclean: dict[str
 def test_titles_say_what_to_see(unclean: dict[str, Any]) -> None:
     (subject,) = replicas.subjects(unclean)
     title = draw("replicas", unclean, subject).get_suptitle()
-    where = "hold different records at offsets 477 to 1085; made equal later"
-    assert title == f"orders-0: brokers 1, 2 and broker 3 {where}"
+    lost = "orders-0: 609 acknowledged records lost"
+    where = "differ at offsets 477 to 1085; made equal later"
+    assert " ".join(title.split()) == f"{lost}: brokers 1, 2 and broker 3 {where}"
     title = draw("swimlane", unclean, subject).get_suptitle()
     assert title == "orders-0: 609 acknowledged records lost: unclean election of broker 2 in epoch 2"
 
@@ -67,6 +69,51 @@ def test_a_broker_is_away_from_its_fencing_to_its_unfencing() -> None:
     lives = [[1, "1", "died"], [3, "1", "unfenced"], [4, "1", "started"], [6, "2", "died"], [12, "1", "died"]]
     assert swimlane._down({"lives": lives, "isr": []}, "1", 0, 10) == [(1, 3)]
     assert swimlane._down({"lives": lives, "isr": []}, "2", 0, 10) == [(6, 10)]
+
+
+def test_a_log_went_as_far_as_the_high_watermark_of_a_dead_broker_and_is_cut_where_it_is_shorter() -> None:
+    ends = [
+        [0, "1", 980, "snapshot"],
+        [0, "1", 990, "high-watermark"],  # of a broker that runs: copied later than its log
+        [5, "1", 1115, "snapshot"],
+        [5, "1", 1507, "high-watermark"],
+        [8, "1", 1115, "corruption"],  # nothing was left to cut
+        [9, "1", 1115, "loaded"],
+        [9, "2", 7, "truncated"],
+    ]
+    told = {"lives": [[4, "1", "died"], [6, "1", "started"]], "isr": []}
+    assert swimlane.path_of(told, "1", ends) == [
+        (0, 980, "seen"),
+        (5, 1507, "reached"),
+        (5, 1115, "cut"),
+        (8, 1115, "seen"),
+        (9, 1115, "seen"),
+    ]
+    assert swimlane.path_of(told, "2", ends) == [(9, 7, "seen")]
+    assert swimlane.path_of(told, "3", ends) == []
+
+
+def test_a_broker_has_one_colour_and_its_cut_is_named(unclean: dict[str, Any]) -> None:
+    _, lanes, ends = draw("swimlane", unclean, {"partition": "orders-0"}).axes
+    assert "cut to 477" in [text.get_text() for text in ends.texts]
+    logs = {line.get_label(): line.get_color() for line in ends.lines}
+    led = {(round(bar.get_y() + bar.get_height() / 2), to_hex(bar.get_facecolor())) for bar in lanes.patches}
+    assert {(-1, logs["broker 2"]), (-2, logs["broker 3"])} <= led
+
+
+def test_labels_of_replicas_do_not_collide() -> None:
+    def broker(name: str, end: int, mark: int, *blocks: list[Any]) -> dict[str, Any]:
+        return {"broker": name, "start": 0, "end": end, "high_watermark": mark, "blocks": list(blocks)}
+
+    one = broker("1", 833, 828, [0, 634, None, None], [635, 832, None, "1"])
+    other = broker("2", 1453, 1452, [0, 634, None, None], [635, 832, None, "2"], [833, 1452, None, None])
+    logs = [{"name": "s", "time": 57 * 10**9, "brokers": [one, other], "differ": [[635, 832]]}]
+    told = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
+    figure = replicas.draw({"partitions": [{"name": "orders-0", "lost": 198, "replicas": told}]}, "orders-0")
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text().startswith(("cut", "high"))]
+    assert len(boxes) == 3
+    assert not any(one.overlaps(two) for number, one in enumerate(boxes) for two in boxes[:number])
 
 
 def test_two_leaders_of_one_epoch_are_told(tmp_path: Path) -> None:

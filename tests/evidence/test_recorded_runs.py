@@ -42,6 +42,13 @@ def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, 
     assert lost == truth
 
 
+def test_what_is_found_in_logs_tells_of_which_partition(recorded, run_name):
+    run = recorded(run_name)
+    for topic, partition in run.partitions():
+        judged = judge_replicas(run.kept(topic, partition), run.sent(topic, partition))
+        assert all(f"{topic}-{partition}" in finding.sentence for finding in judged.findings)
+
+
 def test_divergence_is_found_where_it_is_and_nowhere_else(recorded, run_name):
     run = recorded(run_name)
     found = set()
