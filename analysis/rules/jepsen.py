@@ -89,8 +89,8 @@ def unseen(p: Partition) -> Iterator[Finding]:
         yield _finding(
             p,
             "unseen",
-            f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but no"
-            " poll ever returned it",
+            f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but"
+            " no poll ever returned it",
             row["offset"],
             [row["value"]],
             row["process"],
