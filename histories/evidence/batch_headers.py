@@ -12,25 +12,8 @@ from typing import Any
 import numpy as np
 
 from . import batch_kernels as kernels
+from .batch_kernels import BASE, BYTE, CRC2, EPOCH, HEADERS, LAST, MAGIC
 from .tables import damage_row
-
-# The columns that kernels.scan fills. `crc2` is twice the stored CRC, plus one where it is right.
-HEADERS = (
-    "base_offset",
-    "last_offset",
-    "leader_epoch",
-    "magic",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "attributes",
-    "crc2",
-    "max_timestamp",
-    "count",
-    "byte",
-    "size",
-    "base_timestamp",
-)
 
 CODEC_BITS, APPEND_TIME_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 
@@ -47,13 +30,13 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
     while pos < end:
         n, stopped, status = kernels.count_batches(data, pos, end)
         if n:
-            out = np.empty((n, kernels.HEADER_COLUMNS), dtype=np.int64)
+            out = np.empty((n, len(HEADERS)), dtype=np.int64)
             kernels.scan(data, pos, n, kernels.CRC32, kernels.CRC32C, out)
             parts.append(out)
-            good = out[(out[:, 8] & 1) == 1]
-            good = good[~out_of_place(good[:, 0], good[:, 1])]
+            good = out[(out[:, CRC2] & 1) == 1]
+            good = good[~out_of_place(good[:, BASE], good[:, LAST])]
             if len(good):
-                least = max(least, int(good[-1, 1]) + 1)
+                least = max(least, int(good[-1, LAST]) + 1)
         pos = int(stopped)
         if pos >= end:
             break
@@ -63,7 +46,7 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
         found = int(kernels.resync(data, pos + 1, end, least, kernels.CRC32, kernels.CRC32C))
         damage.append(_broken(data, pos, found, end, int(status), at, least))
         pos = found
-    return (np.concatenate(parts) if parts else np.empty((0, kernels.HEADER_COLUMNS), np.int64)), damage
+    return (np.concatenate(parts) if parts else np.empty((0, len(HEADERS)), np.int64)), damage
 
 
 def out_of_place(first: Ints, last: Ints) -> Any:
@@ -83,24 +66,24 @@ def distrust(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]
     """Batches whose base offset cannot be right are not believed; epochs that cannot be are forgotten."""
     sound = np.flatnonzero(crc_ok)
     rows = headers[sound]
-    misplaced = out_of_place(rows[:, 0], rows[:, 1])
+    misplaced = out_of_place(rows[:, BASE], rows[:, LAST])
     placed = np.flatnonzero(~misplaced)
     for index in np.flatnonzero(misplaced):
         # A small step back puts a batch and its neighbour out of place: both may hold all between the others.
         position = int(np.searchsorted(placed, index))
-        before, after = int(rows[placed[position - 1], 1]), int(rows[placed[position], 0])
-        reason = f"base offset {int(rows[index, 0])} does not fit between offsets {before} and {after}"
+        before, after = int(rows[placed[position - 1], LAST]), int(rows[placed[position], BASE])
+        reason = f"base offset {int(rows[index, BASE])} does not fit between offsets {before} and {after}"
         damage.append(
-            damage_row("order", reason, at + int(rows[index, 11]), None, before + 1, max(after - 1, before + 1))
+            damage_row("order", reason, at + int(rows[index, BYTE]), None, before + 1, max(after - 1, before + 1))
         )
-    new = np.flatnonzero(~misplaced & (rows[:, 3] == 2))
-    epochs = rows[new, 2]
+    new = np.flatnonzero(~misplaced & (rows[:, MAGIC] == 2))
+    epochs = rows[new, EPOCH]
     # Epochs may be equal to their neighbours', so the sequence is compared half a step apart.
     odd = out_of_place(2 * epochs, 2 * epochs - 1)
     for index in np.flatnonzero(odd):
         reason = f"leader epoch {int(epochs[index])} does not fit between {int(epochs[index - 1])} and "
-        damage.append(damage_row("order", reason + str(int(epochs[index + 1])), at + int(rows[new[index], 11])))
-    headers[sound[new[odd]], 2] = -1
+        damage.append(damage_row("order", reason + str(int(epochs[index + 1])), at + int(rows[new[index], BYTE])))
+    headers[sound[new[odd]], EPOCH] = -1
     trusted = crc_ok.copy()
     trusted[sound[misplaced]] = False
     return trusted
@@ -133,6 +116,6 @@ def hidden(headers: Ints, sound: Any, index: int, first_offset: int) -> tuple[in
     """
     before = np.flatnonzero(sound[:index])
     after = np.flatnonzero(sound[index + 1 :])
-    first = int(headers[before[-1], 1]) + 1 if len(before) else first_offset
-    last = int(headers[index + 1 + after[0], 0]) - 1 if len(after) else None
+    first = int(headers[before[-1], LAST]) + 1 if len(before) else first_offset
+    last = int(headers[index + 1 + after[0], BASE]) - 1 if len(after) else None
     return first, last if last is None or last >= first else first

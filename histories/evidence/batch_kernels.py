@@ -19,7 +19,13 @@ V2_OVERHEAD = 61
 # Smallest size field of a message: v0 without key and value (crc, magic, attributes, two lengths).
 LEGACY_LEAST = 14
 
-HEADER_COLUMNS = 14  # columns of the array that `scan` fills, in the order of segments.HEADERS
+# The columns of the array that `scan` fills, a row a batch. `crc2` is twice the stored CRC, plus one where it is right.
+HEADERS = (
+    *("base_offset", "last_offset", "leader_epoch", "magic", "producer_id", "producer_epoch", "base_sequence"),
+    *("attributes", "crc2", "max_timestamp", "count", "byte", "size", "base_timestamp"),
+)
+BASE, LAST, EPOCH, MAGIC, PRODUCER, PRODUCER_EPOCH, SEQUENCE, ATTRIBUTES = range(8)
+CRC2, MAX_TIMESTAMP, COUNT, BYTE, SIZE, BASE_TIMESTAMP = range(8, len(HEADERS))
 
 
 def _tables(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
@@ -137,36 +143,36 @@ def scan(buf, pos, n, tables_old, tables_new, out):  # type: ignore[no-untyped-d
         size = be(buf, pos + 8, 4) + 12
         magic = np.int64(buf[pos + 16])
         base = be(buf, pos, 8)
-        out[row, 0] = base
-        out[row, 3] = magic
-        out[row, 11] = pos
-        out[row, 12] = size
+        out[row, BASE] = base
+        out[row, MAGIC] = magic
+        out[row, BYTE] = pos
+        out[row, SIZE] = size
         if magic == 2:
-            out[row, 1] = base + be(buf, pos + 23, 4)
-            out[row, 2] = be(buf, pos + 12, 4)
+            out[row, LAST] = base + be(buf, pos + 23, 4)
+            out[row, EPOCH] = be(buf, pos + 12, 4)
             stored = np.uint32(be(buf, pos + 17, 4) & 0xFFFFFFFF)
-            out[row, 4] = be(buf, pos + 43, 8)
-            out[row, 5] = be(buf, pos + 51, 2)
-            out[row, 6] = be(buf, pos + 53, 4)
-            out[row, 7] = be(buf, pos + 21, 2)
+            out[row, PRODUCER] = be(buf, pos + 43, 8)
+            out[row, PRODUCER_EPOCH] = be(buf, pos + 51, 2)
+            out[row, SEQUENCE] = be(buf, pos + 53, 4)
+            out[row, ATTRIBUTES] = be(buf, pos + 21, 2)
             right = crc(tables_new, buf, pos + 21, pos + size) == stored
-            out[row, 8] = np.int64(stored) * 2 + (1 if right else 0)
-            out[row, 9] = be(buf, pos + 35, 8)
-            out[row, 10] = be(buf, pos + 57, 4)
-            out[row, 13] = be(buf, pos + 27, 8)
+            out[row, CRC2] = np.int64(stored) * 2 + (1 if right else 0)
+            out[row, MAX_TIMESTAMP] = be(buf, pos + 35, 8)
+            out[row, COUNT] = be(buf, pos + 57, 4)
+            out[row, BASE_TIMESTAMP] = be(buf, pos + 27, 8)
         else:
-            out[row, 1] = base
-            out[row, 2] = -1
+            out[row, LAST] = base
+            out[row, EPOCH] = -1
             stored = np.uint32(be(buf, pos + 12, 4) & 0xFFFFFFFF)
-            out[row, 4] = -1
-            out[row, 5] = -1
-            out[row, 6] = -1
-            out[row, 7] = np.int64(buf[pos + 17])
+            out[row, PRODUCER] = -1
+            out[row, PRODUCER_EPOCH] = -1
+            out[row, SEQUENCE] = -1
+            out[row, ATTRIBUTES] = np.int64(buf[pos + 17])
             right = crc(tables_old, buf, pos + 16, pos + size) == stored
-            out[row, 8] = np.int64(stored) * 2 + (1 if right else 0)
-            out[row, 9] = be(buf, pos + 18, 8) if magic == 1 else -1
-            out[row, 10] = 1
-            out[row, 13] = out[row, 9]
+            out[row, CRC2] = np.int64(stored) * 2 + (1 if right else 0)
+            out[row, MAX_TIMESTAMP] = be(buf, pos + 18, 8) if magic == 1 else -1
+            out[row, COUNT] = 1
+            out[row, BASE_TIMESTAMP] = out[row, MAX_TIMESTAMP]
         pos += size
     return pos
 

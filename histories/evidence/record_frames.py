@@ -9,7 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from . import batch_kernels as kernels
-from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, HEADERS, TRANSACTIONAL_BIT, Bytes, Ints
+from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT, Bytes, Ints
+from .batch_kernels import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER
 from .tables import PASSED, RECORDS
 
 # Columns of a batch's header that its records need.
@@ -92,9 +93,9 @@ def passed_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.Data
         {
             "first_offset": offsets[firsts],
             "last_offset": offsets[lasts],
-            "leader_epoch": head[:, 2],
-            "producer_id": np.where(head[:, 7] & TRANSACTIONAL_BIT != 0, head[:, 4], -1),
-            "byte": head[:, 11] + at,
+            "leader_epoch": head[:, EPOCH],
+            "producer_id": np.where(head[:, ATTRIBUTES] & TRANSACTIONAL_BIT != 0, head[:, PRODUCER], -1),
+            "byte": head[:, BYTE] + at,
         }
     )
     known = (pl.when(pl.col(name) >= 0).then(name).alias(name) for name in ("leader_epoch", "producer_id"))

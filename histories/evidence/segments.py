@@ -23,7 +23,6 @@ from .batch_headers import (
     APPEND_TIME_BIT,
     CODEC_BITS,
     CONTROL_BIT,
-    HEADERS,
     TRANSACTIONAL_BIT,
     Bytes,
     Ints,
@@ -31,6 +30,7 @@ from .batch_headers import (
     hidden,
     walk_headers,
 )
+from .batch_kernels import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, COUNT, CRC2, HEADERS, LAST, MAGIC, SIZE
 from .record_frames import passed_frame, record_frame
 from .sought import Sought
 from .tables import BATCHES, DAMAGE, PASSED, RECORDS, damage_row
@@ -126,14 +126,14 @@ def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) ->
     damage += broken
     if not len(headers):
         return reading.segment()
-    crc_ok = (headers[:, 8] & 1) == 1
+    crc_ok = (headers[:, CRC2] & 1) == 1
     for index in np.flatnonzero(~crc_ok):
         row = headers[index]
         first, last = hidden(headers, crc_ok, int(index), first_offset)
-        reason = f"CRC {int(row[8]) >> 1:#010x} is not that of the {int(row[12])} bytes of the batch"
-        damage.append(damage_row("crc", reason, at + int(row[11]), None, first, last))
+        reason = f"CRC {int(row[CRC2]) >> 1:#010x} is not that of the {int(row[SIZE])} bytes of the batch"
+        damage.append(damage_row("crc", reason, at + int(row[BYTE]), None, first, last))
     trusted = distrust(headers, crc_ok, at, damage)
-    records, bases, counts = _empty(RECORDS), headers[:, 0], headers[:, 10]
+    records, bases, counts = _empty(RECORDS), headers[:, BASE], headers[:, COUNT]
     if decoded:
         records, bases, counts = _records(data, headers, trusted, reading)
     # A batch that is not believed keeps its row, as one whose CRC is wrong: no rule takes it at its word.
@@ -159,23 +159,25 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
     headers, damage = walk_headers(data, 0, 0)
     out = []
     for row in headers:
-        if not row[8] & 1:
-            damage.append(damage_row("crc", "CRC of the batch is wrong", int(row[11]), None, *map(int, row[:2])))
+        if not row[CRC2] & 1:
+            damage.append(
+                damage_row("crc", "CRC of the batch is wrong", int(row[BYTE]), None, int(row[BASE]), int(row[LAST]))
+            )
             continue
-        if row[3] != 2 or row[7] & CONTROL_BIT:
+        if row[MAGIC] != 2 or row[ATTRIBUTES] & CONTROL_BIT:
             continue
-        buf, begin, end = data, int(row[11]) + kernels.V2_OVERHEAD, int(row[11] + row[12])
-        if row[7] & CODEC_BITS:
+        buf, begin, end = data, int(row[BYTE]) + kernels.V2_OVERHEAD, int(row[BYTE] + row[SIZE])
+        if row[ATTRIBUTES] & CODEC_BITS:
             unpacked = unpack(data[begin:end].tobytes(), row, 0, damage)
             buf = np.frombuffer(unpacked or b"", dtype=np.uint8)
             begin, end = 0, len(buf)
-        counts = np.minimum(row[10:11], (end - begin) // 6 + 1)
+        counts = np.minimum(row[COUNT : COUNT + 1], (end - begin) // 6 + 1)
         spans = np.empty((int(max(counts[0], 0)) + 1, 8), dtype=np.int64)
         row_of = np.empty(len(spans), dtype=np.int64)
         n, _ = kernels.decode_v2(buf, np.array([begin]), np.array([end]), np.maximum(counts, 0), spans, row_of)
         for span in spans[:n]:
             value = buf[span[4] : span[4] + span[5]].tobytes() if span[5] >= 0 else None
-            out.append(RawRecord(int(row[0] + span[0]), int(row[13] + span[1]), value, int(row[11])))
+            out.append(RawRecord(int(row[BASE] + span[0]), int(row[BASE_TIMESTAMP] + span[1]), value, int(row[BYTE])))
     return out, damage
 
 
@@ -217,16 +219,16 @@ def _batch_frame(headers: Ints, crc_ok: Any, bases: Ints, counts: Ints, at: int)
 
 def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tuple[pl.DataFrame, Ints, Ints]:
     """The records of all batches whose CRC is right, and each batch's base offset and count."""
-    bases, counts = headers[:, 0].copy(), headers[:, 10].copy()
-    codec = headers[:, 7] & CODEC_BITS
-    new = headers[:, 3] == 2
+    bases, counts = headers[:, BASE].copy(), headers[:, COUNT].copy()
+    codec = headers[:, ATTRIBUTES] & CODEC_BITS
+    new = headers[:, MAGIC] == 2
     frames = []
     for magic2 in (True, False):
         plain = np.flatnonzero(crc_ok & (codec == 0) & (new == magic2))
         if len(plain):
             head = headers[plain]
-            begins = head[:, 11] + (kernels.V2_OVERHEAD if magic2 else 0)
-            frames.append(_decode(data, head, begins, head[:, 11] + head[:, 12], reading, magic2))
+            begins = head[:, BYTE] + (kernels.V2_OVERHEAD if magic2 else 0)
+            frames.append(_decode(data, head, begins, head[:, BYTE] + head[:, SIZE], reading, magic2))
     packed_new = np.flatnonzero(crc_ok & (codec != 0) & new)
     if len(packed_new):
         frames.extend(_decode_packed(data, headers[packed_new], reading))
@@ -258,7 +260,7 @@ def _decode_packed(data: Bytes, headers: Ints, reading: _Reading, limit: int = 1
         frames.append(_decode(joined, headers[rows], ends - sizes, ends, reading, True))
 
     for i, row in enumerate(headers):
-        payload = data[row[11] + kernels.V2_OVERHEAD : row[11] + row[12]].tobytes()
+        payload = data[row[BYTE] + kernels.V2_OVERHEAD : row[BYTE] + row[SIZE]].tobytes()
         unpacked = unpack(payload, row, reading.at, reading.damage)
         if unpacked is None:
             continue
@@ -276,7 +278,7 @@ def _decode_packed(data: Bytes, headers: Ints, reading: _Reading, limit: int = 1
 def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Reading, magic2: bool) -> pl.DataFrame:
     """Records whose payloads stand in buf at begins..ends; headers row by row as theirs."""
     # A record takes six bytes at least, so a count that lies cannot ask for more rows than bytes allow.
-    counts = np.minimum(np.maximum(headers[:, 10], 0), (ends - begins) // 6 + 1)
+    counts = np.minimum(np.maximum(headers[:, COUNT], 0), (ends - begins) // 6 + 1)
     total = int(counts.sum())
     spans = np.empty((total + 1, 8), dtype=np.int64)
     row_of = np.empty(total + 1, dtype=np.int64)
@@ -284,16 +286,16 @@ def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Readi
         n, good = kernels.decode_v2(buf, begins, ends, counts, spans, row_of)
     else:
         n, good = kernels.decode_legacy(buf, begins, ends, spans, row_of)
-    for index in np.flatnonzero(good != headers[:, 10]):
+    for index in np.flatnonzero(good != headers[:, COUNT]):
         head = headers[index]
-        reason = f"{int(good[index])} of the {int(head[10])} records of the batch parse"
+        reason = f"{int(good[index])} of the {int(head[COUNT])} records of the batch parse"
         reading.damage.append(
-            damage_row("decode", reason, reading.at + int(head[11]), None, int(head[0]), int(head[1]))
+            damage_row("decode", reason, reading.at + int(head[BYTE]), None, int(head[BASE]), int(head[LAST]))
         )
     spans, row_of = spans[:n], row_of[:n]
     if magic2 and reading.sought is not None:
-        offsets = headers[row_of, 0] + spans[:, 0]
-        told = reading.sought.among(buf, spans, offsets) | (headers[row_of, 7] & CONTROL_BIT != 0)
+        offsets = headers[row_of, BASE] + spans[:, 0]
+        told = reading.sought.among(buf, spans, offsets) | (headers[row_of, ATTRIBUTES] & CONTROL_BIT != 0)
         reading.passed.append(passed_frame(headers, offsets[~told], row_of[~told], reading.at))
         spans, row_of = spans[told], row_of[told]
     return record_frame(buf, headers, spans, row_of, reading.at)

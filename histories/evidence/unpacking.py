@@ -10,6 +10,7 @@ from ..errors import first_line
 from ..files import unpacked
 from . import lz4_frames
 from .batch_headers import CODEC_BITS, Ints
+from .batch_kernels import ATTRIBUTES, BASE, BYTE, LAST
 from .tables import damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -25,13 +26,13 @@ DECODERS: dict[int, Callable[[bytes], bytes]] = {
 
 def unpack(payload: bytes, row: Ints, at: int, damage: list[dict[str, object]]) -> bytes | None:
     """The payload of a batch (`row` of HEADERS, in a range at byte `at`); None, and a row of damage, where broken."""
-    codec = int(row[7]) & CODEC_BITS
+    codec = int(row[ATTRIBUTES]) & CODEC_BITS
     try:
         return DECODERS[codec](payload)
     except Exception as error:
         name = CODECS[codec] if codec < len(CODECS) else f"codec {codec}"
         reason = f"{name} does not unpack the batch: {first_line(error)}"
-        damage.append(damage_row("decode", reason, at + int(row[11]), None, int(row[0]), int(row[1])))
+        damage.append(damage_row("decode", reason, at + int(row[BYTE]), None, int(row[BASE]), int(row[LAST])))
         return None
 
 
