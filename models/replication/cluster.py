@@ -51,7 +51,7 @@ class Cluster:
         # Each part draws from a generator of its own, so that removing a fault leaves the others' draws
         # alone.
         self.network = Network(self.loop, Random(_draw(rng)), config.latency, config.jitter)
-        self.ledger = Ledger(config.partitions)
+        self.ledger = Ledger(config.partitions, self.logs_of)
         self.broker_ids = tuple(range(1, config.brokers + 1))
         self.brokers = {b: Broker(self, b, config.for_broker(b), Random(_draw(rng))) for b in self.broker_ids}
         self.quorum = Quorum(self)
@@ -232,6 +232,10 @@ class Cluster:
         return (QUORUM, *(FIRST_CONTROLLER + i for i in range(self.config.controllers)))
 
     # --- afterwards
+
+    def logs_of(self, partition: int) -> dict[int, ReplicaLog]:
+        """By broker, whoever leads."""
+        return {node: b.replicas[partition].log for node, b in self.brokers.items() if partition in b.replicas}
 
     def leader_log(self, partition: int) -> ReplicaLog | None:
         """The log of a partition's leader, if it has one."""

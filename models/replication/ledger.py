@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .broker import Broker
     from .consumer import Consumer
+    from .log import ReplicaLog
     from .process import Process
     from .producer import ProducerBatch
     from .replica import Replica
@@ -51,7 +52,8 @@ class Breach:
 class Ledger:
     """Collects; judges nothing but the few invariants that must be seen at the moment."""
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, logs: Callable[[int], dict[int, ReplicaLog]]) -> None:
+        self.logs = logs  # partition -> broker -> its log
         self.acks = [Acks() for _ in range(partitions)]
         # producer -> sorted ranges of value numbers that leaders wrote, and that they wrote more than once
         self.written: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(partitions)]
@@ -192,17 +194,18 @@ class Ledger:
         before = self.elected[partition].get(state.epoch, state)
         cut = above = None
         dark: set[int] = set()  # brokers whose disks lost the record with the power
+        had = {node for node, log in self.logs(partition).items() if ack.held_by(log)}
         for removal in self.removals[partition]:
             these = any(ack.same(batch) for batch in removal.batches)
-            if these and removal.reason == "unclean-disk":
-                dark.add(removal.broker)
+            if these:
+                (dark if removal.reason == "unclean-disk" else had).add(removal.broker)
             if removal.broker == broker and these:
                 cut = removal
             elif removal.broker == broker and removal.reason == "high-watermark" and removal.time > ack.time:
                 above = removal
-        if len(ack.isr) > 1 and dark.issuperset(ack.isr):
+        if len(dark.intersection(ack.isr)) > 1 and not had.difference(dark).intersection(ack.isr):
             # Nobody was the last to stand, and whoever is elected now takes nothing away.
-            cause, detail = "correlated-failure", "all that were in sync lost their unflushed tails with the power"
+            cause, detail = "correlated-failure", "all in sync that had it lost their unflushed tails with the power"
         elif state.unclean and broker != before.last_known:
             cause, detail = "unclean-election", "it was not in the ISR"
         elif cut is not None and cut.reason == "unclean-disk" and {*before.isr, *before.elr} <= {broker}:

@@ -96,7 +96,7 @@ def _values(cluster: Cluster, breach: Breach) -> list[Values]:
     """By producer, the values that stand at a breach's offsets in any log, or stood there. What was lost is what was
     cut, if anything was: others may stand in its place."""
     partition = breach.partition
-    logs = [b.replicas[partition].log for b in cluster.brokers.values() if partition in b.replicas]
+    logs = list(cluster.logs_of(partition).values())
     cut = [batch for removal in cluster.ledger.removals[partition] for batch in removal.batches]
     held = [batch for log in logs for batch in log.batches()] if breach.base >= 0 else []
     for batches in (cut, held) if breach.invariant in LOSSES else ((*held, *cut),):

@@ -110,7 +110,7 @@ def absent(cluster: Cluster) -> list[list[Ack]]:
     log without it, so it is not lost as an election loses it; but it will not come back."""
     found: list[list[Ack]] = []
     for partition, acks in enumerate(cluster.ledger.acks):
-        logs = [b.replicas[partition].log for b in cluster.brokers.values() if partition in b.replicas]
+        logs = list(cluster.logs_of(partition).values())
         kept = cluster.leader_log(partition) is not None
         gone = [] if kept else [a for a in acks if a.acks != 0 and not any(a.held_by(log) for log in logs)]
         producers = {ack.producer for ack in gone}
