@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural
 from . import style
@@ -65,43 +67,18 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
         if not told:
             return style.empty_sheet(style.printable(partition), "No offset of this partition is known.")
         readers = _worst_readers(told)
-        later = bool(told["later"])
         found = [] if part["lost"] else breaches(told)
-        causes = _causes(part)
-        lanes = [
-            1.0,
-            *([0.6] if later else []),
-            *([0.3] if found else []),
-            *([0.4] if causes else []),
-            *([0.5] * len(readers)),
-        ]
-        figure, (axis,) = style.sheet(title_of(part), [1], 2.0 + 0.5 * sum(lanes))
         severe = [(first, last) for first, last, kinds in told["blocks"] if any(kind in SEVERE for kind in kinds)]
         scale = scale_of(told["first"], told["last"], [*severe, *((first, last) for first, last, _ in found)])
+        lanes = _lanes(part, readers, found, scale)
+        figure, (axis,) = style.sheet(title_of(part), [1], 2.0 + 0.5 * sum(lane.height for lane in lanes))
         names, y = [], 0.0
-        for number, height in enumerate(lanes):
-            y -= height + 0.16
-            if number == 0:
-                _log(axis, told, scale, y, height)
-                name = "the log"
-            elif later and number == 1:
-                _ranges(axis, told["later"], LATER, scale, y, height)
-                name = "holds now"
-            elif found and number == 1 + later:
-                for first, last, _ in found:
-                    _box(axis, scale.place(first), scale.place(last + 1), y, height, style.INK, "")
-                rules = {rule for *_, rule in found}
-                name = rules.pop() if len(rules) == 1 else "breaches"
-            elif causes and number == 1 + later + bool(found):
-                _why(axis, causes, scale, y, height)
-                name = "why lost"
-            else:
-                reader = readers[number - 1 - later - bool(found) - bool(causes)]
-                _ranges(axis, reader["segments"], SEEN, scale, y, height)
-                name = f"{style.printable(reader['process'], 18)} read"
-            names.append((y + height / 2, name))
+        for lane in lanes:
+            y -= lane.height + 0.16
+            lane.draw(axis, y, lane.height)
+            names.append((y + lane.height / 2, lane.name))
         _dress(axis, scale, names, y)
-        _legend(axis, told, readers, sorted({cause for *_, cause in causes}))
+        _legend(axis, told, readers, sorted({cause for *_, cause in _causes(part)}))
         left = told["readers_left_out"] + len(told["readers"]) - len(readers)
         if left:
             axis.text(
@@ -113,6 +90,33 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
                 va="top",
             )
     return figure
+
+
+class Lane(NamedTuple):
+    """A row of the map, from the top down."""
+
+    name: str
+    height: float
+    draw: Callable[[Axes, float, float], None]  # at a y, so high
+
+
+def _lanes(
+    part: dict[str, Any], readers: list[dict[str, Any]], found: list[tuple[int, int, str]], scale: Scale
+) -> list[Lane]:
+    told, causes = part["offsets"], _causes(part)
+    lanes = [Lane("the log", 1.0, partial(_log, told, scale))]
+    if told["later"]:
+        lanes.append(Lane("holds now", 0.6, partial(_ranges, told["later"], LATER, scale)))
+    if found:
+        rules = {rule for *_, rule in found}
+        name = rules.pop() if len(rules) == 1 else "breaches"
+        lanes.append(Lane(name, 0.3, partial(_breaches, found, scale)))
+    if causes:
+        lanes.append(Lane("why lost", 0.4, partial(_why, causes, scale)))
+    for reader in readers:
+        name = f"{style.printable(reader['process'], 18)} read"
+        lanes.append(Lane(name, 0.5, partial(_ranges, reader["segments"], SEEN, scale)))
+    return lanes
 
 
 def title_of(part: dict[str, Any]) -> str:
@@ -159,7 +163,12 @@ def _causes(part: dict[str, Any]) -> list[tuple[int, int, str]]:
     return sorted(kept)[:MOST_CAUSES]
 
 
-def _why(axis: Axes, causes: list[tuple[int, int, str]], scale: Scale, y: float, height: float) -> None:
+def _breaches(found: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
+    for first, last, _ in found:
+        _box(axis, scale.place(first), scale.place(last + 1), y, height, style.INK, "")
+
+
+def _why(causes: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
     for first, last, cause in causes:
         left, right = scale.place(first), scale.place(last + 1)
         _box(axis, left, right, y, height, style.QUIET if cause == "unknown" else DARK_RED, "")
@@ -181,7 +190,7 @@ def _worst_readers(told: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(sorted(told["readers"], key=rank)[:MOST_READERS], key=lambda reader: str(reader["process"]))
 
 
-def _log(axis: Axes, told: dict[str, Any], scale: Scale, y: float, height: float) -> None:
+def _log(told: dict[str, Any], scale: Scale, axis: Axes, y: float, height: float) -> None:
     """Blocks of one class fill the lane; mixed ones are stacked by share, the severe ones never too thin to see."""
     for first, last, kinds in told["blocks"]:
         left, right = scale.place(first), scale.place(last + 1)
@@ -195,7 +204,7 @@ def _log(axis: Axes, told: dict[str, Any], scale: Scale, y: float, height: float
             base += shares[kind] * scaling
 
 
-def _ranges(axis: Axes, ranges: list[list[Any]], looks: dict[str, Any], scale: Scale, y: float, height: float) -> None:
+def _ranges(ranges: list[list[Any]], looks: dict[str, Any], scale: Scale, axis: Axes, y: float, height: float) -> None:
     for first, last, kind in ranges:
         look = looks[kind]
         _box(axis, scale.place(first), scale.place(last + 1), y, height, look[0], look[-1])
