@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Records cut from one broker's log."""
+    """Records cut from one broker's log, and where it ended then."""
 
     time: int
     broker: int
     batches: list[Batch]
+    end: int
     reason: str
 
 
@@ -121,8 +122,8 @@ class Ledger:
                 self._committed[partition].append((batch.base, batch.end, batch.uid))
             self._committed_end[partition] = mark
 
-    def removed(self, broker: int, partition: int, batches: list[Batch], reason: str, time: int) -> None:
-        self.removals[partition].append(Removal(time, broker, batches, reason))
+    def removed(self, broker: int, partition: int, batches: list[Batch], end: int, reason: str, time: int) -> None:
+        self.removals[partition].append(Removal(time, broker, batches, end, reason))
 
     # --- elections
 
@@ -202,7 +203,7 @@ class Ledger:
             if removal.broker == broker and these:
                 cut = removal
             elif removal.broker == broker and removal.reason == "high-watermark" and removal.time > ack.time:
-                above = removal
+                above = removal if removal.end > ack.base else above
         if len(dark.intersection(ack.isr)) > 1 and not had.difference(dark).intersection(ack.isr):
             # Nobody was the last to stand, and whoever is elected now takes nothing away.
             cause, detail = "correlated-failure", "all in sync that had it lost their unflushed tails with the power"

@@ -163,8 +163,8 @@ class Process:
             self.recovery_points[replica.partition] = min(self.recovery_points[replica.partition], log.end)
         if reason == "unclean-disk":
             replica.checkpointed_hw = min(replica.checkpointed_hw, log.end)
-        if removed:
-            self.cluster.ledger.removed(self.id, replica.partition, removed, reason, self.loop.now)
+        if removed or reason == "high-watermark":  # what it left uncut may be what the leader never had
+            self.cluster.ledger.removed(self.id, replica.partition, removed, log.end, reason, self.loop.now)
 
     def fail_disk(self) -> None:
         """The only log directory failed, so the broker halts (LogDirFailureHandler)."""
