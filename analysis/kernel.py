@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from ..histories.tables import BEYOND_ALL, FINDINGS, MARKS, READS, SENDS, Finding
-from .evidence import is_told_of, kept_of, settled_sends, timeline_of
-from .explaining import explain
-from .partition import Partition
-from .replicas import kept
+from .causes.explaining import explain
+from .partitions.evidence import is_told_of, kept_of, settled_sends, timeline_of
+from .partitions.partition import Partition
+from .replicas.kept import kept
 from .rules import RULES
 from .story import link, permit_shadows
 from .summary import summarise

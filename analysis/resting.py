@@ -6,12 +6,12 @@ from typing import Any
 
 import polars as pl
 
+from .rules import assuming
 from .wording import brokers, plural, some
 
 MOST = 3  # partitions or brokers named in a sentence
 
 Record = dict[str, Any]
-COMPARED = ("replica-divergence", "acknowledged-absent")
 
 
 def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> list[Record]:
@@ -52,12 +52,12 @@ def _replicas(told: list[tuple[str, Record]]) -> Record:
     ]
     if lacking:
         says = f"logs of assigned replicas are missing of {some(lacking)}: what they held cannot be compared"
-        return assumption(name, False, says, COMPARED)
+        return assumption(name, False, says, assuming("replicas"))
     alone = [part for part, about in told if len(about["brokers"]) < 2]
     untold = [part for part, about in told if part in alone and not about["empty"] and not about["assigned"]]
     if untold:
         says = f"one log is kept of {some(untold)}, and nobody says how many replicas there are"
-        return assumption(name, False, f"{says}: whether they agree is not known", COMPARED)
+        return assumption(name, False, f"{says}: whether they agree is not known", assuming("replicas"))
     if len(alone) == len(told):
         empty = any(about.get("empty") for _, about in told)
         only = "holds records" if empty else "is kept"
@@ -88,11 +88,11 @@ def _clocks(told: list[tuple[str, Record]]) -> list[Record]:
     clocks = {name: about for _, evidence in told for name, about in evidence["clocks"].items()}
     if not clocks:
         return []
-    doubtful = [says for says, conflict in clocks.values() if conflict]
+    doubtful = [clock["says"] for clock in clocks.values() if clock["doubtful"]]
     if doubtful:
         return [assumption("brokers' clocks fit the history", False, "; ".join(doubtful[:MOST]), ())]
-    unbounded = sorted(name for name, (says, _) in clocks.items() if "no fault bounds" in says)
-    shifted = [says for says, _ in clocks.values() if "ahead by 0 ms" not in says and "no fault bounds" not in says]
+    unbounded = sorted(name for name, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
+    shifted = [clock["says"] for clock in clocks.values() if clock["ahead"]]
     said = [f"clocks were corrected: {'; '.join(shifted[:MOST])}"] if shifted else []
     bounded = sorted(set(clocks) - set(unbounded))
     if bounded and not shifted:

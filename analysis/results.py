@@ -76,7 +76,7 @@ class Results:
         return self._resolved(found).select(list(FINDINGS))
 
     def causes(self) -> list[dict[str, Any]]:
-        """The explanations of all partitions (explaining.py), each fact with its source and line."""
+        """The explanations of all partitions (causes/explaining.py), each fact with its source and line."""
         told = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]
         self.locate([fact for cause in told for fact in _facts_of(cause)])
         return told

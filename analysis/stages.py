@@ -25,8 +25,8 @@ from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
 from ..histories.parsing import Parsed, parse_split
 from ..histories.tables import OPERATIONS, complete
-from .causes.log_facts import HANDLERS
-from .sealing import decode, jobs, sealed_batches
+from .replicas.sealing import decode, jobs, sealed_batches
+from .timelines.log_facts import HANDLERS
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
 ASKING = ("sends", "reads", "marks", "checkpoints")  # tables that say which records of a log matter

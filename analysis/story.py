@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from ..histories.tables import Finding
-
-# What may follow from a loss at the same offsets, and how it is recognised.
-_BY_OFFSET = {
-    *("inconsistent-offsets", "nonmonotonic-poll", "stale-end-offset", "poll-skip", "unseen"),
-    "replica-divergence",
-}
-_BY_VALUE = {"realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", "acknowledged-absent"}
-# The values of their findings are the records concerned, and nothing else.
-_OF_RECORDS = {"unseen", "poll-skip", "replica-divergence", "acknowledged-absent"}
+from .rules import RULES
 
 
 def link(findings: list[Finding]) -> None:
@@ -42,7 +34,7 @@ def permit_shadows(findings: list[Finding]) -> None:
 def _is_covered(finding: Finding, losses: list[Finding]) -> bool:
     lost = {value for loss in losses for value in loss.values}
     others = [value for value in finding.values if value not in lost]
-    if finding.rule in _OF_RECORDS and (others or not finding.values):
+    if RULES[finding.rule].of_records and (others or not finding.values):
         return False
     if finding.rule == "inconsistent-offsets" and len(others) > finding.count:
         return False  # an offset held two values beside the lost one
@@ -52,7 +44,7 @@ def _is_covered(finding: Finding, losses: list[Finding]) -> bool:
 def _is_within(finding: Finding, losses: list[Finding]) -> bool:
     """Whether the losses cover all offsets of a finding; one without offsets is known by its values."""
     if finding.first_offset is None or finding.last_offset is None:
-        return finding.rule in _OF_RECORDS
+        return RULES[finding.rule].of_records
     spans = [(loss.first_offset, loss.last_offset) for loss in losses]
     first = finding.first_offset
     for start, end in sorted((start, end) for start, end in spans if start is not None and end is not None):
@@ -62,10 +54,11 @@ def _is_within(finding: Finding, losses: list[Finding]) -> bool:
 
 
 def _losses_of(finding: Finding, losses: list[Finding], lost_by_value: dict[str, Finding]) -> list[Finding]:
-    if finding.rule in _BY_VALUE:
+    follows = RULES[finding.rule].follows
+    if follows == "value":
         loss = lost_by_value.get(finding.values[0]) if finding.values else None
         return [loss] if loss else []
-    if finding.rule in _BY_OFFSET:
+    if follows == "offset":
         return [loss for loss in losses if _overlap(finding, loss)]
     return []
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from ..histories.tables import Finding
 from .figures import figures_of
-from .partition import Partition
+from .partitions.partition import Partition
 from .witness import witness
 
 

@@ -9,15 +9,12 @@ import polars as pl
 from ..histories.bundle import ROLES, Settings
 from .resting import assumption, evidence_assumptions
 from .results import Results
-from .rules import RULES, Rule
+from .rules import RULES, Rule, assuming
 from .wording import plural, some
 
 FORMAT = 1
 SEVERITIES = ("violation", "permitted", "note")
 NO_CLIENTS = "no history of clients: what was acknowledged, and so what was lost, is not known"
-BY_VALUE = ("lost-write", "unseen", "duplicate", "aborted-read", "phantom-read", "precommitted-read")
-BY_PARTITION = ("lost-write", "unseen", "inconsistent-offsets", "duplicate", "realtime-order", "acknowledged-absent")
-BY_TIME = ("realtime-order", "stale-end-offset", "phantom-read", "precommitted-read")
 
 
 def verdict_of(results: Results) -> dict[str, Any]:
@@ -152,7 +149,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             "no value was sent twice to a partition"
             if not repeated
             else f"{plural(repeated, 'repetition')} of a value in its partition, so values do not identify messages",
-            BY_VALUE,
+            assuming("values"),
         ),
         assumption(
             "timeouts not called failures",
@@ -160,7 +157,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             "no failed send has an error that leaves its outcome open"
             if not lies
             else f"{plural(lies, 'send')} called failed, whose error leaves the outcome open: judged as info",
-            ("aborted-read",),
+            assuming("outcomes"),
         ),
         assumption(
             "one clock",
@@ -170,13 +167,13 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             else f"{plural(backwards, 'operation')} completed before being invoked"
             if backwards
             else "all events have the same time, so in which order they happened is not known",
-            (*BY_TIME, "lost-write", "unseen") if timeless else BY_TIME,
+            assuming("order" if timeless else "clock"),
         ),
     ]
     nowhere = counts.get("acknowledged nowhere", 0)
     if nowhere:
         says = f"{plural(nowhere, 'send')} acknowledged in no partition that was recorded: none is looked for"
-        items.append(assumption("partitions recorded", False, says, BY_PARTITION))
+        items.append(assumption("partitions recorded", False, says, assuming("partitions")))
     made_up = sum(summary["counts"]["synthetic"] for summary in results.summaries)
     if made_up:
         items.append(
@@ -184,7 +181,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
                 "invocations recorded",
                 False,
                 f"{plural(made_up, 'send')} without invocation: what was sent before what is not known",
-                ("realtime-order", "nonmonotonic-send"),
+                assuming("invocations"),
             )
         )
     rest = _untold(results) + _undecided(results) + evidence_assumptions(results.summaries, results.damage())

@@ -6,7 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from .partition import Partition
+from ..histories.evidence.clock import Clock
+from .partitions.partition import Partition
 
 MOST_DAMAGE = 100  # rows of a partition that are told apart; all are counted
 
@@ -40,10 +41,14 @@ def witness(p: Partition) -> Record | None:
         "snapshots": [name for name in p.kept.snapshots if name in named and name],
         "at the end": "" in named,
         "records": p.kept.held,
-        "clocks": {name: [clock.says, clock.conflict] for name, clock in clocks.items()},
+        "clocks": {name: _of_clock(clock) for name, clock in clocks.items()},
         "damage": damage.head(MOST_DAMAGE).to_dicts(),
         "damaged": len(damage),
     }
+
+
+def _of_clock(clock: Clock) -> Record:
+    return {"says": clock.says, "doubtful": clock.conflict, "bounded": clock.bounded, "ahead": clock.offset}
 
 
 def _factor(p: Partition) -> int:

@@ -29,7 +29,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from logjudge.analysis.minimal import minimal_failure
+from logjudge.analysis.linearizability.minimal import minimal_failure
 from logjudge.histories.readers.operations import read_operations
 from logjudge.models.porcupine import Action, Operation, check_operations, warm_up
 from logjudge.models.specifications import MODELS

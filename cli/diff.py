@@ -24,7 +24,7 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
     A cell is e, the leader epoch, the record's time (UTC), its key, if it has one, and its value. Exit code: 0 where
     no replicas differ, 1 where some do.
     """
-    from ..analysis.differences import differences
+    from ..analysis.looking.differences import differences
 
     _refuse_second_run(partition)
     asked = partition_of(partition)

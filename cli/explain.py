@@ -15,7 +15,7 @@ from .looking import LocalPath, Where, moment, open_to_look, where_of
 from .saved import Saved, is_saved, load
 
 if TYPE_CHECKING:
-    from ..analysis.inspecting import Inspected
+    from ..analysis.looking.inspecting import Inspected
     from ..plots.whys import Why
 
 Record = dict[str, Any]
@@ -71,7 +71,7 @@ def _found_at(saved: Saved, asked: Where) -> set[str]:
 
 
 def _concerns(cause: Record, asked: Where, found: set[str]) -> bool:
-    from ..analysis.offset_story import covers
+    from ..analysis.looking.offset_story import covers
 
     if asked.offset is not None:
         return covers(cause, asked.partition, asked.offset, found)
@@ -120,14 +120,14 @@ def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
 
 
 def _moments(opened: Inspected, name: str) -> list[Record]:
-    from ..analysis.chronicle import chronicle
+    from ..analysis.looking.chronicle import chronicle
 
     return chronicle(opened.partition(name))
 
 
 def _partition(document: Document, opened: Inspected, name: str) -> None:
     """Who wrote and read the partition, and who keeps it, in a few numbers."""
-    from ..analysis.differences import differences
+    from ..analysis.looking.differences import differences
 
     p = opened.partition(name)
     document.heading(name)
@@ -166,7 +166,7 @@ def _offset(document: Document, opened: Inspected, name: str, offset: int) -> No
 
 
 def _story(opened: Inspected, name: str, offset: int) -> Record:
-    from ..analysis.offset_story import offset_story
+    from ..analysis.looking.offset_story import offset_story
 
     p = opened.partition(name)
     story = offset_story(p, offset, *opened.judged(p))

@@ -15,7 +15,7 @@ from .progress import Progress
 from .saved import is_saved
 
 if TYPE_CHECKING:
-    from ..analysis.inspecting import Inspected
+    from ..analysis.looking.inspecting import Inspected
 
 _WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
 
@@ -61,7 +61,7 @@ def open_to_look(path: Path, quiet: bool, offset: int | None = None) -> Inspecte
     """The run, with what its logs hold at `offset`, though nothing else asks for it."""
     if is_saved(path):
         raise InputError(str(path), "results of `logjudge check`", "the run itself", "results don't hold the logs")
-    from ..analysis.inspecting import Inspected
+    from ..analysis.looking.inspecting import Inspected
 
     with Progress(path.name, quiet) as progress:
         return Inspected(path, progress, offset)

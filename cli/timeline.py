@@ -12,7 +12,7 @@ from .document import Document
 from .looking import LocalPath, open_to_look, partition_of, seconds
 
 if TYPE_CHECKING:
-    from ..analysis.inspecting import Inspected
+    from ..analysis.looking.inspecting import Inspected
 
 MOST = 400  # moments of a partition; all of them with --json
 
@@ -27,7 +27,7 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
 
     Each moment names the file and line, or byte, that tells of it.
     """
-    from ..analysis.chronicle import chronicle
+    from ..analysis.looking.chronicle import chronicle
 
     asked = partition_of(partition)
     opened = open_to_look(run, as_json)

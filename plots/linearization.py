@@ -14,8 +14,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
-from ..analysis.linearize import Judgement, describe_state, evidence
-from ..analysis.minimal import Minimal
+from ..analysis.linearizability.linearize import Judgement, describe_state, evidence
+from ..analysis.linearizability.minimal import Minimal
 from ..models.operations import Operation, describe_action
 from ..models.porcupine import Part
 

@@ -110,7 +110,7 @@ def _told(
         "impact_by_cause": impact_by_cause(whys),
         "brokers_seen": bool(verdict["counts"].get("kept records")),
         "clients_seen": bool(verdict["counts"].get("operations")),
-        "undated": figures["started_at"].startswith("1970-01-01"),
+        "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),
         "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
         "figures": figures,
         "pictures": pictures,

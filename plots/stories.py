@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ..analysis.causes.timeline import DEATHS, RESTARTED
-from ..analysis.explaining import LOSSES
+from ..analysis.causes.explaining import LOSSES
+from ..analysis.timelines.timeline import DEATHS, RESTARTED
 
 if TYPE_CHECKING:
     from .whys import Why

@@ -117,7 +117,7 @@ def _in_order(broker: str) -> tuple[int, str]:
 
 
 def _title(name: str, part: Record, told: Record) -> str:
-    unclean = [term for term in told["terms"] if term["how"] == "unclean election"]
+    unclean = [term for term in told["terms"] if term["unclean"]]
     torn = next((term for term in told["terms"] if term["rivals"]), None)
     why = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
     lost = f"{name}: {plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
@@ -135,7 +135,7 @@ def _title(name: str, part: Record, told: Record) -> str:
     if smaller and not changes:
         least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
         return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; one leader all the while"
-    known = all(term["how"] != "whether it was clean is not known" for term in told["terms"])
+    known = all(term["unclean"] is not None or not term["epoch"] for term in told["terms"])
     clean = ", none of them unclean" if known else ", not known to be clean"
     return f"{lost}: {plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
 
@@ -212,7 +212,7 @@ def _bar(
 
 
 def _election(axis: Axes, term: Record, place: Any) -> None:
-    if term["how"] != "unclean election":
+    if not term["unclean"]:
         axis.axvline(place(term["time"]), color=style.FAINT, linewidth=1, zorder=6)
         return
     axis.axvline(place(term["time"]), color=style.RED, linewidth=2, zorder=6)

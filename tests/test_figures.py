@@ -18,7 +18,7 @@ from logjudge.analysis.figures.bins import MOST_BINS, bins_over, summed
 from logjudge.analysis.figures.faults import fault_bands
 from logjudge.analysis.figures.offsets import MOST_BLOCKS
 from logjudge.analysis.kernel import judge
-from logjudge.analysis.partition import Partition
+from logjudge.analysis.partitions.partition import Partition
 from logjudge.histories.bundle import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
 

@@ -7,11 +7,18 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import logjudge.analysis.minimal as minimal_module
+import logjudge.analysis.linearizability.minimal as minimal_module
 import pytest
 from histories_of_operations import is_linearizable, register_run
-from logjudge.analysis.linearize import Judgement, check_by_key, decode, encode, judge_history, judge_payload
-from logjudge.analysis.minimal import minimal_failure
+from logjudge.analysis.linearizability.linearize import (
+    Judgement,
+    check_by_key,
+    decode,
+    encode,
+    judge_history,
+    judge_payload,
+)
+from logjudge.analysis.linearizability.minimal import minimal_failure
 from logjudge.histories.readers.edn import FrozenMap, Word
 from logjudge.histories.readers.operations import History, Note, read_operations
 from logjudge.models.porcupine import UNKNOWN, Action, Operation, check_operations

@@ -21,6 +21,8 @@ MAY_IMPORT = {
     "plots": {"analysis", "histories", "models"},
     "cli": {"plots", "analysis", "histories", "models"},
 }
+# Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
+WAY = ("wording", "replicas", "timelines", "partitions", "rules", "causes", "figures")
 MODULES = sorted(path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -48,7 +50,18 @@ def test_imports_flow_one_way(path: Path) -> None:
             assert parts[0] in MAY_IMPORT[folder], f"{folder} must not import {'.'.join(parts)}"
 
 
+@pytest.mark.parametrize("folder", [name for name in WAY if name != "wording"])
+def test_evidence_flows_one_way_within_analysis(folder: str) -> None:
+    before = WAY[: WAY.index(folder) + 1]
+    paths = sorted((ROOT / "analysis" / folder).glob("*.py"))
+    assert len(paths) > 1
+    for path in paths:
+        inside = {parts[1] for parts in imports(path) if parts[0] == "analysis"}
+        assert inside <= set(before), f"{path} must not import {inside - set(before)}"
+
+
 def test_the_check_of_directions_can_fail() -> None:
+    assert ("analysis", "figures") in imports(ROOT / "analysis" / "summary.py")
     assert ("plots", "style") not in imports(ROOT / "analysis" / "kernel.py")
     assert ("histories", "tables") in imports(ROOT / "analysis" / "kernel.py")
 

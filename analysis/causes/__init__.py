@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..timelines.facts import ordered
+from ..timelines.timeline import Timeline
 from . import (
     correlated_failure,
     high_watermark_truncation,
@@ -21,8 +23,8 @@ from . import (
     single_ack_failover,
     unclean_election,
 )
-from .facts import Attempt, Explanation, Lost, explained, ordered
-from .timeline import Timeline
+from .attempts import Attempt, Explanation, explained
+from .losses import Lost
 
 Cause = Callable[[Timeline, Lost], Attempt]
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from .facts import NOT_THE_CASE, Attempt, Explanation, Fact, explained, lacks, ordered
+from ..timelines.facts import Fact, ordered
+from .attempts import NOT_THE_CASE, Attempt, Explanation, explained, lacks
 
 GROUP_EVENTS = {
     "time": pl.Int64,

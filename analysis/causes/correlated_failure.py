@@ -11,11 +11,13 @@ again, though nobody had truncated it.
 from __future__ import annotations
 
 from ...histories.tables import BEYOND_ALL
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, acknowledgement, chain
+from ..timelines.facts import Fact, chain
+from ..timelines.timeline import Timeline
+from .attempts import NOT_THE_CASE, Attempt
 from .holdings import deaths, ended_short, had_them, in_sync
+from .losses import Lost, acknowledgement
 from .prevention import flushed
 from .succession import succession
-from .timeline import Timeline
 
 NAME = "correlated-failure"
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
@@ -28,15 +30,15 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if len(together) < 2 or not all(had) or not all(short) or not _dead_at_once(timeline, together, lost):
         return NOT_THE_CASE
     found = succession(timeline, lost)
-    until = found.new.time if found.new is not None and found.new is not found.old else None
-    died: list[Fact] = [fact for member in together for fact in deaths(timeline, member, until)]
+    after = found.successor
+    died: list[Fact] = [fact for member in together for fact in deaths(timeline, member, after.time if after else None)]
     facts = chain(
         found.old.facts[:1] if found.old else [],
         had[0],
         acknowledgement(lost),
         died,
         [fact for facts in short for fact in facts],
-        found.new.facts[:1] if found.new is not None and found.new is not found.old else [],
+        after.facts[:1] if after else [],
     )
     return Attempt(True, facts, [*flushed(timeline), "replicas that do not fail together (broker.rack)"])
 

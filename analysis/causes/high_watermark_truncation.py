@@ -18,12 +18,14 @@ from typing import Any
 
 import polars as pl
 
+from ..timelines.facts import SECOND, Fact, chain
+from ..timelines.terms import LogEnd, Term
+from ..timelines.timeline import Timeline
 from ..wording import span
-from .facts import NOT_THE_CASE, SECOND, Attempt, Fact, Lost, acknowledgement, chain, lacks
+from .attempts import NOT_THE_CASE, Attempt, lacks
 from .holdings import away, deaths, ended_short, had_them, held_at_snapshot, returned
+from .losses import Lost, acknowledgement
 from .succession import clean_by_configuration, clean_succession, in_sync_before, just_begun, lacked
-from .terms import LogEnd, Term
-from .timeline import Timeline
 
 NAME = "high-watermark-truncation"
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"

@@ -7,9 +7,10 @@ from collections import Counter
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL
-from .facts import SECOND, Fact, Lost
-from .terms import LogEnd
-from .timeline import DEATHS, Timeline
+from ..timelines.facts import SECOND, Fact
+from ..timelines.terms import LogEnd
+from ..timelines.timeline import DEATHS, Timeline
+from .losses import Lost
 
 OF_A_MOMENT = (*DEATHS, "truncate", "delete-records", "preferred-election")  # deaths are told for themselves
 

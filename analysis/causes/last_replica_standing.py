@@ -11,11 +11,13 @@ alone when it was elected, or when it acknowledged them and led on in its own ep
 
 from __future__ import annotations
 
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, acknowledgement, chain, lacks
+from ..timelines.facts import Fact, chain
+from ..timelines.timeline import Timeline
+from .attempts import NOT_THE_CASE, Attempt, lacks
 from .holdings import alone_in_sync, away, deaths, ended_short, failed_together, had_them, in_sync
+from .losses import Lost, acknowledgement
 from .prevention import ELIGIBLE, flushed, more_in_sync
 from .succession import Succession, succession
-from .timeline import Timeline
 
 NAME = "last-replica-standing"
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
@@ -30,7 +32,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if together:
         # Nobody was the last to stand.
         return lacks(*together)
-    if found.new is not found.old and found.new.elected_uncleanly:
+    after = found.successor
+    if after is not None and after.elected_uncleanly:
         return NOT_THE_CASE
     had: list[Fact] = []
     if found.old_leader != broker:
@@ -43,8 +46,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             f"that broker {broker}'s log ended at or below offset {lost.first} when it started again "
             "(its server.log, or a snapshot)"
         )
-    until = min((fact.time for fact in short if fact.time is not None), default=None)
-    if joined := _joined(timeline, broker, lost.last_acked, until):
+    loaded = min((fact.time for fact in short if fact.time is not None), default=None)
+    if joined := _joined(timeline, broker, lost.last_acked, loaded):
         return lacks(f"whether {' or '.join(f'broker {other}' for other in joined)}, in sync by then, had the records")
     alone = _alone(timeline, found, broker, lost)
     if not alone:
@@ -57,7 +60,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         if fault.kind == "truncate" and fault.type == "fault" and broker in fault.nodes and _of(fault.details, lost)
     ]
     shrunk = alone_in_sync(timeline, broker, lost.last_acked)
-    until = lost.last_acked if shrunk or found.new is found.old else found.new.time
+    until = lost.last_acked if shrunk or after is None else after.time
     gone = [fact for other in sorted(_replicas(timeline) - {broker}) for fact in away(timeline, other, until)]
     facts = chain(
         found.old.facts[:1] if found.old else [],
@@ -66,11 +69,11 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         alone,
         gone,
         acknowledgement(lost),
-        deaths(timeline, broker, found.new.time if found.new is not found.old else None),
+        deaths(timeline, broker, after.time if after else None),
         cut,
         short,
-        found.new.facts[-1:] if found.new is found.old else found.new.facts[:1],
-        found.new.start_facts[:1] if found.new is not found.old else [],
+        after.facts[:1] if after else found.new.facts[-1:],
+        after.start_facts[:1] if after else [],
     )
     waiting = more_in_sync(timeline, lost) if shrunk else []
     return Attempt(True, facts, [*(waiting or [ELIGIBLE]), *flushed(timeline)])
@@ -88,9 +91,9 @@ def _of(details: object, lost: Lost) -> bool:
 
 def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> list[Fact]:
     """That the broker was alone in sync when the records were acknowledged, or when it was elected again."""
-    new = found.new
-    if new is not None and new is not found.old and new.before is not None:
-        return new.facts[:1] if new.before == {broker} else []
+    after = found.successor
+    if after is not None and after.before is not None:
+        return after.facts[:1] if after.before == {broker} else []
     alone = alone_in_sync(timeline, broker, lost.last_acked)
     if alone or len(in_sync(timeline, lost)) > 1:
         return alone
@@ -100,7 +103,7 @@ def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> li
         if isr == {broker} and time is not None and lost.last_acked is not None and time >= lost.last_acked
     ]
     # Leading again with an ISR of itself, before anybody could have left it: as it was when it died.
-    return again[:1] if new is found.old else []
+    return again[:1] if after is None else []
 
 
 def _joined(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, chain, lacks
-from .timeline import Timeline
+from ..timelines.facts import Fact, chain
+from ..timelines.timeline import Timeline
+from .attempts import NOT_THE_CASE, Attempt, lacks
+from .losses import Lost
 
 NAME = "leader-epoch-divergence"
 CITATION = "KIP-279 (log divergence after fast leader failover), KAFKA-6361; KIP-320, KAFKA-6880 (zombie replicas)"

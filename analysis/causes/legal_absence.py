@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas import extents, stretches, where
-from .facts import NOT_THE_CASE, Attempt, Fact, Lost, acknowledgement, chain, lacks
-from .timeline import Timeline
+from ..replicas.kept import extents, stretches, where
+from ..timelines.facts import Fact, chain
+from ..timelines.timeline import Timeline
+from .attempts import NOT_THE_CASE, Attempt, lacks
+from .losses import Lost, acknowledgement
 
 RETENTION = "retention"
 RETENTION_CITATION = "retention.ms and retention.bytes; KIP-107 (DeleteRecords)"

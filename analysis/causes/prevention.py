@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .facts import Lost
-from .timeline import Timeline
+from ..timelines.timeline import Timeline
+from .losses import Lost
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 

@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..timelines.timeline import Timeline
 from . import explain_loss
-from .facts import Explanation, Lost, gone_of, lost_of, lost_part
-from .timeline import Timeline
+from .attempts import Explanation
+from .losses import Lost, gone_of, lost_of, lost_part
 
 MOST_PARTS = 40  # of a range: an ISR that flaps all the while tells nothing of the single record
 

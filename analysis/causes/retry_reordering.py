@@ -13,9 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas import where
-from .facts import Explanation, Fact, ordered
-from .timeline import Timeline
+from ..replicas.kept import where
+from ..timelines.facts import Fact, ordered
+from ..timelines.timeline import Timeline
+from .attempts import Explanation
 
 NAME = "retry-reordering"
 CITATION = "KIP-98 (idempotent producer), max.in.flight.requests.per.connection; KAFKA-5494"

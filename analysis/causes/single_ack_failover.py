@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from .facts import NOT_THE_CASE, Attempt, Lost, acknowledgement, chain, lacks
+from ..timelines.facts import chain
+from ..timelines.timeline import Timeline
+from .attempts import NOT_THE_CASE, Attempt, lacks
 from .holdings import away, deaths, held_at_snapshot, may_have_lost_tail, returned
+from .losses import Lost, acknowledgement
 from .prevention import acks_all
 from .succession import clean_by_configuration, clean_succession, in_sync_before
-from .timeline import Timeline
 
 NAME = "single-ack-failover"
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL
-from .facts import NOT_THE_CASE, SECOND, Attempt, Fact, Lost, lacks
+from ..timelines.facts import SECOND, Fact
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
+from .attempts import NOT_THE_CASE, Attempt, lacks
 from .holdings import had_them, may_have_lost_tail, truncations
-from .terms import Term, eligible
-from .timeline import Timeline
+from .losses import Lost
 
 
 @dataclass
@@ -22,6 +24,11 @@ class Succession:
     old: Term | None = None
     new: Term | None = None
     missing: list[str] = field(default_factory=list)
+
+    @property
+    def successor(self) -> Term | None:
+        """The term that put an end to them, if another one began."""
+        return self.new if self.new is not self.old else None
 
     @property
     def old_leader(self) -> str | None:
@@ -248,7 +255,7 @@ def sync_before(new: Term) -> list[Fact]:
         was = "was" if new.leader in new.before else "was not"
         says = f"broker {new.leader} {was} in sync before: [{', '.join(sorted(new.before))}]"
         return [Fact(says, new.time, said.source, said.line, said.byte)]
-    return [fact for fact in new.facts if eligible(new.before) in fact.says]
+    return [fact for before, fact in new.elections if before == new.before]
 
 
 def in_sync_before(new: Term) -> list[Fact]:

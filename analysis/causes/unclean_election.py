@@ -8,11 +8,13 @@ anything by being out of sync.
 
 from __future__ import annotations
 
-from .facts import NOT_THE_CASE, Attempt, Lost, acknowledgement, chain, lacks
+from ..timelines.facts import chain
+from ..timelines.timeline import Timeline
+from .attempts import NOT_THE_CASE, Attempt, lacks
 from .holdings import alone_in_sync, away, deaths, failed_together, held_at_snapshot, returned
+from .losses import Lost, acknowledgement
 from .prevention import more_in_sync
 from .succession import just_begun, lacked, succession, sync_before
-from .timeline import Timeline
 
 NAME = "unclean-election"
 CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"

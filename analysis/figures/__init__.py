@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...histories.tables import Finding
-from ..partition import Partition
+from ..partitions.partition import Partition
 from .bins import bins_over
 from .breaches import acknowledged_between, dated, heat, impact, times_of
 from .consumers import never_received

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Partition
+from ..partitions.partition import Partition
 from ..rules import RULES
 from .bins import Bins
 from .consumers import handled_again

@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from ..partition import Partition
+from ..partitions.partition import Partition
+from ..partitions.undecided import undecided_polls
 from ..rules.loss import fates
-from ..undecided import undecided_polls
 
 MOST_CONSUMERS = 40
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..entries import Mask
-from ..partition import Partition
+from ..partitions.entries import Mask
+from ..partitions.partition import Partition
 from .bins import Ints
 from .series import lost_values
 

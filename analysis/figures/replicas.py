@@ -18,11 +18,10 @@ from typing import Any
 
 import polars as pl
 
-from ..causes.timeline import Timeline
-from ..chronicle import how_elected
-from ..partition import Partition
-from ..replicas import Kept, extents
+from ..partitions.partition import Partition
+from ..replicas.kept import Kept, extents
 from ..rules.replica_divergence import diverging, sealed_at
+from ..timelines.timeline import Timeline
 
 MOST_BLOCKS = 60  # of one log
 MOST_SNAPSHOTS = 12
@@ -98,7 +97,8 @@ def _times(timeline: Timeline) -> Record:
             "leader": t.leader,
             "time": t.time,
             "start": t.start,
-            "how": how_elected(t),
+            "how": t.how_elected,
+            "unclean": t.elected_uncleanly,
             "ended": t.ended,
             "rivals": [[name, time] for name, time in t.claims.items() if name != t.leader and time is not None],
         }

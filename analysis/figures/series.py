@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Partition
+from ..partitions.partition import Partition
 from ..rules.loss import fates
 from ..rules.polling import moves_of
 from .bins import Bins, Ints, bins_over

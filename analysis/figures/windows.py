@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Partition
+from ..partitions.partition import Partition
 from .breaches import follows, worst_first
 
 MOST_WINDOWS = 3  # of one partition

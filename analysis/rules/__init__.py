@@ -20,9 +20,9 @@ from . import (
     sending,
     visibility,
 )
-from .rule import Judge, Rule
+from .rule import Assumed, Judge, Rule
 
-__all__ = ["RULES", "Judge", "Rule"]
+__all__ = ["RULES", "Judge", "Rule", "assuming"]
 
 RULES: dict[str, Rule] = {
     rule.name: rule
@@ -48,6 +48,7 @@ RULES: dict[str, Rule] = {
             loss.lost_writes,
             jepsen.lost_writes,
             needs_final=True,
+            assumes=("values", "order", "partitions"),
         ),
         Rule(
             "unseen",
@@ -60,6 +61,9 @@ RULES: dict[str, Rule] = {
             loss.unseen,
             jepsen.unseen,
             needs_final=True,
+            assumes=("values", "order", "partitions"),
+            follows="offset",
+            of_records=True,
         ),
         Rule(
             "inconsistent-offsets",
@@ -70,6 +74,8 @@ RULES: dict[str, Rule] = {
             ("records",),
             identity.inconsistent_offsets,
             jepsen.inconsistent_offsets,
+            assumes=("partitions",),
+            follows="offset",
         ),
         Rule(
             "duplicate",
@@ -81,6 +87,7 @@ RULES: dict[str, Rule] = {
             ("records",),
             identity.duplicates,
             jepsen.duplicates,
+            assumes=("values", "partitions"),
         ),
         Rule(
             "aborted-read",
@@ -92,6 +99,7 @@ RULES: dict[str, Rule] = {
             ("reads",),
             visibility.aborted_reads,
             jepsen.aborted_reads,
+            assumes=("values", "outcomes"),
         ),
         Rule(
             "phantom-read",
@@ -102,6 +110,7 @@ RULES: dict[str, Rule] = {
             ("reads", "sends"),
             visibility.phantom_reads,
             None,
+            assumes=("values", "clock", "order"),
         ),
         Rule(
             "precommitted-read",
@@ -113,6 +122,7 @@ RULES: dict[str, Rule] = {
             ("transactions",),
             visibility.precommitted_reads,
             jepsen.precommitted_reads,
+            assumes=("values", "clock", "order"),
         ),
         Rule(
             "nonmonotonic-poll",
@@ -125,6 +135,7 @@ RULES: dict[str, Rule] = {
             ("reads",),
             polling.nonmonotonic_polls,
             jepsen.nonmonotonic_polls,
+            follows="offset",
         ),
         Rule(
             "poll-skip",
@@ -137,6 +148,8 @@ RULES: dict[str, Rule] = {
             ("reads",),
             polling.poll_skips,
             jepsen.poll_skips,
+            follows="offset",
+            of_records=True,
         ),
         Rule(
             "int-nonmonotonic-poll",
@@ -166,6 +179,8 @@ RULES: dict[str, Rule] = {
             ("acknowledged",),
             sending.nonmonotonic_sends,
             jepsen.nonmonotonic_sends,
+            assumes=("invocations",),
+            follows="value",
         ),
         Rule(
             "int-nonmonotonic-send",
@@ -175,6 +190,7 @@ RULES: dict[str, Rule] = {
             ("transactions",),
             sending.int_nonmonotonic_sends,
             jepsen.int_nonmonotonic_sends,
+            follows="value",
         ),
         Rule(
             "int-send-skip",
@@ -196,6 +212,8 @@ RULES: dict[str, Rule] = {
             ("acknowledged",),
             realtime.realtime_order,
             None,
+            assumes=("clock", "order", "partitions", "invocations"),
+            follows="value",
         ),
         Rule(
             "stale-end-offset",
@@ -206,6 +224,8 @@ RULES: dict[str, Rule] = {
             ("end_offsets",),
             realtime.stale_end_offsets,
             None,
+            assumes=("clock", "order"),
+            follows="offset",
         ),
         Rule(
             "consumer-loss",
@@ -241,6 +261,9 @@ RULES: dict[str, Rule] = {
             ("batches",),
             evidence.of_replicas("replica-divergence", replica_divergence.replica_divergence),
             None,
+            assumes=("replicas",),
+            follows="offset",
+            of_records=True,
         ),
         Rule(
             "acknowledged-absent",
@@ -252,6 +275,9 @@ RULES: dict[str, Rule] = {
             ("batches", "acknowledged"),
             evidence.of_replicas("acknowledged-absent", replica_absent.acknowledged_absent),
             None,
+            assumes=("partitions", "replicas"),
+            follows="value",
+            of_records=True,
         ),
         Rule(
             "epoch-order",
@@ -286,3 +312,8 @@ RULES: dict[str, Rule] = {
         ),
     )
 }
+
+
+def assuming(what: Assumed) -> tuple[str, ...]:
+    """The names of the rules that take something for granted."""
+    return tuple(name for name, rule in RULES.items() if what in rule.assumes)

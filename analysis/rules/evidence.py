@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Partition
-from ..replicas import Judgement, Kept, complete_sends
+from ..partitions.partition import Partition
+from ..replicas.kept import Judgement, Kept, complete_sends
 from .rule import Judge
 
 
@@ -27,7 +27,7 @@ def of_replicas(name: str, rule: Callable[[Kept, pl.DataFrame], Judgement]) -> J
 
 
 def sends_of(p: Partition) -> pl.DataFrame:
-    """Sends that are ok, with the columns that replica rules and causes take (replicas.SENDS)."""
+    """Sends that are ok, with the columns that replica rules and causes take (kept.SENDS)."""
     cached = p.memo.get("ok sends")
     if cached is None:
         seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"))

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL, Finding
-from ..partition import BEFORE_ALL, Offsets, Partition
-from ..undecided import undecided_polls
+from ..partitions.partition import BEFORE_ALL, Offsets, Partition
+from ..partitions.undecided import undecided_polls
 from ..wording import plural, some
 from .loss import fates
 from .wording import proof, seconds, where

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..neighbours import beside, neighbours
-from ..partition import Partition
+from ..partitions.neighbours import beside, neighbours
+from ..partitions.partition import Partition
 from ..wording import plural, some
 from .loss import fates
 from .wording import distinct, proof, where

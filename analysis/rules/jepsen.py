@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partition import Partition
+from ..partitions.partition import Partition
 from ..wording import plural, some
 from .wording import distinct, proof, seconds
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
-from ..replicas import Judgement, Kept, extents, runs, where
+from ..replicas.kept import Judgement, Kept, extents, runs, where
 from ..wording import brokers, span
 
 # A tail that a crash cut off, or that was preallocated, is what Kafka itself drops at the next start.

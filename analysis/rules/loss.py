@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL, Finding
-from ..generations import events, generations
-from ..neighbours import beside, neighbours
-from ..partition import FinalReads, Offsets, Partition
-from ..settled import COMPACTED
-from ..undecided import undecided_polls
+from ..partitions.generations import events, generations
+from ..partitions.neighbours import beside, neighbours
+from ..partitions.partition import FinalReads, Offsets, Partition
+from ..partitions.undecided import undecided_polls
+from ..replicas.settled import COMPACTED
 from ..wording import plural, some
 from .wording import distinct, proof, seconds, where
 

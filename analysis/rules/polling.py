@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL, Finding
-from ..partition import Offsets, Partition
-from ..undecided import undecided_polls
+from ..partitions.partition import Offsets, Partition
+from ..partitions.undecided import undecided_polls
 from ..wording import plural
 from .loss import vanished
 from .wording import proof, where

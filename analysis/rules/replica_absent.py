@@ -11,9 +11,9 @@ from __future__ import annotations
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..generations import events, generations
-from ..neighbours import beside, neighbours
-from ..replicas import Judgement, Kept, extents, stretches, where
+from ..partitions.generations import events, generations
+from ..partitions.neighbours import beside, neighbours
+from ..replicas.kept import Judgement, Kept, extents, stretches, where
 from ..wording import brokers, span
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..replicas import Judgement, Kept, extents, runs, where
+from ..replicas.kept import Judgement, Kept, extents, runs, where
 from ..wording import brokers, span
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..neighbours import neighbours
-from ..partition import Offsets, Partition
+from ..partitions.neighbours import neighbours
+from ..partitions.partition import Offsets, Partition
 from ..wording import plural, some
 from .wording import distinct, proof, seconds, where
 

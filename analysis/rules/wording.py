@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...histories.tables import Evidence
-from ..partition import Partition
+from ..partitions.partition import Partition
 
 Row = dict[str, Any]
 

@@ -42,12 +42,19 @@ class Clock:
     conflict: bool = False
 
     @property
+    def bounded(self) -> bool:
+        """Whether faults of the history bound the offset on both sides."""
+        return self.low is not None and self.high is not None
+
+    @property
     def says(self) -> str:
         if self.conflict:
             away = min(abs(self.low or 0), abs(self.high or 0)) / DAY
             why = f"is {away:.0f} days away from the history" if away > 1 else "does not fit the history's faults"
             return f"broker {self.broker}: its log {why}; its times are doubtful"
-        if self.low is None or self.high is None:
+        if not self.bounded and self.offset:
+            return f"broker {self.broker}: no fault bounds its clock; taken as ahead by {self.offset} ms too"
+        if not self.bounded:
             return f"broker {self.broker}: no fault bounds its clock; taken as the history's"
         bounds = f"between {self.low} and {self.high}"
         return f"broker {self.broker}: its clock is ahead by {self.offset} ms ({bounds})"
@@ -106,7 +113,7 @@ def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | 
         broker: clock_offset(broker, events.filter(pl.col("broker") == broker), faults, started)
         for broker in sorted(events["broker"].unique())
     }
-    bounded = [c for c in clocks.values() if c.low is not None and c.high is not None and not c.conflict]
+    bounded = [c for c in clocks.values() if c.bounded and not c.conflict]
     if bounded:
         low, high = max(c.low or 0 for c in bounded), min(c.high or 0 for c in bounded)
         if low <= high and not low <= 0 <= high:

@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from logjudge.analysis.causes.timeline import Timeline, build_timeline
-from logjudge.analysis.leaders import assigned_replicas, last_leader
-from logjudge.analysis.replicas import SENDS, Judgement, Kept, complete_sends, kept
+from logjudge.analysis.replicas.kept import SENDS, Judgement, Kept, complete_sends, kept
+from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.rules.log_order import checkpoint_order, epoch_order, log_corruption
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
 from logjudge.analysis.rules.replica_divergence import replica_divergence
+from logjudge.analysis.timelines.timeline import Timeline, build_timeline
 from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts, read_part
 from logjudge.histories.evidence.parts import Part

@@ -13,14 +13,15 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergence, explain_loss, retry_reordering
 from logjudge.analysis.causes.consumers import CONSUMER_CAUSES
-from logjudge.analysis.causes.facts import Fact, Lost, lost_of, ordered
 from logjudge.analysis.causes.holdings import ended_short
+from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.ranges import explain_ranges
 from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
-from logjudge.analysis.causes.telling import told_once
-from logjudge.analysis.causes.timeline import build_timeline
-from logjudge.analysis.leaders import last_leader
-from logjudge.analysis.replicas import complete_sends, kept
+from logjudge.analysis.replicas.kept import complete_sends, kept
+from logjudge.analysis.replicas.leaders import last_leader
+from logjudge.analysis.timelines.facts import Fact, ordered
+from logjudge.analysis.timelines.telling import told_once
+from logjudge.analysis.timelines.timeline import build_timeline
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replayed
 from logjudge.histories.evidence.layout import find_parts, read_part

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_absence, explain_loss
 from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
-from logjudge.analysis.causes.facts import Lost, lost_of
+from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
 from logjudge.analysis.rules.replica_divergence import replica_divergence
@@ -232,7 +232,7 @@ def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(recorded):
 def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):
     root = unpacked("unclean-election-m") / "snapshots" / "before-rejoin" / "brokers"
     tables = gathered(block for part in find_parts(root) for block in read_part(part))
-    from logjudge.analysis.replicas import SENDS, kept
+    from logjudge.analysis.replicas.kept import SENDS, kept
 
     judged = replica_divergence(kept("orders", 0, tables[("orders", 0)]), pl.DataFrame(schema=dict(SENDS)))
     [finding] = judged.findings

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logjudge.analysis.replicas import complete_sends, kept
+from logjudge.analysis.replicas.kept import complete_sends, kept
 from logjudge.analysis.rules.log_order import checkpoint_order, epoch_order, log_corruption
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
 from logjudge.analysis.rules.replica_divergence import replica_divergence

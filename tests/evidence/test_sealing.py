@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from logjudge.analysis.inspecting import Inspected
 from logjudge.analysis.local import gather, judge_run
-from logjudge.analysis.offset_story import UNDECODED, offset_story
-from logjudge.analysis.sealing import sealed_batches
+from logjudge.analysis.looking.inspecting import Inspected
+from logjudge.analysis.looking.offset_story import UNDECODED, offset_story
+from logjudge.analysis.replicas.sealing import sealed_batches
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import with_headers_first
 

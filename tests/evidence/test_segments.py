@@ -108,7 +108,7 @@ def test_markers_are_control_records_and_have_no_value():
     assert segment.records["control"].to_list() == [None, "abort", None, "commit"]
     assert segment.records["value"].to_list() == ["a", None, "b", None]
     assert segment.batches["control"].to_list() == [False, True, False, True]
-    from logjudge.analysis.replicas import with_aborted
+    from logjudge.analysis.replicas.kept import with_aborted
 
     frame = segment.records.with_columns(snapshot=pl.lit(""), broker=pl.lit("1"))
     assert with_aborted(frame)["aborted"].to_list() == [True, True, False, False]

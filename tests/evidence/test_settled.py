@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
-from logjudge.analysis.evidence import kept_of
-from logjudge.analysis.replicas import extents
-from logjudge.analysis.settled import legal_absences, settle
+from logjudge.analysis.partitions.evidence import kept_of
+from logjudge.analysis.replicas.kept import extents
+from logjudge.analysis.replicas.settled import legal_absences, settle
 from logjudge.histories.bundle import Settings
 
 

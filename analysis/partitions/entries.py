@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..histories.tables import BEYOND_ALL
+from ...histories.tables import BEYOND_ALL
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

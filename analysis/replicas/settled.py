@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..histories.evidence.tables import FINAL
-from .replicas import Kept, extents, stretches, with_aborted
+from ...histories.evidence.tables import FINAL
+from .kept import Kept, extents, stretches, with_aborted
 
 SETTLED = {"place": pl.Int64, "offset": pl.Int64, "stands": pl.Boolean}
 BELOW_START, COMPACTED = "below the log start", "compacted"

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..histories.tables import BEYOND_ALL, CONTEXT, MARKS, READS, SENDS, Schema
-from .causes.timeline import Timeline
+from ...histories.tables import BEYOND_ALL, CONTEXT, MARKS, READS, SENDS, Schema
+from ..replicas.kept import Kept
+from ..replicas.settled import ABSENCES, BELOW_START, legal_absences
+from ..timelines.timeline import Timeline
 from .entries import Ints, index_entries
 from .log_start import LogStart, log_start
-from .replicas import Kept
-from .settled import ABSENCES, BELOW_START, legal_absences
 
 if TYPE_CHECKING:
-    from ..histories.bundle import Settings
+    from ...histories.bundle import Settings
 
 Offsets = npt.NDArray[np.int64]
 BEFORE_ALL = -BEYOND_ALL  # ns

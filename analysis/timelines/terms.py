@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...histories.evidence.clock import Clock
-from ..replicas import Kept
+from ..replicas.kept import Kept
 from .facts import Fact
 
 
@@ -22,7 +22,8 @@ class Term:
     ended: int | None = None  # ns, when the controller recorded that nobody led any more
     isr: frozenset[str] | None = None  # at its beginning
     before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
-    before_fact: Fact | None = None  # where `before` is said, if not by the term's own facts
+    before_fact: Fact | None = None  # where `before` is said, if not by facts of the term's own:
+    elections: list[tuple[frozenset[str], Fact]] = field(default_factory=list)  # who was in sync before, as each says
     outsider: Fact | None = None  # where the controller says that it chose from outside the ISR
     last_known: bool = False  # the leader was the last known one, out of sync or not (KIP-966)
     conflict: bool = False
@@ -48,6 +49,18 @@ class Term:
         if self.before:
             return self.leader not in self.before
         return None if self.outsider is None else True
+
+    @property
+    def how_elected(self) -> str:
+        """How the leader was elected, or that nothing tells; empty for the first term, which elects nobody."""
+        if self.conflict:
+            return "sources disagree about who led this epoch"
+        unclean = self.elected_uncleanly
+        if unclean is None:
+            return "" if self.epoch == 0 else "whether it was clean is not known"
+        if unclean:
+            return "unclean election"
+        return "election of the last known leader" if self.last_known else "clean election"
 
 
 @dataclass(frozen=True)

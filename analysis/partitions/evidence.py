@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 import polars as pl
 
-from ..histories.bundle import Settings
-from ..histories.evidence.clock import Clock, Fault, clock_offsets
-from ..histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
-from ..histories.tables import OUTCOME
-from .causes.timeline import Timeline, build_timeline
-from .leaders import assigned_replicas, last_leader
-from .replicas import Kept, kept
-from .settled import settle
+from ...histories.bundle import Settings
+from ...histories.evidence.clock import Clock, Fault, clock_offsets
+from ...histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
+from ...histories.tables import OUTCOME
+from ..replicas.kept import Kept, kept
+from ..replicas.leaders import assigned_replicas, last_leader
+from ..replicas.settled import settle
+from ..timelines.timeline import Timeline, build_timeline
 
 Frames = Mapping[str, pl.DataFrame]
 

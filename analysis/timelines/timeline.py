@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
-from ..replicas import Kept, extents, where
+from ..replicas.kept import Kept, extents, where
 from .facts import Fact
 from .log_facts import HANDLERS
 from .telling import told_once
@@ -167,6 +167,8 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         term.last_known = leader in ids(previous["last_known_elr"]) - ids(previous["isr"]) - ids(previous["elr"])
         says += eligible(term.before)
     term.facts.append(Fact(says, time, *source, about=("elected", term.epoch, leader)))
+    if term.before:
+        term.elections.append((term.before, term.facts[-1]))
     builder.isr.append((time, isr, term.facts[-1]))
 
 

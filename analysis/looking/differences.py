@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from .replicas import Kept, extents, runs
-from .rules.replica_divergence import diverging, sealed_at
+from ..replicas.kept import Kept, extents, runs
+from ..rules.replica_divergence import diverging, sealed_at
 
 AROUND = 2  # offsets shown before and after a divergence
 HEAD, TAIL = 4, 2  # offsets of a long divergence that are shown from its beginning and its end

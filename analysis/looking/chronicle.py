@@ -1,18 +1,18 @@
 """What happened to a partition, in order of time: elections, ISR, truncations, deaths, faults, snapshots.
 
-The same facts of which causes make their chains (causes/timeline.py), all of them and each once.
+The same facts of which causes make their chains (timelines/timeline.py), all of them and each once.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..histories.evidence.clock import Fault
-from ..histories.tables import BEYOND_ALL
-from .causes.facts import Fact
-from .causes.terms import Term
-from .causes.timeline import Timeline
-from .partition import Partition
+from ...histories.evidence.clock import Fault
+from ...histories.tables import BEYOND_ALL
+from ..partitions.partition import Partition
+from ..timelines.facts import Fact
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 
 Record = dict[str, Any]
 Told = tuple[str, str, Fact]  # kind, how the leader was elected or nothing, what happened
@@ -69,19 +69,7 @@ def _of(term: Term) -> list[Told]:
     told = [
         ("leader", "", fact) for fact in sorted(facts, key=lambda fact: BEYOND_ALL if fact.time is None else fact.time)
     ]
-    return [("election", how_elected(term), told[0][2]), *told[1:]] if told else []
-
-
-def how_elected(term: Term) -> str:
-    """How the term's leader was elected, or that nothing tells; empty for the first term, which elects nobody."""
-    if term.conflict:
-        return "sources disagree about who led this epoch"
-    unclean = term.elected_uncleanly
-    if unclean is None:
-        return "" if term.epoch == 0 else "whether it was clean is not known"
-    if unclean:
-        return "unclean election"
-    return "election of the last known leader" if term.last_known else "clean election"
+    return [("election", term.how_elected, told[0][2]), *told[1:]] if told else []
 
 
 def _snapshots(p: Partition) -> list[Told]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 
-from ..histories.tables import Finding
-from .causes import explain_divergence, explain_loss
-from .causes.consumers import GROUP_EVENTS, Missed, explain_missed
-from .causes.facts import Explanation, Lost
-from .causes.ranges import explain_ranges
-from .causes.retry_reordering import Repeated, explain_repeated
-from .causes.terms import LogEnd
-from .causes.timeline import Timeline
-from .partition import Partition
-from .rules.evidence import sends_of
+from ...histories.tables import Finding
+from ..partitions.partition import Partition
+from ..rules.evidence import sends_of
+from ..timelines.terms import LogEnd
+from ..timelines.timeline import Timeline
+from . import explain_divergence, explain_loss
+from .attempts import Explanation
+from .consumers import GROUP_EVENTS, Missed, explain_missed
+from .losses import Lost
+from .ranges import explain_ranges
+from .retry_reordering import Repeated, explain_repeated
 
 MOST = 40  # explanations a partition: its findings may be many, its stories are few
 MOST_TEXT = 400  # characters of a finding's sentence
@@ -74,15 +76,10 @@ def _precedes(end: LogEnd, cut: LogEnd) -> bool:
 
 def _explained(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
     """The explanations of a finding: of a loss one for each part of its range that has a cause of its own."""
-    if finding.rule in LOSSES and p.timeline is not None:
-        return [*explain_ranges(p.timeline, finding, sends_of(p))]
-    told = None
-    if finding.rule == "replica-divergence" and p.timeline is not None:
-        told = _diverged(p.timeline, finding)
-    if finding.rule == "consumer-loss":
-        told = _missed(p, finding)
-    if finding.rule == "duplicate" and p.timeline is not None and finding.values:
-        told = _repeated(p, finding)
+    if finding.rule in LOSSES:
+        return [] if p.timeline is None else [*explain_ranges(p.timeline, finding, sends_of(p))]
+    asked = ASKED.get(finding.rule)
+    told = None if asked is None else asked(p, finding)
     return [] if told is None else [(None, told)]
 
 
@@ -95,13 +92,13 @@ def _numbers(lost: Lost | None) -> Record | None:
     return {"topic": lost.topic, "partition": lost.partition, **span, "read": lost.read, **times}
 
 
-def _diverged(timeline: Timeline, finding: Finding) -> Explanation | None:
+def _diverged(p: Partition, finding: Finding) -> Explanation | None:
     """Why replicas differ in the end. Where nothing proves it, a replica may only wait for its leader to cut it."""
     first, last = finding.first_offset, finding.last_offset
-    if first is None or last is None or finding.snapshot != (timeline.kept.last or None):
+    if p.timeline is None or first is None or last is None or finding.snapshot != (p.timeline.kept.last or None):
         return None
-    kept = timeline.kept
-    told = explain_divergence(timeline, Lost(kept.topic, kept.partition, first, last, finding.count))
+    kept = p.timeline.kept
+    told = explain_divergence(p.timeline, Lost(kept.topic, kept.partition, first, last, finding.count))
     return None if told.cause == "unknown" else told
 
 
@@ -134,15 +131,24 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
 
 
 def _repeated(p: Partition, finding: Finding) -> Explanation | None:
+    if p.timeline is None or not finding.values:
+        return None
     value = finding.values[0]
     offsets = tuple(p.entries.filter(pl.col("value") == value)["offset"].to_list())
     sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at").rows()
     process, invoked, place = sent[0] if sent else (None, None, None)
     producer = p.settings.processes.get(process) if process else None
-    assert p.timeline is not None
     return explain_repeated(
         p.timeline, Repeated(p.topic, p.partition, value, offsets, process, invoked, place), producer
     )
+
+
+# Who is asked why findings of a rule happened that are no losses.
+ASKED: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
+    "replica-divergence": _diverged,
+    "consumer-loss": _missed,
+    "duplicate": _repeated,
+}
 
 
 def record_of(explanation: Explanation) -> Record:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..histories.errors import UsageError
-from ..models.operations import Model, ModelError
-from ..models.specifications import MODELS
+from ...histories.errors import UsageError
+from ...models.operations import Model, ModelError
+from ...models.specifications import MODELS
 
 
 def _from_file(path: str, name: str) -> Any:

@@ -1,38 +1,14 @@
-"""What a cause is told, and what it answers: facts with their source, a lost range, an explanation."""
+"""What a cause is asked about: a range of acknowledged records that are gone, with when they were acknowledged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL, Evidence, Finding
+from ...histories.tables import Finding
+from ..timelines.facts import Fact
 from ..wording import plural, span
-
-SECOND = 1_000_000_000  # ns
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One dated thing that happened, and where it is written. Undated facts come from files."""
-
-    says: str
-    time: int | None = None  # ns since the start of the run, on the history's clock
-    source: str | None = None
-    line: int | None = None
-    byte: int | None = None
-    place: int | None = None
-    about: tuple[Any, ...] | None = None  # what happened, alike in all sources that tell of it (telling.py)
-    also: tuple[Fact, ...] = ()  # the same as other files tell it
-
-    def evidence(self) -> Evidence:
-        return Evidence(self.says, self.place, self.source, self.line, self.byte)
-
-    def record(self) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("says", "time", "source", "line", "byte", "place")}
-        return {**told, "also": [fact.record() for fact in self.also]} if self.also else told
 
 
 @dataclass(frozen=True)
@@ -60,62 +36,10 @@ class Lost:
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass
-class Explanation:
-    """A cause with its chain, or why there is none.
-
-    cause: a name of CAUSES, or "unknown". chain: the facts that carry it, in order of time. prevented_by:
-    what would have prevented it. missing: for "unknown", the evidence that would be needed.
-    readings: where the evidence conflicts, the causes that it supports, each with its own chain.
-    """
-
-    cause: str
-    chain: list[Fact] = field(default_factory=list)
-    prevented_by: list[str] = field(default_factory=list)
-    citation: str = ""
-    missing: list[str] = field(default_factory=list)
-    readings: list[Explanation] = field(default_factory=list)
-
-
-@dataclass
-class Attempt:
-    """What a cause makes of the evidence: proved with a chain, or in want of `missing`, or not the case."""
-
-    proved: bool = False
-    chain: list[Fact] = field(default_factory=list)
-    prevented_by: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-
-
-NOT_THE_CASE = Attempt()
-
-
-def explained(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str) -> Explanation:
-    """What attempts of causes, each by its name and with its citation, come to: one proof is the cause, two are a
-    conflict, and without any it is unknown for what they lack, or else `otherwise`."""
-    proved = [
-        Explanation(name, attempt.chain, attempt.prevented_by, citation)
-        for name, (attempt, citation) in attempts.items()
-        if attempt.proved
-    ]
-    if len(proved) == 1:
-        return proved[0]
-    if proved:
-        conflict = "the evidence conflicts: it supports " + " and ".join(each.cause for each in proved)
-        return Explanation("unknown", missing=[conflict], readings=proved)
-    missing = dict.fromkeys(lacking for attempt, _ in attempts.values() for lacking in attempt.missing)
-    return Explanation("unknown", missing=list(missing) or [otherwise])
-
-
-def lacks(*missing: str) -> Attempt:
-    """An attempt that this evidence neither proves nor excludes."""
-    return Attempt(missing=list(missing))
-
-
 def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     """The lost range of a finding (acknowledged-absent, or lost-write of the client's view).
 
-    Sends are those of the finding's topic-partition, with columns as in replicas.SENDS.
+    Sends are those of the finding's topic-partition, with columns as in kept.SENDS.
     """
     if finding.topic is None or finding.partition is None or finding.first_offset is None:
         return None
@@ -159,16 +83,6 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
     )
 
 
-def ordered(facts: list[Fact]) -> list[Fact]:
-    """Facts in order of time, each once; undated ones keep their place after the fact before them."""
-    keyed: list[tuple[int, Fact]] = []
-    latest = -BEYOND_ALL
-    for fact in dict.fromkeys(facts):
-        latest = fact.time if fact.time is not None else latest
-        keyed.append((latest, fact))
-    return [fact for _, fact in sorted(keyed, key=lambda item: item[0])]
-
-
 def acknowledgement(lost: Lost) -> list[Fact]:
     """The facts that the lost records were acknowledged, the first and the last; none where nobody recorded it."""
     if lost.written is not None:
@@ -182,8 +96,3 @@ def acknowledgement(lost: Lost) -> list[Fact]:
         says = f"the last of {lost_ones} was acknowledged"
         facts.append(Fact(says, lost.last_acked, place=lost.last_place))
     return facts
-
-
-def chain(*parts: list[Fact]) -> list[Fact]:
-    """The facts of all parts in order of time."""
-    return ordered([fact for part in parts for fact in part])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from ..histories.evidence.tables import (
+from ...histories.evidence.tables import (
     BATCHES,
     CHECKPOINTS,
     DAMAGE,
@@ -27,7 +27,7 @@ from ..histories.evidence.tables import (
     Schema,
     empty,
 )
-from ..histories.tables import Finding
+from ...histories.tables import Finding
 from .sealing import SEALED
 
 SENDS: Schema = {

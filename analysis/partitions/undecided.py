@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..histories.tables import BEYOND_ALL
+from ...histories.tables import BEYOND_ALL
 from .entries import Ints
 
 if TYPE_CHECKING:

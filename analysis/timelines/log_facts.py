@@ -129,6 +129,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
         says += "; it was the last known leader, which Kafka elects again though nobody is in sync (KIP-966)"
     fact = _fact(builder, row, says, "elected", term.epoch, leader)
     term.facts.append(fact)
+    term.elections.append((before, fact))
     term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from ..histories.observations import deletions_of
-from ..histories.tables import BEYOND_ALL
+from ...histories.observations import deletions_of
+from ...histories.tables import BEYOND_ALL
 from .entries import Ints
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from ..histories.evidence.tables import LOCATION, RECORDS
+from ...histories.evidence.tables import LOCATION, RECORDS
 
 if TYPE_CHECKING:
-    from ..histories.evidence.sought import Sought
+    from ...histories.evidence.sought import Sought
 
 JOB_BYTES = 32 << 20  # of one file that a task decodes at once
 SEALED = {
@@ -131,8 +131,8 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
     """RECORDS of a job's batches, credited to all their copies, what of them cannot be decoded (with location), and
     SEALED of those that are not sought.
     """
-    from ..histories.evidence.segments import read_segment  # its compiled loops take a while to load
-    from ..histories.evidence.sought import Sought
+    from ...histories.evidence.segments import read_segment  # its compiled loops take a while to load
+    from ...histories.evidence.sought import Sought
 
     frames, broken, passed = [], [], []
     (bits,), (offsets,) = job["bits"], job["offsets"]

@@ -8,14 +8,13 @@ from typing import Any
 
 import polars as pl
 
-from ..histories.tables import Evidence, Finding
-from .causes import explain_absence
-from .causes.facts import Lost
-from .chronicle import how_elected
+from ...histories.tables import Evidence, Finding
+from ..causes import explain_absence
+from ..causes.explaining import record_of
+from ..causes.losses import Lost
+from ..partitions.partition import Partition
+from ..replicas.kept import extents, where
 from .differences import cell
-from .explaining import record_of
-from .partition import Partition
-from .replicas import extents, where
 
 MOST = 20  # senders, readers: more are counted
 UNDECODED = "a record of a batch that all replicas hold alike (of large logs these are not decoded)"
@@ -133,7 +132,7 @@ def _led(p: Partition, epoch: int) -> Record:
     if term is None or term.leader is None:
         return {"epoch": epoch, "says": f"who led epoch {epoch} is not known"}
     begins = f" from offset {term.start} on" if term.start is not None else ""
-    how = how_elected(term)
+    how = term.how_elected
     isr = f", ISR [{', '.join(sorted(term.isr))}]" if term.isr else ""
     return {
         "epoch": epoch,

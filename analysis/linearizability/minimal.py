@@ -14,9 +14,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..models.linearize_steps import Budget, Steps, number_actions
-from ..models.operations import Action, Model, Operation
-from ..models.porcupine import DEFAULT_MEMORY, Part, check_operations
+from ...models.linearize_steps import Budget, Steps, number_actions
+from ...models.operations import Action, Model, Operation
+from ...models.porcupine import DEFAULT_MEMORY, Part, check_operations
 
 SECONDS, MEMORY = 5.0, 512 << 20  # of one check; a set of operations that takes longer does not count
 RECENT = 200  # operations that are shrunk; those that ended before them are kept as they are, if they are needed
@@ -62,7 +62,7 @@ def _starts(
     model: Model[Any], operations: Sequence[Operation], chosen: list[int], before: set[int], seconds: float
 ) -> list[_Start]:
     """All that can be after the operations of `before`, which ended first; none where a budget ran out."""
-    from ..models.linearize_deep import DeepSearch  # compiled code takes longer to load than most histories to shrink
+    from ...models.linearize_deep import DeepSearch  # compiled code takes longer to load than most histories to shrink
 
     actions, observes, history = number_actions(model, [operations[i] for i in chosen])
     steps = Steps(model, actions, observes)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..histories.bundle import open_run
-from ..histories.errors import UsageError
-from ..histories.tables import Finding
-from .evidence import clocks_of
-from .explaining import explain
-from .kernel import judge, partitions_of
-from .local import Gathered, Progress, gather
-from .partition import Partition
-from .results import Results
-from .wording import some
+from ...histories.bundle import open_run
+from ...histories.errors import UsageError
+from ...histories.tables import Finding
+from ..causes.explaining import explain
+from ..kernel import judge, partitions_of
+from ..local import Gathered, Progress, gather
+from ..partitions.evidence import clocks_of
+from ..partitions.partition import Partition
+from ..results import Results
+from ..wording import some
 
 Record = dict[str, Any]
 MOST_NAMES = 12
