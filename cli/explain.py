@@ -11,7 +11,7 @@ import click
 from ..analysis.wording import either
 from ..histories.errors import UsageError
 from .document import Document
-from .looking import LocalPath, Where, moment, open_to_look, where_of
+from .looking import LocalPath, Where, dated, moment, open_to_look, tell_the_zero, where_of
 from .saved import Saved, is_saved, load
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ def command(source: Path, place: str | None, as_json: bool, as_markdown: bool) -
     if is_saved(source):
         _of_saved(document, load(source), asked)
     else:
-        _of_run(document, open_to_look(source, as_markdown, asked and asked.offset), asked)
+        opened = open_to_look(source, as_markdown, asked and asked.offset)
+        _of_run(document, opened, asked)
+        if opened.has_history:
+            tell_the_zero(document, opened.started_at)
     click.echo(document.markdown() if as_markdown else document.terminal())
 
 
@@ -50,6 +53,7 @@ def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
         name = verdict["input"]["name"] if asked is None else asked.partition
         document.say(f"{name}: no cause stands in the results; explain the run itself to see the logs")
     _whys(document, told, verdict["input"].get("started_at"))
+    tell_the_zero(document, verdict["input"].get("started_at"))
     if asked is not None and asked.offset is not None:
         document.say("What each replica holds there is told when the run itself is explained.")
 
@@ -116,7 +120,7 @@ def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
         from .timeline import _tell
 
         document.heading("What happened")
-        _tell(document, opened.located({"moments": _moments(opened, names[0])})["moments"], opened.has_history)
+        _tell(document, opened.located({"moments": _moments(opened, names[0])})["moments"], opened)
 
 
 def _moments(opened: Inspected, name: str) -> list[Record]:
@@ -210,9 +214,7 @@ def _whys(document: Document, causes: list[Record], started_at: str | None) -> N
 
 
 def _why(document: Document, why: Why) -> None:
-    document.numbered(
-        [(f"{step.seconds} s {step.says}" if step.seconds else step.says, step.source) for step in why.steps]
-    )
+    document.numbered([(dated(step.seconds, step.clock, step.says), step.source) for step in why.steps])
     if why.prevented_by:
         document.say(f"Would have been prevented by: {either(why.prevented_by)}")
     if why.citation:
@@ -231,4 +233,4 @@ def _chain(document: Document, facts: list[Record], started_at: str) -> None:
     from ..plots.whys import step_of
 
     steps = [step_of(fact, started_at) for fact in facts]
-    document.numbered([(f"{step.seconds} s {step.says}" if step.seconds else step.says, step.source) for step in steps])
+    document.numbered([(dated(step.seconds, step.clock, step.says), step.source) for step in steps])

@@ -16,6 +16,7 @@ from .saved import is_saved
 
 if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
+    from .document import Document
 
 _WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
 
@@ -74,6 +75,20 @@ def seconds(time: int | None, has_history: bool = True) -> str:
     if not has_history:
         return f"{datetime.fromtimestamp(time / 1e9, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
     return f"{time / 1e9:.3f}"
+
+
+def dated(seconds: str, clock: str, says: str = "") -> str:
+    """What happened with its time: seconds since the start of the run and, where that is known, the time of day."""
+    when = f"{seconds} s" + (f" ({clock.split()[-1]})" if clock else "") if seconds else ""
+    return f"{when} {says}".strip()
+
+
+def tell_the_zero(document: Document, started_at: str | None) -> None:
+    """Says from when the seconds count, where that is known."""
+    from ..plots.stories import clock
+
+    if zero := clock(started_at or "", 0):
+        document.say(f"Seconds count from {zero}; beside them stands the time of day, UTC.")
 
 
 def moment(ms: int | None) -> str:

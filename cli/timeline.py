@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .document import Document
-from .looking import LocalPath, open_to_look, partition_of, seconds
+from .looking import LocalPath, dated, open_to_look, partition_of, seconds, tell_the_zero
 
 if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
@@ -57,11 +57,13 @@ def _document(opened: Inspected, told: list[dict[str, Any]]) -> Document:
                 if not moments
                 else "Nothing but what is told of all partitions below."
             )
-        _tell(document, own, opened.has_history)
+        _tell(document, own, opened)
     if common and len(told) > 1:
         document.heading("All partitions")
-        _tell(document, [moment for moment in told[0]["moments"] if _key(moment) in common], opened.has_history)
+        _tell(document, [moment for moment in told[0]["moments"] if _key(moment) in common], opened)
     clocks = opened.clocks()
+    if opened.has_history:
+        tell_the_zero(document, opened.started_at)
     if clocks:
         document.heading("Clocks")
         document.say("Brokers' own times are read as UTC.", *(f"{clock}." for clock in clocks))
@@ -78,12 +80,16 @@ def _everywhere(told: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
     return set.intersection(*sets) if len(sets) > 1 else set()
 
 
-def _tell(document: Document, moments: list[dict[str, Any]], has_history: bool) -> None:
+def _tell(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
+    from ..plots.stories import clock
     from ..plots.whys import source_of
 
-    unit = " s" if has_history else ""
-    times = [seconds(one["time"], has_history) for one in moments[:MOST]]
-    whens = [f"{time}{unit}" if time else "undated" for time in times]
+    times = [one["time"] for one in moments[:MOST]]
+    if opened.has_history:
+        whens = ["" if time is None else dated(seconds(time), clock(opened.started_at, time)) for time in times]
+    else:
+        whens = [seconds(time, False) for time in times]
+    whens = [when or "undated" for when in whens]
     document.dated([(when, one["says"], source_of(one)) for when, one in zip(whens, moments, strict=False)])
     if len(moments) > MOST:
         document.say(f"… and {len(moments) - MOST:,} more moments; --json has all")
