@@ -117,10 +117,10 @@ def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
     if not asked and not told:
         document.say(f"{opened.run.settings.name}: nothing was found that has a cause to tell")
     if asked:
-        from .timeline import _tell
+        from .timeline import tell
 
         document.heading("What happened")
-        _tell(document, opened.located({"moments": _moments(opened, names[0])})["moments"], opened)
+        tell(document, opened.located({"moments": _moments(opened, names[0])})["moments"], opened)
 
 
 def _moments(opened: Inspected, name: str) -> list[Record]:

@@ -24,7 +24,7 @@ from .completing import completed
 from .engines import session_of, spark_options
 from .main import EXIT_BREACH
 from .scenarios import picture
-from .simulate import _setting
+from .simulate import option
 
 CHUNK = 200  # seeds in one piece of work
 # What shows a breach best; the lanes of leaders and ISRs show all others.
@@ -79,7 +79,7 @@ def command(
     for kind in (kind for kind in kinds if kind not in PATTERNS):
         there = ", ".join(PATTERNS) + meant(kind, PATTERNS)
         raise UsageError(f"there is no fault {kind!r} to draw; there are {there}")
-    space = Space(variant, kinds, dict(_setting(text) for text in settings))
+    space = Space(variant, kinds, dict(option(text) for text in settings))
     path = out or Path(f"{variant}-{invariant}.toml")
     # Before hours of searching.
     if path.suffix != ".toml":

@@ -67,7 +67,7 @@ def command(
         options.setdefault("default.replication.factor", min(brokers, 3))
     if ops is not None:
         options["simulation.ops"] = ops
-    options.update(_setting(text) for text in settings)
+    options.update(option(text) for text in settings)
     scenario = replace(
         scenario,
         name=scenario.name if file else out.name,
@@ -116,7 +116,8 @@ def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
     return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def option(text: str) -> tuple[str, Any]:
+    """NAME=VALUE as a configuration's name and its value. Raises UsageError."""
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"--set takes NAME=VALUE, not {text!r}")

@@ -57,10 +57,10 @@ def _document(opened: Inspected, told: list[dict[str, Any]]) -> Document:
                 if not moments
                 else "Nothing but what is told of all partitions below."
             )
-        _tell(document, own, opened)
+        tell(document, own, opened)
     if common and len(told) > 1:
         document.heading("All partitions")
-        _tell(document, [moment for moment in told[0]["moments"] if _key(moment) in common], opened)
+        tell(document, [moment for moment in told[0]["moments"] if _key(moment) in common], opened)
     clocks = opened.clocks()
     if opened.has_history:
         tell_the_zero(document, opened.started_at)
@@ -80,7 +80,8 @@ def _everywhere(told: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
     return set.intersection(*sets) if len(sets) > 1 else set()
 
 
-def _tell(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
+def tell(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
+    """Adds the moments, each with its time and source."""
     from ..plots.stories import clock
     from ..plots.whys import source_of
 

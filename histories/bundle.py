@@ -141,10 +141,10 @@ class Run:
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
 
     def source_of(self, split: int) -> str:
-        return self._shown[split]
+        return self.shown[split]
 
     @cached_property
-    def _shown(self) -> list[str]:
+    def shown(self) -> list[str]:
         if self.uri:
             return [path_below(self.uri, split.path) or split.path.rsplit("/", 1)[-1] for split in self.splits]
         root = self.path if self.path.is_dir() else self.path.parent
@@ -205,7 +205,7 @@ def open_run(
         config = {**config, "started_at": UNDATED}
     settings = Settings(name, dialect, config)
     run = Run(path, settings, tuple(splits), (), size, evidence)
-    return replace(run, files=tuple(dict.fromkeys(run._shown)))
+    return replace(run, files=tuple(dict.fromkeys(run.shown)))
 
 
 def _refuse_no_run(path: Path) -> None:

@@ -53,10 +53,10 @@ class Twin:
         self.processes = self.config["processes"]
         self.ops = sorted(_operations(history.events), key=lambda op: op.done)
         self.sends = [send for op in sorted(self.ops, key=lambda op: op.begun) for send in self._sends(op)]
-        self.reads = [read for op in self.ops for read in _reads(op)]
+        self.reads = [read for op in self.ops for read in reads_of(op)]
         self.acked = [send for send in self.sends if send.acked]
         self.healed = max([time for op in self.ops if op.f in ("fault", "heal") for time in (op.begun, op.done)] + [0])
-        self.ends = [(op, *answer) for op in self.ops if op.outcome == "ok" for answer in _places(op, "end_offsets")]
+        self.ends = [(op, *answer) for op in self.ops if op.outcome == "ok" for answer in places(op, "end_offsets")]
         # With transactions, a read_committed client is told the last stable offset.
         stable = any(send.txn for send in self.sends)
         self.log_ends = [
@@ -106,7 +106,7 @@ class Twin:
             offset
             for op in self.ops
             if op.process == process and op.outcome == "ok"
-            for offset, _ in (*_places(op, "assign"), *_places(op, "seek"))
+            for offset, _ in (*places(op, "assign"), *places(op, "seek"))
         ]
 
     def _final(self) -> dict[str, Any] | None:
@@ -282,7 +282,7 @@ class Twin:
             position, rebalanced = None, False
             for op in (op for op in self.ops if op.process == process):
                 first = True
-                for read in _reads(op):
+                for read in reads_of(op):
                     if position is not None and read.offset != position:
                         severity = "permitted" if rebalanced else "violation"
                         prefix = "" if first else "int-"
@@ -370,12 +370,12 @@ def _operations(events: list[Event]) -> Iterator[Op]:
             )
 
 
-def _reads(op: Op) -> Iterator[Read]:
+def reads_of(op: Op) -> Iterator[Read]:
     for step in op.told.get("ops", [op.told]):
         for record in step.get("records", []) if step["f"] == "poll" else []:
             yield Read(record["offset"], record["value"], op.process, op.done, op.id)
 
 
-def _places(op: Op, f: str) -> list[tuple[int, int | None]]:
+def places(op: Op, f: str) -> list[tuple[int, int | None]]:
     places = op.told.get("offsets", []) if op.f == f and not op.told.get("revoked") else []
     return [(p["offset"], p.get("start")) for p in places if p["partition"] == 0 and p["offset"] is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from twins import Breach, Op, Twin, _places, _reads
+from twins import Breach, Op, Twin, places, reads_of
 
 
 def breaches(twin: Twin) -> Iterator[Breach]:
@@ -46,7 +46,7 @@ def _committed(twin: Twin, members: list[str]) -> list[tuple[Op, int]]:
 
 
 def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
-    polls = [(op, read) for op in twin.ops if op.process in members for read in _reads(op)]
+    polls = [(op, read) for op in twin.ops if op.process in members for read in reads_of(op)]
     handles = any(op.f == "handle" for op in twin.ops)
     handled = {read.offset for _, read in polls}
     if handles:
@@ -71,7 +71,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
             offset
             for op in twin.ops
             if op.process in members and op.outcome != "fail" and op.done <= begun
-            for offset, _ in (*_places(op, "assign"), *_places(op, "seek"))
+            for offset, _ in (*places(op, "assign"), *places(op, "seek"))
         ]
         lowest = min(read.offset for _, read in polls)
         first, reset = min([*set_to, lowest]), not set_to or min(set_to) > lowest
@@ -101,7 +101,7 @@ def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
             and move.outcome != "fail"
             and not move.told.get("group")
             and previous.begun <= move.done <= op.done
-            and any(to <= offset for to, _ in (*_places(move, "assign"), *_places(move, "seek")))
+            and any(to <= offset for to, _ in (*places(move, "assign"), *places(move, "seek")))
             for move in twin.ops
         )
         if not sought:
