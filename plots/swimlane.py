@@ -167,7 +167,7 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
     axis.set_yticks(list(rows.values()), [f"broker {style.printable(broker, 12)}" for broker in rows])
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
-    axis.set_title("leader (full), ISR (light); × down or fenced, ● back")
+    axis.set_title("leader (full), ISR (light), in the ISR though down (hatched); × down or fenced, ● back")
 
 
 def _leaders(
