@@ -23,7 +23,7 @@ from ..timelines.terms import LogEnd, Term
 from ..timelines.timeline import Timeline
 from ..wording import span
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import away, deaths, ended_short, had_them, held_at_snapshot, returned
+from .holdings import away, deaths, ended_short, had_them, held_at_snapshot, may_have_lost_tail, returned
 from .losses import Lost, acknowledgement
 from .succession import clean_by_configuration, clean_succession, in_sync_before, just_begun, lacked
 
@@ -193,6 +193,8 @@ def _had_more(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[
     loaded = _loaded_before(timeline, broker, cut)
     if loaded and loaded[-1].time is not None and lost.last_acked is not None and loaded[-1].time > lost.last_acked:
         return []  # an earlier cut took them
+    if may_have_lost_tail(timeline, broker, lost.last_acked, cut.time):
+        return []
     return held_at_snapshot(timeline, broker, lost) or had_them(timeline, broker, lost)
 
 

@@ -41,6 +41,14 @@ def away(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
     return [*dead, *lasting]
 
 
+def dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly: bool = False) -> bool:
+    """Whether a broker had died by a time, and had not come back until another."""
+    lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= until]
+    rose = max((e.time or 0 for e in lives if e.kind != "died"), default=-BEYOND_ALL)
+    died = [e.time or 0 for e in lives if e.kind == "died" and (e.fact.place is not None or not exactly)]
+    return any(rose < time <= since for time in died)
+
+
 def truncations(
     timeline: Timeline, broker: str, lost: Lost, after: int | None, most: int | None = None
 ) -> list[LogEnd]:
@@ -131,7 +139,8 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     for kind in ("corruption", "loaded", "snapshot"):
         for end in timeline.ends_of(broker, kind):
             late = end.time is not None and end.time > (loads if kind == "loaded" else since - SECOND)
-            if end.end <= most and late and not is_cut(end.time or 0):
+            followed = kind == "snapshot" and _may_have_followed(timeline, broker, risen, end.time or 0)
+            if end.end <= most and late and not followed and not is_cut(end.time or 0):
                 out.append(end)
                 break
     if not out:
@@ -142,6 +151,16 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
         if m.snapshot in {e.snapshot for e in out if e.snapshot is not None} and m.end > most
     ]
     return [*(e.fact for e in out), *marks]
+
+
+def _may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether another broker may have led between two times while this one lived, so that it may have been cut."""
+    if dead(timeline, broker, until, until, exactly=True):
+        return False
+    led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
+    then = [term for term in led if term.time is not None and term.time <= since][-1:]
+    others = [t for t in led if t.leader not in (None, broker) and (t in then or t.time is None or t.time > since)]
+    return not all(dead(timeline, t.leader or "", since, until, exactly=True) for t in others)
 
 
 def in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
@@ -172,12 +191,12 @@ def failed_together(timeline: Timeline, lost: Lost, standing: str | None = None)
         names = ", ".join(sorted(together))
         return [f"why brokers {names}, all in sync, started again without the records (a failure of power?)"]
     others = sorted(together - {standing}) if standing in together else []
-    if not others or any(_kept_them(timeline, member, lost) for member in others):
+    if not others or any(kept_them(timeline, member, lost) for member in others):
         return []
     return [f"whether {' or '.join(f'broker {other}' for other in others)}, in sync as well, still had the records"]
 
 
-def _kept_them(timeline: Timeline, broker: str, lost: Lost) -> bool:
+def kept_them(timeline: Timeline, broker: str, lost: Lost) -> bool:
     """Whether a log, when it is heard of next, still ended above the lost records: later it may have grown again."""
     known = timeline.ends_of(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
     after = [end.end for end in known if end.time is not None and end.time > (lost.last_acked or 0)]

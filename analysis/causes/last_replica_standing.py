@@ -75,7 +75,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         after.facts[:1] if after else found.new.facts[-1:],
         after.start_facts[:1] if after else [],
     )
-    waiting = more_in_sync(timeline, lost) if shrunk else []
+    waiting = more_in_sync(timeline, lost) if shrunk or len(_replicas(timeline)) == 1 else []
     return Attempt(True, facts, [*(waiting or [ELIGIBLE]), *flushed(timeline)])
 
 

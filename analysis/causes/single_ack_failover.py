@@ -7,8 +7,6 @@ log knows leader epochs, and the new leader did not lose its own tail by a resta
 
 from __future__ import annotations
 
-import polars as pl
-
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
@@ -44,8 +42,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     batches = timeline.kept.batches
     if not batches.height or (batches["magic"] < 2).any():
         return lacks("leader epochs in the log, without which a follower may also have cut committed records")
-    own = batches.filter(pl.col("broker") == new.leader)
-    if own.height and may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
+    if may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
         return lacks(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(
         found.old.facts[:1] if found.old else [],

@@ -11,7 +11,7 @@ from ..timelines.facts import SECOND, Fact
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import had_them, may_have_lost_tail, truncations
+from .holdings import dead, had_them, may_have_lost_tail, truncations
 from .losses import Lost
 
 
@@ -67,8 +67,8 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
     after = [t for t in after if t.start is None or t.start <= lost.first]
     if after:
         # A term of which nobody knows where it began may be one that nobody ever led: its leader had died.
-        began = (t for t in after if t.start is not None)
-        out.new = next(began, None) or next((t for t in after if not _took_nothing(timeline, out, t, lost)), after[0])
+        took = (t for t in after if t.start is not None or not _took_nothing(timeline, out, t, lost))
+        out.new = next(took, after[0])
     else:
         out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
     return out
@@ -93,7 +93,8 @@ def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost)
     """
     if term.leader is None or term.time is None or term.conflict or lost.first_acked is None:
         return False
-    until = next((t.time or term.time for t in timeline.terms.values() if t.epoch > term.epoch), term.time)
+    over = next((t.time or term.time for t in timeline.terms.values() if t.epoch > term.epoch), term.time)
+    until = over if term.ended is None else min(over, term.ended)
     loaded = timeline.ends_of(term.leader, "loaded")
     cut = truncations(timeline, term.leader, lost, lost.first_acked)
     starts = [e.time for e in timeline.events if e.broker == term.leader and e.kind == "started"]
@@ -103,15 +104,7 @@ def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost)
     if had and loaded and not harmed:  # without a line of any load, a log does not tell when its broker started
         return True
     # Only the history tells of a death exactly: a controller that knew would not have elected it.
-    return _dead(timeline, term.leader, term.time, until, exactly=True)
-
-
-def _dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly: bool = False) -> bool:
-    """Whether a broker had died by a time, and had not come back until another."""
-    lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= until]
-    rose = max((e.time or 0 for e in lives if e.kind != "died"), default=-BEYOND_ALL)
-    died = [e.time or 0 for e in lives if e.kind == "died" and (e.fact.place is not None or not exactly)]
-    return any(rose < time <= since for time in died)
+    return dead(timeline, term.leader, term.time, until, exactly=True)
 
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
@@ -176,7 +169,7 @@ def just_begun(timeline: Timeline, found: Succession, lost: Lost) -> list[str]:
     if began.epoch == 0 or began.time is None or lost.first_acked - began.time >= SECOND:
         return []
     leader = previous.leader if previous is not None else None
-    if leader is not None and _dead(timeline, leader, lost.first_acked, lost.first_acked, exactly=True):
+    if leader is not None and dead(timeline, leader, lost.first_acked, lost.first_acked, exactly=True):
         return []
     return [f"whether broker {began.leader}, which had just begun to lead, acknowledged the records"]
 
@@ -227,8 +220,8 @@ def _ended_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -
     others = ({term.leader for term in terms} | (new.before or frozenset())) - {None, broker}
     if before and others:
         time, end = before[-1]
-        dead = all(_dead(timeline, other or "", time, until) for other in others)
-        if dead and end.kind in ("loaded", "truncated") and end.end <= lost.first:
+        alone = all(dead(timeline, other or "", time, until) for other in others)
+        if alone and end.kind in ("loaded", "truncated") and end.end <= lost.first:
             return [end.fact]
     if after:
         time, end = after[0]

@@ -11,7 +11,17 @@ from __future__ import annotations
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import alone_in_sync, away, deaths, failed_together, held_at_snapshot, returned
+from .holdings import (
+    alone_in_sync,
+    away,
+    deaths,
+    failed_together,
+    had_them,
+    held_at_snapshot,
+    in_sync,
+    kept_them,
+    returned,
+)
 from .losses import Lost, acknowledgement
 from .prevention import more_in_sync
 from .succession import just_begun, lacked, succession, sync_before
@@ -38,12 +48,17 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     # What all that were in sync had lost by then, no election took.
     if together := failed_together(timeline, lost):
         return lacks(*together)
+    own = found.old_leader == new.leader or had_them(timeline, new.leader, lost)
+    if own and not any(kept_them(timeline, member, lost) for member in in_sync(timeline, lost) - {new.leader}):
+        return lacks(
+            f"that another broker still had the records when broker {new.leader}, which had had them, was elected"
+        )
     if doubtful := just_begun(timeline, found, lost):
         return lacks(*doubtful)
     without = lacked(timeline, found, lost)
     if not without:
         return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
-    # Whoever was in sync before is not the new leader, so the acknowledging leader is another broker.
+    # Whoever was in sync before is not the new leader.
     old = found.old_leader or (next(iter(new.before)) if new.before and len(new.before) == 1 else None)
     led = found.old.facts[:1] if found.old else []
     alone = alone_in_sync(timeline, old, lost.first_acked) if old else []

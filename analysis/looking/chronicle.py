@@ -47,7 +47,8 @@ def _facts(timeline: Timeline) -> list[Told]:
     for term in timeline.terms.values():
         told += _of(term)
     of_terms = {fact for _, _, fact in told}
-    told += [("isr", "", fact) for _, _, fact in timeline.isr if fact not in of_terms]
+    in_sync = [*(fact for _, _, fact in timeline.isr), *timeline.overruled]
+    told += [("isr", "", fact) for fact in in_sync if fact not in of_terms]
     for end in timeline.ends:
         if end.kind != "snapshot" and end.kind != "high-watermark":
             kind = "log" if end.kind == "loaded" else "noop" if end.noop else "truncation"

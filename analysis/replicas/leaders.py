@@ -14,7 +14,7 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
 
     The metadata log is proof and goes first; a cluster that shut down in order ends without a leader, and
     then the last one that it had is meant, unless it may not lead any more (KIP-966). Among log lines the greatest
-    leader epoch decides, not the time.
+    leader epoch decides, not the time; if nobody leads it, the last leader is meant where an ISR with it is said.
     """
     led = metadata.filter(pl.col("leader") >= 0)
     if led.height:
@@ -24,16 +24,21 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
         return last if now["leader"] >= 0 or last in may_lead else None
     best: tuple[int, int] | None = None
     leader: str | None = None
+    vacant: tuple[int, list[int]] = (-1, [])  # the last epoch that nobody led, and its ISR
     for row in log_events.filter(pl.col("kind").is_in(SAYS_LEADER)).iter_rows(named=True):
         fields = json.loads(row["fields"])
         epoch = fields.get("leader_epoch", fields.get("leaderEpoch"))
         named = row["broker"] if row["kind"] == "leader" else fields.get("leader")
-        if not isinstance(epoch, int) or named is None or str(named).startswith("-"):
+        if not isinstance(epoch, int) or named is None:
+            continue
+        if str(named).startswith("-"):
+            vacant = max(vacant, (epoch, fields.get("isr") or []))
             continue
         key = (epoch, row["time"] or 0)
         if best is None or key > best:
             best, leader = key, str(named)
-    return leader
+    epoch, isr = vacant
+    return leader if best is not None and (epoch <= best[0] or leader in map(str, isr)) else None
 
 
 def assigned_replicas(metadata: pl.DataFrame, configured: list[list[str]] | None, partition: int) -> tuple[str, ...]:

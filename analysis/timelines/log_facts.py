@@ -145,7 +145,7 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     if row["kind"] == "isr-shrink":
         says = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
     fact = _fact(builder, row, says, "isr", ids(fields["isr"]))
-    builder.isr.append((fact.time, ids(fields["isr"]), fact))
+    builder.said.append((row["broker"], fact.time, ids(fields["isr"]), fact))
     _state(builder, fields, fact)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...histories.evidence.clock import Clock
 from ..replicas.kept import Kept
-from .facts import Fact
+from .facts import SECOND, Fact
 
 
 @dataclass
@@ -94,6 +94,7 @@ class Builder:
         self.ends: list[LogEnd] = []
         self.events: list[BrokerEvent] = []
         self.isr: list[tuple[int | None, frozenset[str], Fact]] = []
+        self.said: list[tuple[str, int | None, frozenset[str], Fact]] = []  # of the ISR, by a broker that leads
         self.fault_facts: list[Fact] = []
         self.config: dict[str, Any] = {}
         self.version: str | None = None
@@ -112,7 +113,17 @@ class Builder:
         """All that was gathered."""
         of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
         happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
-        return [*of_terms, *happened, *(fact for _, _, fact in self.isr), *self.log_starts, *self.cleanings]
+        in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.said)]
+        return [*of_terms, *happened, *in_sync, *self.log_starts, *self.cleanings]
+
+    def overruled(self, broker: str, time: int | None) -> bool:
+        """Whether another broker led when this one spoke as a leader, and a moment later, too."""
+        if time is None:
+            return False
+        led = sorted((t.time, t.leader) for t in self.terms.values() if t.time is not None and t.leader is not None)
+        return all(
+            [who for since, who in led if since <= at][-1:] not in ([], [broker]) for at in (time, time + SECOND)
+        )
 
     def at(self, ms: int | None, broker: str | None = None) -> int | None:
         """A wall clock in ms as ns since the start; None without a start or with a doubtful clock."""

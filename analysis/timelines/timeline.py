@@ -38,6 +38,7 @@ class Timeline:
     ends: list[LogEnd]
     events: list[BrokerEvent]
     isr: list[tuple[int | None, frozenset[str], Fact]]
+    overruled: list[Fact]  # what leaders said of the ISR when they had been replaced
     faults: list[Fault]
     fault_facts: list[Fact]
     config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
@@ -93,7 +94,9 @@ def build_timeline(
         builder.version, builder.version_fact = version, Fact(f"Kafka {version}", None, "run.json")
     ends = sorted(builder.ends, key=lambda e: (e.time is None, e.time or 0))
     events = sorted(builder.events, key=lambda e: (e.time is None, e.time or 0))
-    isr = sorted(builder.isr, key=lambda e: (e[0] is None, e[0] or 0))
+    stale = [said for said in builder.said if builder.overruled(*said[:2])]
+    isr = [*builder.isr, *(said[1:] for said in builder.said if said not in stale)]
+    isr.sort(key=lambda e: (e[0] is None, e[0] or 0))
     _successions(builder)
     return Timeline(
         kept,
@@ -101,6 +104,7 @@ def build_timeline(
         ends,
         events,
         isr,
+        [fact for *_, fact in stale],
         list(faults),
         builder.fault_facts,
         builder.config,
@@ -109,7 +113,7 @@ def build_timeline(
         builder.log_starts,
         builder.cleanings,
         dict(clocks),
-        told_once(builder.facts(), {fact: brokers for _, brokers, fact in isr}),
+        told_once(builder.facts(), {fact: brokers for _, brokers, fact in [*isr, *(said[1:] for said in stale)]}),
     )
 
 

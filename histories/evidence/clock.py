@@ -61,8 +61,10 @@ class Clock:
 
 
 def process_starts(events: pl.DataFrame) -> pl.DataFrame:
-    """The dated events with which processes began: `boot`, and `configured` where no boot is said."""
-    dated = events.filter(pl.col("time").is_not_null())
+    """The dated events with which processes began: `boot`, and `configured` where no boot is said. A log that is kept
+    twice (a console's output beside it) tells a start twice, in the same millisecond: it is one."""
+    dated = events.filter(pl.col("time").is_not_null()).sort("file", "line")
+    dated = dated.unique(["broker", "kind", "time"], keep="first", maintain_order=True)
     boots = dated.filter(pl.col("kind") == "boot")
     silent = dated.filter(pl.col("kind") == "configured").join(boots, on="broker", how="anti")
     return pl.concat([boots, silent])
@@ -77,7 +79,8 @@ def clock_offset(
     """
     if started is None:
         return Clock(broker)
-    boots = process_starts(events).sort("file", "line")
+    # In order of time, as a log that was rolled has its oldest lines in files of any name.
+    boots = process_starts(events).sort("time", "file", "line")
     times = boots["time"].to_list()
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
     kills = [f for f in faults if f.type == "fault" and f.kind == "kill" and broker in f.nodes]

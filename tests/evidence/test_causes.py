@@ -293,6 +293,77 @@ def test_what_was_configured_is_not_what_would_have_prevented_it(config, acks, m
     assert all(part in measure for part, measure in zip(measures, explained.prevented_by, strict=True))
 
 
+def test_one_replica_alone_is_helped_by_a_second_one():
+    about = {"replicas": ("1",)}
+    events = [server_log("1", (12, LOADED % 1))]
+    dark = (fault("power-loss", "1", 6), fault("restart", "1", 11))
+    meta = metadata((1, {"isr": [1]}), (7, {"leader": -1}), (12, {"leader": 1}))
+    short = {**logs("1: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    held = timeline(short, about, meta, events, {"replication.factor": 1}, leader="1", faults=dark)
+    explained = explain_loss(held, lost())
+    assert explained.cause == "last-replica-standing"
+    assert explained.prevented_by[0] == "a second replica (replication.factor)"
+
+
+def test_a_broker_that_had_the_records_lost_them_itself_though_its_election_was_unclean():
+    """Unless another one still had them: only then did the election take them."""
+    meta = metadata((6, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    dark = (fault("power-loss", "2", 7), fault("restart", "2", 8))
+
+    def cause(*said):
+        return explain_loss(timeline(AFTER, None, meta, said, faults=dark), lost()).cause
+
+    assert cause() == "unknown"
+    assert cause(server_log("1", (12, LOADED % 2))) == "unclean-election"
+
+
+def test_who_lost_power_may_have_lost_its_tail_though_nobody_kept_its_files():
+    meta = metadata((9, {"leader": 2, "isr": [2]}))
+    first = {name: table.filter(pl.col("broker") == "1") for name, table in AFTER.items() if name != "epochs"}
+    tables = {**first, "epochs": epochs(("1", 0, 0), ("1", 1, 1))}
+    dark = (fault("power-loss", "2", 7), fault("restart", "2", 8))
+    assert explain_loss(timeline(tables, meta=meta), lost("1")).cause == "single-ack-failover"
+    assert explain_loss(timeline(tables, meta=meta, faults=dark), lost("1")).cause == "unknown"
+
+
+def test_a_truncation_after_a_failure_of_power_did_not_take_what_that_took():
+    old = of_format_v1("1: 0a 1x\n2: 0a 1x")
+    elections = [(1, LEADS % (1, 0, "1,2")), (9, LEADS % (2, 1, "1,2"))]
+
+    def cause(*faults, said=()):
+        events = [server_log("9", *elections), server_log("2", *said, (8, CUT % 1))]
+        held = timeline(old, None, None, events, None, "0.10.2.2", "2", faults)
+        return explain_loss(held, replace(lost(), replaced=10 * SECOND)).cause
+
+    dark = (fault("power-loss", "2", 6), fault("restart", "2", 7))
+    assert cause() == "high-watermark-truncation"
+    assert cause(*dark) == "unknown"
+    assert cause(*dark, said=[(7, LOADED % 2)]) == "high-watermark-truncation"  # its disk had kept them
+
+
+def test_a_snapshot_of_a_follower_does_not_tell_that_its_own_log_was_short():
+    """It may have been cut by its new leader before; one of a dead broker was not."""
+    meta = metadata((9, {"leader": 1, "isr": [1, 2]}))
+    short = {**logs("1: 0a 1x@1\n2: 0a"), "epochs": epochs(("1", 0, 0), ("1", 1, 1))}
+    about = {"snapshots": ("",), "times": {"": 20 * SECOND}}
+    dark = (fault("power-loss", "2", 6),)
+    followed = timeline(short, about, meta, leader="1", faults=(*dark, fault("restart", "2", 10)))
+    assert not ended_short(followed, "2", lost(), 1)
+    assert ended_short(timeline(short, about, meta, leader="1", faults=dark), "2", lost(), 1)
+
+
+def test_what_a_leader_says_of_the_isr_after_it_was_replaced_is_overruled():
+    shrinks = (
+        "INFO [Partition orders-0 broker=1] Shrinking ISR from 1,2 to 1. Leader: (highWatermark: 1, endOffset: 2). (x)"
+    )
+    meta = metadata((3, {"leader": 2, "isr": [2]}))
+    held = timeline(AFTER, None, meta, [server_log("1", (5, shrinks))])
+    assert [isr for time, isr, _ in held.isr if time == 5 * SECOND] == []
+    assert [fact.time for fact in held.overruled] == [5 * SECOND]
+    early = timeline(AFTER, None, metadata((7, {"leader": 2, "isr": [2]})), [server_log("1", (5, shrinks))])
+    assert not early.overruled
+
+
 def test_acks_all_alone_prevents_little_where_the_leader_may_be_alone():
     meta = metadata((9, {"leader": 2, "isr": [2]}))
 
@@ -507,6 +578,8 @@ def test_the_last_leader_is_that_of_the_greatest_epoch():
     events = pl.concat([server_log("2", (1, line % (2, 5))), server_log("1", (9, line % (1, 4)))])
     assert last_leader(empty(METADATA, True), events) == "2"
     assert last_leader(empty(METADATA, True), empty(LOG_EVENTS, True)) is None
+    nobody = "INFO [Broker id=3] Follower orders-0 starts at leader epoch 6 from offset 0 with partition epoch 7 and high watermark 0. Current leader is -1. (x)"
+    assert last_leader(empty(METADATA, True), pl.concat([events, server_log("3", (10, nobody))])) is None
 
 
 def flipped(source, root, rng, of_segments):

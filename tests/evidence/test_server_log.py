@@ -121,6 +121,27 @@ def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
     assert clock.conflict or clock.offset == ahead
 
 
+def test_starts_are_in_order_of_time_whatever_their_files_are_called():
+    """A log that was rolled has its oldest lines in server.log.2026…, and a console's output has them twice."""
+    started = 1795254667000
+    faults = [fault("fault", "kill", "1", 10), fault("heal", "restart", "1", 15)]
+    files = [("server.log.2026-11-21-09", -5.0, None), ("server.log", 15.4, 9.9), ("kafkaServer.out", 15.4, None)]
+    rows = [
+        {
+            "broker": "1",
+            "kind": "boot",
+            "time": started + int(at * 1000),
+            "fields": json.dumps({"alive_until": None if alive is None else started + int(alive * 1000)}),
+            "file": file,
+            "line": 1,
+        }
+        for file, at, alive in files
+    ]
+    clock = clock_offset("1", pl.DataFrame(rows), faults, started)
+    assert clock.bounded
+    assert (clock.offset, clock.conflict) == (0, False)
+
+
 def test_rotated_and_gzipped_logs_are_read(tmp_path):
     line = (
         "[2025-11-01 03:00:00,000] INFO [Partition orders-0 broker=1] Shrinking ISR from 1,2 to 1. Leader: x (kafka)\n"
