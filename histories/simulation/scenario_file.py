@@ -12,6 +12,7 @@ from typing import Any
 
 from ...models.replication.config import MS, ConfigError
 from ...models.replication.faults import FAULTS, Fault
+from ...models.replication.invariants import INVARIANTS
 from ...models.replication.scenario import Scenario
 from ..errors import InputError, LogjudgeError
 
@@ -58,7 +59,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         if key not in KEYS:
             raise InputError(source, f"the key {key!r}", f"one of {', '.join(KEYS)}")
     brokers = {
-        _number(b, source): flatten(_typed({b: options}, b, dict, {}, source))
+        _number(b, source): flatten(_typed({b: options}, b, dict, {}, source), source)
         for b, options in _typed(data, "broker", dict, {}, source).items()
     }
     faults = tuple(_fault(entry, source) for entry in _list(data, "fault", dict, source))
@@ -66,14 +67,14 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         name=_typed(data, "name", str, Path(source).stem, source),
         variant=_typed(data, "variant", str, default_variant, source),
         seed=_typed(data, "seed", int, 0, source),
-        options=flatten(_typed(data, "config", dict, {}, source)),
+        options=flatten(_typed(data, "config", dict, {}, source), source),
         per_broker=brokers,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         title=_typed(data, "title", str, "", source),
         story=_typed(data, "story", str, "", source).strip(),
         source=_typed(data, "source", str, "", source),
         picture=_typed(data, "picture", str, "swimlane", source),
-        breaks=_list(data, "breaks", str, source),
+        breaks=_invariants(data, source),
         causes=_list(data, "causes", str, source),
     )
 
@@ -96,19 +97,28 @@ def _list(table: Mapping[str, Any], key: str, kind: type, source: str) -> tuple[
     return tuple(found)
 
 
+def _invariants(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    named = _list(data, "breaks", str, source)
+    for name in named:
+        if name not in INVARIANTS:
+            raise InputError(source, f"the invariant {_shown(name)}", f"one of {', '.join(INVARIANTS)}")
+    return named
+
+
 def _shown(found: Any) -> str:
     text = repr(found)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(table: Mapping[str, Any], source: str, prefix: str = "") -> dict[str, Any]:
     """Kafka's names are dotted, which TOML reads as nested tables unless they are quoted; both are fine."""
     flat: dict[str, Any] = {}
     for key, item in table.items():
-        if isinstance(item, Mapping):
-            flat.update(flatten(item, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = item
+        name = f"{prefix}{key}"
+        told = flatten(item, source, f"{name}.") if isinstance(item, Mapping) else {name: item}
+        for twice in flat.keys() & told.keys():
+            raise InputError(source, f"{twice} twice", "each setting once")
+        flat.update(told)
     return flat
 
 

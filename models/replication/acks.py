@@ -58,6 +58,14 @@ class Ack:
         base, first = self.base + start, self.first + start
         return Ack(base, self.base + stop, self.producer, first, self.acks, self.time, self.epoch, self.isr)
 
+    def since(self, offset: int) -> Ack | None:
+        """What of this batch stands from an offset on."""
+        return self.part(max(0, offset - self.base), self.end - self.base) if self.end > offset else None
+
+    def until(self, offset: int) -> Ack | None:
+        """What of this batch stands below an offset."""
+        return self.part(0, min(self.end, offset) - self.base) if self.base < offset else None
+
 
 def _held(log: ReplicaLog, base: int, end: int, producer: int, first: int) -> bool:
     """Does a log hold these values, as far as they are not below its start?"""
@@ -68,10 +76,11 @@ def _held(log: ReplicaLog, base: int, end: int, producer: int, first: int) -> bo
 class Acks(Rows):
     """Those of a partition, as they came: rows are what an Ack is made of."""
 
-    __slots__ = ("losses",)
+    __slots__ = ("losses", "passed")
 
     def __init__(self) -> None:
         super().__init__()
+        self.passed: list[tuple[Ack, Loss]] = []  # gone before delete-records passed over their offsets
         self.losses: dict[int, Loss] = {}  # number of the acknowledgement -> why its records are gone
 
     def __iter__(self) -> Iterator[Ack]:

@@ -137,10 +137,6 @@ class Cluster:
         if self.history is not None:
             self.history.end_offsets(now, now + 2 * self.network.latency, ends)
         self.reader.goal = {p: end for p, (_, end) in ends.items()}
-        if not any(self.reader.goal.values()):
-            self.final = True
-            self.loop.stop()
-            return
         self.loop.at(now + 5 * MS, self.reader.start)
         self.loop.at(now + PATIENCE, self._give_up)
 

@@ -209,6 +209,7 @@ def configure(
     base: Config, options: Mapping[str, Any], per_broker: Mapping[int, Mapping[str, Any]] | None = None
 ) -> Config:
     """`base` with Kafka-named options applied; raises ConfigError with a sentence."""
+    _refuse_twice(options)
     changes = dict(parse(name, options[name]) for name in sorted(options))
     if per_broker:
         changes["per_broker"] = tuple(
@@ -219,6 +220,15 @@ def configure(
     check(config)
     _check_brokers(config)
     return config
+
+
+def _refuse_twice(options: Mapping[str, Any]) -> None:
+    """One setting has several names in Kafka's history."""
+    told: dict[str, str] = {}
+    for name in (name for name in sorted(options) if name in OPTIONS):
+        other = told.setdefault(OPTIONS[name].attribute, name)
+        if other != name:
+            raise ConfigError(f"{other} and {name} are one setting here; give one of them")
 
 
 def _as_the_producer_does(config: Config, named: Mapping[str, Any]) -> Config:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .config import MS, Config, ConfigError
 from .network import FIRST_CLIENT, FIRST_CONTROLLER, QUORUM
+from .truth import lost_below
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -285,8 +286,13 @@ def consumer_crash(cluster: Cluster, fault: Fault) -> Heal:
 def delete_records(cluster: Cluster, fault: Fault) -> None:
     """DeleteRecords up to offset `amount` of every partition, asked of its leader."""
     for number, state in enumerate(cluster.quorum.states):
-        if state.leader > 0:
+        replica = cluster.brokers[state.leader].replicas.get(number) if state.leader > 0 else None
+        if replica is not None:
+            gone = lost_below(cluster.ledger, number, replica.log, min(fault.amount, replica.hw))
+            before = replica.log.start
             cluster.brokers[state.leader].delete_records(number, fault.amount)
+            if replica.log.start > before:
+                cluster.ledger.acks[number].passed += gone
 
 
 def preferred_election(cluster: Cluster, fault: Fault) -> None:  # noqa: ARG001
@@ -318,6 +324,7 @@ FAULTS: dict[str, Callable[[Cluster, Fault], Heal | None]] = {
 # What needs no nodes: it hits the network, every partition's leader, or the active controller.
 NODELESS = ("loss", "duplication", "controller-crash", "controller-pause", "delete-records", "preferred-election")
 PER_MILLE = ("loss", "duplication")
+MEASURED = (*PER_MILLE, "slow-disk", "delay", "clock-skew", "delete-records")  # what takes an amount
 MOST_AMOUNT = 10**12  # milliseconds, or an offset
 
 
@@ -327,6 +334,7 @@ def check(fault: Fault, config: Config) -> None:
         raise ConfigError(f"there is no fault {fault.kind!r}; there are {', '.join(sorted(FAULTS))}")
     if not fault.nodes and fault.kind not in NODELESS:
         raise ConfigError(f"the fault {fault.kind} at {fault.at / MS:g} ms names no nodes, so it would hit nobody")
+    _refuse_idle(fault)
     brokers = range(1, config.brokers + 1)
     controllers = range(FIRST_CONTROLLER, FIRST_CONTROLLER + config.controllers)
     there: Sequence[int] = brokers
@@ -344,3 +352,15 @@ def check(fault: Fault, config: Config) -> None:
     most = 1000 if fault.kind in PER_MILLE else MOST_AMOUNT
     if not least <= fault.amount <= most:
         raise ConfigError(f"the amount of {fault.kind} must be {least} to {most}, not {fault.amount}")
+
+
+def _refuse_idle(fault: Fault) -> None:
+    """What a fault names without any effect is a mistake."""
+    if fault.amount and fault.kind not in MEASURED:
+        raise ConfigError(f"the fault {fault.kind} takes no amount, found {fault.amount}")
+    if fault.to and fault.kind not in ("partition", "one-way"):
+        raise ConfigError(f"the fault {fault.kind} goes from nobody to anybody, so `to` means nothing")
+    if fault.nodes and fault.kind in NODELESS and not fault.kind.startswith("controller-"):
+        raise ConfigError(f"the fault {fault.kind} hits all, so it names no nodes")
+    if both := set(fault.nodes).intersection(fault.to):
+        raise ConfigError(f"the fault {fault.kind} goes from {min(both)} to itself")

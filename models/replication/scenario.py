@@ -14,6 +14,8 @@ from .history import History
 from .state import Fact
 from .variants import VARIANTS
 
+LAG = "replica.lag.max.messages"
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -36,6 +38,8 @@ class Scenario:
         if self.variant not in VARIANTS:
             raise ConfigError(f"there is no variant {self.variant!r}; there are {', '.join(VARIANTS)}")
         config = configure(Config(), self.options, self.per_broker)
+        if LAG in self.options and self.variant != "lag-max-messages":
+            raise ConfigError(f"{LAG} is a rule of the variant lag-max-messages alone, not of {self.variant}")
         if not VARIANTS[self.variant].zookeeper:
             check_heartbeats(config)
         for fault in self.faults:

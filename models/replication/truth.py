@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from .acks import Ack
+from .acks import Ack, Loss
 from .batches import Batch
-from .ledger import merge
+from .ledger import Ledger, merge
 from .log import ReplicaLog
 
 if TYPE_CHECKING:
@@ -59,14 +59,34 @@ def lost(cluster: Cluster) -> list[Lost]:
             continue
         reads = _Reads(cluster, partition)
         acks = ledger.acks[partition]
-        gone = [(number, ack) for number, ack in acks.missing_from(log) if ack.acks != 0]
-        held = _held(log, {ack.producer for _, ack in gone})
-        for number, ack in gone:
-            loss = acks.losses.get(number) or ledger.explain_late(ack, partition)
-            for part in _missing(ack, held.get(ack.producer, [])):
+        above = [(part.since(log.start), loss) for part, loss in _gone(ledger, partition, log)]
+        for part, loss in [*((part.until(log.start), loss) for part, loss in acks.passed), *above]:
+            if part is not None:
                 read = reads.saw(part)
                 found.append(Lost(partition, part, loss.cause, loss.detail, loss.time, loss.leader, loss.epoch, read))
     return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
+
+
+def _gone(ledger: Ledger, partition: int, log: ReplicaLog) -> list[tuple[Ack, Loss]]:
+    """What was acknowledged and a leader's log does not hold, and why."""
+    acks = ledger.acks[partition]
+    gone = [(number, ack) for number, ack in acks.missing_from(log) if ack.acks != 0]
+    held = _held(log, {ack.producer for _, ack in gone})
+    found: list[tuple[Ack, Loss]] = []
+    for number, ack in gone:
+        loss = acks.losses.get(number) or ledger.explain_late(ack, partition)
+        found += [(part, loss) for part in _missing(ack, held.get(ack.producer, []))]
+    return found
+
+
+def lost_below(ledger: Ledger, partition: int, log: ReplicaLog, offset: int) -> list[tuple[Ack, Loss]]:
+    """What a leader's log lacks from its start up to an offset, and why."""
+    found: list[tuple[Ack, Loss]] = []
+    for part, loss in _gone(ledger, partition, log):
+        above = part.since(log.start)
+        if above is not None and (within := above.until(offset)) is not None:
+            found.append((within, loss))
+    return found
 
 
 def silence(cluster: Cluster) -> int:

@@ -115,6 +115,17 @@ def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
         ("[[fault]]\nkind = 'crash'\nat_ms = 1100", "wrong.toml: the fault crash at 1100 ms names no nodes"),
         ("[[fault]]\nkind = 'one-way'\nat_ms = 5\nto = [1]", "the fault one-way at 5 ms names no nodes"),
         ("[[fault]]\nkind = 'loss'\namount = 5000", "the amount of loss must be 0 to 1000, not 5000"),
+        ("[[fault]]\nkind = 'crash'\nnodes = [1]\namount = 5", "the fault crash takes no amount, found 5"),
+        ("[[fault]]\nkind = 'pause'\nnodes = [1]\nto = [2]", "the fault pause goes from nobody to anybody"),
+        ("[[fault]]\nkind = 'loss'\nnodes = [1]", "the fault loss hits all, so it names no nodes"),
+        ("[[fault]]\nkind = 'one-way'\nnodes = [1]\nto = [1]", "the fault one-way goes from 1 to itself"),
+        ("[config]\n'flush.ms' = 1\nflush.ms = 2", "found flush.ms twice, expected each setting once"),
+        (
+            "[config]\n'broker.session.timeout.ms' = 5000\n'zookeeper.session.timeout.ms' = 7000",
+            "broker.session.timeout.ms and zookeeper.session.timeout.ms are one setting here",
+        ),
+        ("[config]\n'replica.lag.max.messages' = 9", "a rule of the variant lag-max-messages alone, not of kip-320"),
+        ("breaks = ['foo']", "found the invariant 'foo', expected one of no-acknowledged-loss"),
         ("[[fault]]\nkind = 'crash'\nat_ms = nan", "the time nan, expected milliseconds"),
         ("[[fault]]\nkind = 'crash'\nfor_ms = 1e300", "the time 1e+300, expected milliseconds"),
         ("x = " + "[" * 5000, "text that is not TOML"),
@@ -149,5 +160,6 @@ def test_the_least_of_each_option_can_be_run(name: str) -> None:
     }
     if name == "delivery.timeout.ms":
         least |= {"linger.ms": 0, "request.timeout.ms": 0}
-    cluster = Scenario("least", "kip-320", 0, least).run()
+    variant = "lag-max-messages" if name == "replica.lag.max.messages" else "kip-320"
+    cluster = Scenario("least", variant, 0, least).run()
     assert cluster.loop.processed < 2_000_000

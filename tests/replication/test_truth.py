@@ -9,7 +9,12 @@ from collections import defaultdict
 
 import pytest
 from logjudge.histories.simulation.recorder import Recorder
+from logjudge.histories.simulation.scenarios import load
 from logjudge.histories.simulation.truth_file import truth
+from logjudge.models.replication import truth as truths
+from logjudge.models.replication.config import SECOND
+from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.search import SURVIVABLE, Space
 from logjudge.models.replication.variants import VARIANTS
 
@@ -50,3 +55,26 @@ def test_lost_and_repeated_values(variant: str, acks: str) -> None:
         twice = sum(len(places) - 1 for places in offsets.values())
         assert twice == sum(one["count"] for one in told["duplicates"]), seed
     assert judged >= 3
+
+
+def test_what_was_lost_before_its_offsets_were_deleted_is_lost() -> None:
+    options = {"unclean.leader.election.enable": True, "simulation.ops": 300, "simulation.send.interval.us": 100_000}
+    dead = (Fault(2 * SECOND, "crash", (2, 3), 14 * SECOND), Fault(12 * SECOND, "crash", (1,), 20 * SECOND))
+    scenario = Scenario("deleted", "kip-320", 0, options, {}, dead)
+    lost = sum(one.ack.end - one.ack.base for one in truths.lost(scenario.run()))
+    assert lost > 20
+    deleted = scenario.with_faults((*dead, Fault(28 * SECOND, "delete-records", amount=80)))
+    told = truths.lost(deleted.run())
+    assert sum(one.ack.end - one.ack.base for one in told) == lost
+    assert told[0].ack.base < 80 < told[-1].ack.end
+
+
+def test_final_readers_read_empty_logs_too() -> None:
+    out = io.StringIO()
+    scenario = load("incident-152-153")
+    recorder = Recorder(out, "orders")
+    assert scenario.run(recorder).final
+    recorder.flush()
+    events = [json.loads(line) for line in out.getvalue().splitlines()]
+    polls = [event for event in events if (event["process"], event["f"], event["type"]) == ("final", "poll", "ok")]
+    assert [event["records"] for event in polls] == [[]]
