@@ -24,6 +24,8 @@ from logjudge.analysis.results import Results
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.models.replication.config import SECOND
+from logjudge.models.replication.faults import Fault
 from logjudge.models.replication.matrix import CELLS, space
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.schedule import PATTERNS, Draw
@@ -39,12 +41,16 @@ CLIENTS: tuple[dict[str, Any], ...] = (
     {"enable.idempotence": False},
     {"enable.idempotence": False, "max.in.flight.requests.per.connection": 1},
 )
+WIDE = 10_000_000
 NAMED, ENOUGH = 0.5, 40  # the share of known causes that must be named, where so many are known
 KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark"))  # they need a configuration
 
 
 def scenario(seed: int) -> Scenario:
-    """Half of the seeds go through the cells of the matrix, half mix all faults and clients."""
+    """Half of the seeds go through the cells of the matrix, half mix all faults and clients; from WIDE on clusters are
+    larger, and records are deleted, too."""
+    if seed >= WIDE:
+        return _wide(seed)
     if seed % 2 == 0:
         setting, variant = CELLS_IN_ORDER[seed // 2 % len(CELLS_IN_ORDER)]
         return space(variant, setting).scenario(seed)
@@ -58,6 +64,25 @@ def scenario(seed: int) -> Scenario:
     }
     kinds = tuple(KINDS[rng.below(len(KINDS))] for _ in range(rng.between(1, 3)))
     return Space(list(VARIANTS)[seed // 2 % len(VARIANTS)], kinds, options, 4).scenario(seed)
+
+
+def _wide(seed: int) -> Scenario:
+    rng = Draw(seed)
+    brokers = rng.between(3, 6)
+    options = {
+        **CLIENTS[rng.below(len(CLIENTS))],
+        "simulation.brokers": brokers,
+        "default.replication.factor": rng.between(1, brokers),
+        "num.partitions": rng.between(1, 3),
+        "min.insync.replicas": rng.between(1, 2),
+        "unclean.leader.election.enable": rng.chance(0.5),
+    }
+    kinds = tuple(KINDS[rng.below(len(KINDS))] for _ in range(rng.between(1, 3)))
+    drawn = Space(list(VARIANTS)[rng.below(len(VARIANTS))], kinds, options, 4).scenario(seed)
+    if rng.chance(0.7):
+        return drawn
+    deleted = Fault(rng.between(5, 15) * SECOND, "delete-records", amount=rng.between(1, 40))
+    return drawn.with_faults(tuple(sorted((*drawn.faults, deleted), key=lambda fault: fault.at)))
 
 
 @dataclass
@@ -87,7 +112,7 @@ def compare(seed: int) -> Compared:
     compared.counts["runs"] += 1
     compared.counts["runs with final reads"] += truth["final"]
     _losses(truth, found, compared)
-    _causes(truth, results, found, compared)
+    causes_told(truth, results, found, compared)
     _divergence(truth, found, compared)
     _order(truth, found, compared)
     verdict = verdict_of(results)["verdict"]
@@ -97,7 +122,7 @@ def compare(seed: int) -> Compared:
     return compared
 
 
-def _values(found: pl.DataFrame, *rules: str) -> set[str]:
+def values_of(found: pl.DataFrame, *rules: str) -> set[str]:
     breaches = found.filter(pl.col("rule").is_in(rules) & (pl.col("severity") != "note"))
     return set(breaches["values"].explode().drop_nulls())
 
@@ -105,12 +130,12 @@ def _values(found: pl.DataFrame, *rules: str) -> set[str]:
 def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
     told = {value for values in truth["lost_acked"].values() for _, value in values}
     nowhere = {value for values in truth["absent_without_leader"].values() for _, value in values}
-    compared.same("lost records, by brokers", told | nowhere, _values(found, "acknowledged-absent"))
+    compared.same("lost records, by brokers", told | nowhere, values_of(found, "acknowledged-absent"))
     if truth["final"]:
-        compared.same("lost records, by clients", told, _values(found, "lost-write", "unseen"))
+        compared.same("lost records, by clients", told, values_of(found, "lost-write", "unseen"))
 
 
-def _causes(truth: dict[str, Any], results: Results, found: pl.DataFrame, compared: Compared) -> None:
+def causes_told(truth: dict[str, Any], results: Results, found: pl.DataFrame, compared: Compared) -> None:
     values = dict(zip(found["id"], found["values"].to_list(), strict=True))
     for judged in results.causes():
         if (span := judged["lost"]) is None:
@@ -169,7 +194,7 @@ def _order(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> No
         {(one["partition"], *one["brokers"]) for one in truth["led_by_two"]},
         {(f"{r['topic']}-{r['partition']}", *r["replicas"]) for r in rivals.iter_rows(named=True)},
     )
-    judged = _values(found, "duplicate")
+    judged = values_of(found, "duplicate")
     again = set(truth["written_again"])
     if judged - again:
         compared.wrong.append(f"called duplicate, but written once: {sorted(judged - again)[:5]}")

@@ -93,9 +93,11 @@ def had_them(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
 def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
     """Whether a broker started again between two times and may have lost the tail of its log by it. What a killed
     process wrote stays in the page cache, but a restart without a kill in the history may follow a failure of power.
+    Where the later time is not known, any restart counts.
     """
-    if since is None or until is None:
+    if since is None:
         return False
+    until = BEYOND_ALL if until is None else until
     starts = [e for e in timeline.events if e.broker == broker and e.kind == "started" and e.time is not None]
     between = Counter(e.fact.source for e in starts if since <= (e.time or 0) <= until)
     before = max((e.time or 0 for e in starts if (e.time or 0) < since), default=-BEYOND_ALL)

@@ -8,7 +8,9 @@ anything by being out of sync.
 
 from __future__ import annotations
 
+from ...histories.tables import BEYOND_ALL
 from ..timelines.facts import chain
+from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
 from .holdings import (
@@ -21,6 +23,7 @@ from .holdings import (
     in_sync,
     kept_them,
     returned,
+    truncations,
 )
 from .losses import Lost, acknowledgement
 from .prevention import more_in_sync
@@ -53,6 +56,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return lacks(
             f"that another broker still had the records when broker {new.leader}, which had had them, was elected"
         )
+    if back := _led_with_them(timeline, new, lost):
+        return lacks(f"why the records were gone after epoch {back.epoch}, which broker {back.leader} led with them")
     if doubtful := just_begun(timeline, found, lost):
         return lacks(*doubtful)
     without = lacked(timeline, found, lost)
@@ -77,3 +82,14 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         returned(timeline, old, lost, new.time) if old else [],
     )
     return Attempt(True, facts, ["unclean.leader.election.enable=false", *more_in_sync(timeline, lost)])
+
+
+def _led_with_them(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
+    """The first later term of a broker that still had the records: with it they came back."""
+    for term in timeline.terms.values():
+        if term.epoch <= new.epoch or term.leader in (None, new.leader) or (term.start or BEYOND_ALL) <= lost.last:
+            continue
+        leader = str(term.leader)
+        if kept_them(timeline, leader, lost) and not truncations(timeline, leader, lost, lost.last_acked):
+            return term
+    return None

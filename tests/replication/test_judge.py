@@ -17,7 +17,8 @@ from logjudge.histories.simulation.scenarios import load, names
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from judge import compare
+import weakened
+from judge import WIDE, compare
 
 # Each variant with mixed faults; then runs that were judged wrongly once: double losses, stale leaders, brokers that
 # come back in their own epoch, partitions that nobody may lead, logs that are empty in the end; a dead broker that is
@@ -35,6 +36,14 @@ ONCE_WRONG = (
 @pytest.mark.parametrize("seed", [*MIXED, *ONCE_WRONG])
 def test_the_judge_agrees_with_the_simulator(seed: int) -> None:
     assert compare(seed).wrong == []
+
+
+# Seeds with losses, in small clusters and in large ones.
+@pytest.mark.parametrize("seed", [40, 62, 66, *(WIDE + number for number in (100352, 100425))])
+def test_with_less_evidence_nothing_untrue_is_told(seed: int) -> None:
+    compared = weakened.compare(seed)
+    assert compared.counts["runs with less evidence"] == weakened.COPIES
+    assert compared.wrong == []
 
 
 @pytest.mark.parametrize(("name", "found"), [("zombie-controller", [["2", "3"]]), ("zombie-controller-fenced", [])])
@@ -67,6 +76,6 @@ def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     renamed = {"cause": "unclean-election"}
     monkeypatch.setattr(Results, "findings", findings)
     monkeypatch.setattr(Results, "causes", lambda self: [{**cause, **renamed} for cause in causes(self)])
-    told = judge.compare(66).wrong
-    assert told
+    told = [*judge.compare(66).wrong, *weakened.compare(66).wrong]
+    assert len(told) > weakened.COPIES
     assert all("is told by unclean-election" in sentence for sentence in told)

@@ -1,0 +1,170 @@
+"""The judge is judged with less evidence: simulated runs, of which files, lines and settings are taken away at random.
+What `check` still says must be true: no loss is invented, none that it found with all evidence is called valid, and a
+cause is the simulator's or `unknown`.
+
+Run: python benchmarks/weakened.py [runs] [processes] [first seed]
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from judge import Compared, causes_told, scenario, values_of
+from logjudge.analysis.local import judge_run
+from logjudge.analysis.verdict import verdict_of
+from logjudge.histories.bundle import open_run
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.models.replication.schedule import Draw
+
+COPIES = 4  # of each run, each with one or two weaknesses
+
+Weakness = Callable[[Path, Draw], None]
+
+
+def without(*patterns: str) -> Weakness:
+    """Files or folders that nobody kept, at the end and in snapshots."""
+
+    def weaken(run: Path, _: Draw) -> None:
+        for pattern in patterns:
+            for path in [*run.glob(pattern), *run.glob(f"snapshots/*/{pattern}")]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return weaken
+
+
+def without_broker(part: str) -> Weakness:
+    return lambda run, rng: without(f"brokers/{rng.between(1, 4)}{part}")(run, rng)
+
+
+def without_settings(name: str) -> Weakness:
+    def weaken(run: Path, _: Draw) -> None:
+        config = json.loads((run / "run.json").read_text())
+        config.pop(name, None)
+        (run / "run.json").write_text(json.dumps(config))
+
+    return weaken
+
+
+def without_events(*kinds: str) -> Weakness:
+    """A history that does not tell some faults."""
+
+    def weaken(run: Path, _: Draw) -> None:
+        lines = (run / "history.jsonl").read_text().splitlines(keepends=True)
+        told = (json.loads(line).get("fault") for line in lines)
+        kept = (line for line, fault in zip(lines, told, strict=True) if fault is None or fault["kind"] not in kinds)
+        (run / "history.jsonl").write_text("".join(kept))
+
+    return weaken
+
+
+def of_logs(keep: Callable[[list[str], Draw], Iterable[str]]) -> Weakness:
+    """Brokers' text logs of which some lines are left."""
+
+    def weaken(run: Path, rng: Draw) -> None:
+        for log in sorted(run.glob("brokers/*/*.log")):
+            log.write_text("".join(keep(log.read_text().splitlines(keepends=True), rng)))
+
+    return weaken
+
+
+def without_lines(*words: str) -> Weakness:
+    return of_logs(lambda lines, _: (line for line in lines if not any(word in line for word in words)))
+
+
+def rolled(run: Path, rng: Draw) -> None:
+    """Logs in two files each, as Kafka's appender rolls them by the hour."""
+    for log in sorted(run.glob("brokers/*/*.log")):
+        lines = log.read_text().splitlines(keepends=True)
+        at = rng.below(len(lines) + 1)
+        log.with_name(f"{log.name}.2026-01-01-00").write_text("".join(lines[:at]))
+        log.write_text("".join(lines[at:]))
+
+
+WEAKNESSES: dict[str, Weakness] = {
+    "server.log": without("brokers/*/server.log"),
+    "state-change.log": without("brokers/*/state-change.log"),
+    "controller.log": without("brokers/*/controller.log"),
+    "cluster metadata": without("brokers/*/data/__cluster_metadata-0"),
+    "snapshots": without("snapshots"),
+    "epoch files": without("brokers/*/data/*/leader-epoch-checkpoint"),
+    "checkpoints": without("brokers/*/data/*-checkpoint"),
+    "logs of records": without("brokers/*/data"),
+    "a broker": without_broker(""),
+    "a broker's data": without_broker("/data"),
+    "version": without_settings("system"),
+    "topics": without_settings("topics"),
+    "start": without_settings("started_at"),
+    "times of snapshots": without_settings("snapshots"),
+    "failures of power": without_events("power-loss"),
+    "deaths": without_events("kill", "power-loss"),
+    "restarts": without_events("restart"),
+    "truncations": without_lines("Truncat"),
+    "loads": without_lines("Completed load", "Loaded log"),
+    "ISR": without_lines("ISR"),
+    "elections": without_lines("artition change", "OnlinePartition", "Selected new leader"),
+    "lines here and there": of_logs(lambda lines, rng: [line for line in lines if rng.chance(0.7)]),
+    "beginnings": of_logs(lambda lines, rng: lines[rng.below(len(lines) + 1) :]),
+    "one file a log": rolled,
+}
+
+
+def compare(seed: int) -> Compared:
+    """A simulated run, judged several times with less evidence; empty where nothing was lost."""
+    compared = Compared()
+    rng = Draw(seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        whole = write_bundle(scenario(seed), Path(scratch) / "whole").folder
+        truth = json.loads((whole / "truth.json").read_text())
+        for copy in range(COPIES if truth["lost_acked_count"] else 0):
+            names = list(dict.fromkeys([*WEAKNESSES][rng.below(len(WEAKNESSES))] for _ in range(rng.between(1, 2))))
+            weak = Path(scratch) / str(copy)
+            shutil.copytree(whole, weak)
+            for name in names:
+                WEAKNESSES[name](weak, rng)
+            wrong = len(compared.wrong)
+            _judge(weak, truth, compared)
+            compared.wrong[wrong:] = [f"without {', '.join(names)}: {said}" for said in compared.wrong[wrong:]]
+    return compared
+
+
+def _judge(run: Path, truth: dict[str, Any], compared: Compared) -> None:
+    results = judge_run(open_run(run))
+    found = results.findings()
+    compared.counts["runs with less evidence"] += 1
+    causes_told(truth, results, found, compared)
+    lost = {value for values in truth["lost_acked"].values() for _, value in values}
+    nowhere = {value for values in truth["absent_without_leader"].values() for _, value in values}
+    if invented := values_of(found, "lost-write", "acknowledged-absent") - lost - nowhere:
+        compared.wrong.append(f"lost records invented: {sorted(invented)[:5]}, {len(invented)} in all")
+    if truth["final"] and verdict_of(results)["verdict"] == "valid":
+        compared.wrong.append(f"{len(lost)} records are lost, but the verdict is valid")
+
+
+def main(runs: int, jobs: int, first: int) -> int:
+    began = time.perf_counter()
+    counts: Counter[str] = Counter()
+    wrong = 0
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for seed, compared in enumerate(pool.imap(compare, range(first, first + runs), chunksize=4), first):
+            counts += compared.counts
+            wrong += bool(compared.wrong)
+            for sentence in compared.wrong:
+                print(f"seed {seed}, {scenario(seed).variant}: {sentence}", flush=True)
+    named, known = counts["named"], counts["named"] + counts["unnamed"]
+    print(f"{counts['runs with less evidence']} runs with less evidence; {named} of {known} causes are still named")
+    print(f"{wrong} of {runs} seeds are judged wrongly; {time.perf_counter() - began:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    numbers = [int(word) for word in sys.argv[1:4]]
+    sys.exit(main(*numbers, *(400, 2, 0)[len(numbers) :]))
