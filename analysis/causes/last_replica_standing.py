@@ -50,7 +50,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if joined := _joined(timeline, broker, lost.last_acked, loaded):
         return lacks(f"whether {' or '.join(f'broker {other}' for other in joined)}, in sync by then, had the records")
     alone = _alone(timeline, found, broker, lost)
-    if not alone:
+    if not alone or _among_others(timeline, broker, lost, after.time if after else None):
         others = sorted(found.new.before or ())
         known = f"; its log lost the records, but [{', '.join(others)}] were in sync" if others else ""
         return lacks(f"that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}")
@@ -104,6 +104,20 @@ def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> li
     ]
     # Leading again with an ISR of itself, before anybody could have left it: as it was when it died.
     return again[:1] if after is None else []
+
+
+def _among_others(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
+    """Whether the log was short in an earlier life than the one that was elected, when others were said to be in sync:
+    then it was not alone when it lost the records."""
+    ends = [end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.end <= lost.first]
+    lives = [end.time or 0 for end in ends if (lost.last_acked or 0) < (end.time or 0) <= (elected or 0)]
+    if len(lives) < 2:
+        return False
+    said = [(time, isr) for time, isr, _ in timeline.isr if time is not None and time <= lives[0]]
+    since, together = said[-1] if said else (0, frozenset({broker}))
+    # Not every controller tells that the ISR shrank by a broker that it missed.
+    noticed = [e for e in timeline.events if e.kind == "died" and e.fact.place is None and e.time is not None]
+    return together - {e.broker for e in noticed if since <= (e.time or 0) <= lives[0]} > {broker}
 
 
 def _joined(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:
