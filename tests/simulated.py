@@ -12,6 +12,7 @@ OPTIONS = (
     "d.isolation.level=read_uncommitted",
     "admin.isolation.level=read_committed",
     "x.cleanup.policy=compact",
+    "x.cleanup.policy=delete",
     "c.group.id=g",
     "c.group.id=g d.group.id=g",
 )
@@ -60,6 +61,8 @@ class Simulated:
         process, value = self.random.choice("pq"), self.value()
         key = f"#{self.random.choice('kj')}" if self.keyed else ""
         kind = self.random.choice(("ok", "ok", "ok", "ok", "info", "fail", "blind", "late", "nowhere"))
+        if kind == "ok" and self.random.random() < 0.08:
+            value = "null"  # a tombstone
         appended = kind not in ("fail", "nowhere") or self.goes_wrong()
         if kind == "info":
             appended = self.random.random() < 0.5

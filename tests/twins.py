@@ -31,7 +31,7 @@ class Send(NamedTuple):
 
 class Read(NamedTuple):
     offset: int
-    value: str
+    value: str | None
     process: str
     done: int
     op: tuple[str, int]
@@ -51,7 +51,7 @@ class Twin:
     def __init__(self, history: History) -> None:
         self.config = history.config
         self.processes = self.config["processes"]
-        self.ops = sorted(_operations(history.events), key=lambda op: op.done)
+        self.ops = sorted(_operations(_named(history.events)), key=lambda op: op.done)
         self.sends = [send for op in sorted(self.ops, key=lambda op: op.begun) for send in self._sends(op)]
         self.reads = [read for op in self.ops for read in reads_of(op)]
         self.acked = [send for send in self.sends if send.acked]
@@ -139,7 +139,7 @@ class Twin:
         """Every value that an acknowledgement or a poll places at an offset."""
         held: dict[int, set[str]] = {}
         for entry in (*self.sends, *self.reads):
-            if entry.offset is not None:
+            if entry.offset is not None and entry.value is not None:
                 held.setdefault(entry.offset, set()).add(entry.value)
         return held
 
@@ -147,9 +147,15 @@ class Twin:
         offset = self.at(value)
         return (offset is not None and offset < self.start) or self.compacted(value)
 
+    def fading(self, value: str | None) -> bool:
+        """A tombstone, which is gone once the topic is compacted, and nobody told whether it is."""
+        return str(value).startswith("tombstone@") and "cleanup.policy" not in self.config["topics"]["x"]
+
     def compacted(self, value: str) -> bool:
         if "compact" not in self.config["topics"]["x"].get("cleanup.policy", ""):
             return False
+        if value.startswith("tombstone@"):
+            return True
         mine = [send for send in self.sends if send.value == value and send.key is not None]
         for send in mine:
             for other in self.sends:
@@ -172,7 +178,8 @@ class Twin:
                 )
                 visible = self.dirty(process) or acked or (seen and not aborted)
                 there = time is None or not sent or min(send.begun for send in sent) <= time
-                if visible and there and offset >= self.possible_start and not self.compacted(value):
+                absent = offset < self.possible_start or self.compacted(value) or self.fading(value)
+                if visible and there and not absent:
                     found.add(offset)
         return found if time is None else found - self.vanished()
 
@@ -194,7 +201,7 @@ class Twin:
             return False
         if self.written_anew(send):
             return True
-        if self.legally_gone(value) or offset < self.possible_start:
+        if self.legally_gone(value) or offset < self.possible_start or self.fading(value):
             return False
         last = max([send.done] + [read.done for read in reads])
         if final:
@@ -237,6 +244,7 @@ class Twin:
             offset = self.at(send.value)
             # Of a record whose offset nobody learned, any move of the log start may be the reason.
             gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
+            gone = gone or self.fading(send.value)
             if send.value not in seen and not gone and send.done < self.final["until"]:  # type: ignore[index]
                 yield ("unseen", "violation", send.value)
 
@@ -262,7 +270,7 @@ class Twin:
                 yield ("duplicate", "permitted" if excused else "violation", value, min(offsets), max(offsets))
 
     def _visibility(self) -> Iterator[Breach]:
-        for read in self.reads:
+        for read in (read for read in self.reads if read.value is not None):
             sent = [send for send in self.sends if send.value == read.value]
             if not sent and self.sends:
                 yield ("phantom-read", "violation", read.value, read.offset)
@@ -319,7 +327,8 @@ class Twin:
     def _known(self) -> list[tuple[int, int]]:
         """When an offset was known to be held: acknowledged, or read, though not before it was sent."""
         sent = {(send.value, send.offset): send.begun for send in reversed(self.sends)}
-        reads = [(read.done, read.offset) for read in self.reads if read.done >= sent.get((read.value, read.offset), 0)]
+        told = [read for read in self.reads if read.value is not None]
+        reads = [(read.done, read.offset) for read in told if read.done >= sent.get((read.value, read.offset), 0)]
         return reads + [(send.done, send.offset) for send in self.acked if send.offset is not None]
 
     def _found(self) -> Iterator[tuple[Send, int]]:
@@ -356,6 +365,23 @@ def _moved(op: Op, position: int | None, rebalanced: bool) -> tuple[int | None, 
     if here:
         return here[0], group
     return (None, False) if op.f == "assign" and not group else (position, rebalanced)
+
+
+def _named(events: list[Event]) -> list[Event]:
+    """A tombstone is known by its offset: it is named after it, and so is what polls give there without a value."""
+    told = [step for event in events for step in event.get("ops", [event]) if step["f"] == "send"]
+    stand = {step["offset"] for step in told if step["value"] is None and step.get("offset") is not None}
+
+    def name(step: Event) -> Event:
+        records = [name(record) for record in step.get("records", [])]
+        named = {**step, **({"records": records} if records else {})}
+        if "ops" in step:
+            named["ops"] = [name(inner) for inner in step["ops"]]
+        if "value" in step and step["value"] is None and step.get("offset") in stand:
+            named["value"] = f"tombstone@{step['offset']}"
+        return named
+
+    return [name(event) for event in events]
 
 
 def _operations(events: list[Event]) -> Iterator[Op]:

@@ -18,6 +18,7 @@ from ..replicas.settled import ABSENCES, BELOW_START, legal_absences
 from ..timelines.timeline import Timeline
 from .entries import Ints, index_entries
 from .log_start import LogStart, log_start
+from .tombstones import named
 
 if TYPE_CHECKING:
     from ...histories.bundle import Settings
@@ -54,8 +55,10 @@ class Partition:
     ) -> None:
         self.topic, self.partition, self.settings = topic, partition, settings
         # Operations stand in the order of time, then of their lines, whatever the order of files and of tasks.
-        self.sends = _in_order(sends, SENDS)
-        self.reads = _in_order(reads, READS)
+        self.sends, self.reads = _in_order(sends, SENDS), _in_order(reads, READS)
+        self.tombstones = self.sends["value"].clear()
+        if settings.dialect != "jepsen":
+            self.sends, self.reads, self.tombstones = named(self.sends, self.reads)
         self.marks = _in_order(marks, MARKS)
         self.context = context if context is not None else pl.DataFrame(schema=CONTEXT)
         # Sends to the topic whose partition nobody learned: any of its partitions may hold their records.
@@ -84,7 +87,7 @@ class Partition:
 
     @cached_property
     def acknowledged(self) -> pl.DataFrame:
-        """Acknowledged sends with a value, in the order of invocation. Tombstones cannot be told apart."""
+        """Acknowledged sends with a value, in the order of invocation. Tombstones are named by their offset."""
         mine = self.sends.filter(pl.col("acknowledged") & pl.col("value").is_not_null())
         return mine.sort("invoked", "invoked_at", "index")
 
@@ -261,14 +264,23 @@ class Partition:
 
     def _without_absent(self, entries: pl.DataFrame) -> Offsets:
         kept = entries.filter(pl.col("offset") >= self.log_start.possible)
-        if len(self.superseded):
-            kept = kept.filter(~pl.col("value").is_in(self.superseded.implode()))
+        for absent in (self.superseded, self.fading):
+            if len(absent):
+                kept = kept.filter(~pl.col("value").is_in(absent.implode()))
         return np.unique(kept["offset"].to_numpy())
 
     @cached_property
     def superseded(self) -> pl.Series:
-        """Values that compaction may remove; none where the topic is not compacted."""
-        return self.replaced_by_key if self.settings.compacted(self.topic) else self.replaced_by_key.clear()
+        """Values that compaction may remove, tombstones among them; none where the topic is not compacted."""
+        if not self.settings.compacted(self.topic):
+            return self.tombstones.clear()
+        return pl.concat([self.replaced_by_key, self.tombstones]).unique()
+
+    @cached_property
+    def fading(self) -> pl.Series:
+        """Tombstones that compaction may have removed, as who wrote them expects it, though nobody told the policy."""
+        told = "cleanup.policy" in self.settings.topic(self.topic)
+        return self.tombstones.clear() if told else self.tombstones
 
     @cached_property
     def replaced_by_key(self) -> pl.Series:

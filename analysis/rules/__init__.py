@@ -36,10 +36,11 @@ RULES: dict[str, Rule] = {
             " without it, or come to the end without it after somebody had read it."
             " That it was read before it vanished saves nothing. In a run without final reads a value"
             " that nobody read though one consumer read before and behind it is lost too. One consumer that passes"
-            " over a value is poll-skip, not a loss. Unknown is what a poll of unknown outcome may have read, and what"
+            " over a value is poll-skip, not a loss. A tombstone is known by its offset. Unknown is what a poll of unknown outcome may have read, and what"
             " a deletion may have taken that is not certain (of unknown outcome, beyond the log's end, refuted by later"
             " reads), or retention where all below is older than retention.ms or the log is limited in size; neither"
-            " explains that an offset holds another value or that the end went back."
+            " explains that an offset holds another value or that the end went back. Unknown is a missing tombstone too"
+            " where cleanup.policy is not told, as compaction removes it."
             " Under acks=1 the configuration permits the loss; it stays a"
             " breach unless --allow lost-write:acks=1 accepts it. In Jepsen's histories: never read by an ok"
             " operation, though its writer must have committed and a later value was read.",

@@ -151,15 +151,17 @@ def _tell_doubts(p: Partition, rule: str) -> None:
             rule,
             f"{plural(len(doubtful), 'acknowledged record')} of {p.name} ({some(doubtful['value'].to_list())})"
             f" {'was' if len(doubtful) == 1 else 'were'} not read in the end, and whether"
-            f" {'it is' if len(doubtful) == 1 else 'they are'} lost is not known: {_why_doubtful(doubtful)}",
+            f" {'it is' if len(doubtful) == 1 else 'they are'} lost is not known: {_why_doubtful(p, doubtful)}",
         )
 
 
-def _why_doubtful(doubtful: pl.DataFrame) -> str:
+def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     if doubtful["hidden"].any():
         return "a poll that may have read " + ("it" if len(doubtful) == 1 else "them") + " has no known outcome"
     if doubtful["removable"].any():
         return "retention or delete-records may have taken " + ("it" if len(doubtful) == 1 else "them")
+    if doubtful["fading"].any():
+        return f"compaction removes tombstones, and run.json does not tell cleanup.policy of {p.topic}"
     return "acknowledged no earlier than the last of the final reads"
 
 
@@ -168,7 +170,8 @@ def fates(p: Partition) -> pl.DataFrame:
 
     Columns beside those of the send: first_read, first_reader, first_read_at, in_final, other, other_at,
     replaced, later_end, later_end_at, shrunk, absent, passed, legal, lost; and doubtful, where nobody knows whether it
-    is gone, as it is removable (by retention or a deletion) or hidden (by a poll of unknown outcome).
+    is gone, as it is removable (by retention or a deletion), hidden (by a poll of unknown outcome) or fading (a
+    tombstone, where nobody told whether the topic is compacted).
     """
     cached = p.memo.get("fates")
     if cached is None:
@@ -192,14 +195,16 @@ def _fates(p: Partition) -> pl.DataFrame:
         _legally_gone(p).alias("legal"),
         (pl.col("offset") < start.possible).fill_null(unplaced).alias("removable"),
         _hidden(p, fate).alias("hidden"),
+        (pl.col("value").is_in(p.fading.implode()) if len(p.fading) else pl.lit(False)).alias("fading"),
     )
     # No deletion and no compaction gives an offset to another record, or moves the log's end back.
     cut = pl.col("replaced") | pl.col("shrunk")
     missed = (pl.col("absent") | (pl.col("passed") & pl.lit(final is None))) & ~pl.col("legal")
-    lost = (cut | (missed & ~pl.col("removable") & ~pl.col("hidden"))) & ~pl.col("in_final")
+    perhaps = pl.col("removable") | pl.col("hidden") | pl.col("fading")
+    lost = (cut | (missed & ~perhaps)) & ~pl.col("in_final")
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
     late = pl.col("completed") >= final.until if final else pl.lit(False)
-    doubtful = (missed | unread) & (pl.col("removable") | pl.col("hidden")) | (unread & late)
+    doubtful = (missed | unread) & perhaps | (unread & late)
     return fate.with_columns(lost.alias("lost")).with_columns((doubtful & ~pl.col("lost")).alias("doubtful"))
 
 
