@@ -57,12 +57,12 @@ class Twin:
         self.acked = [send for send in self.sends if send.acked]
         self.healed = max([time for op in self.ops if op.f in ("fault", "heal") for time in (op.begun, op.done)] + [0])
         self.ends = [(op, *answer) for op in self.ops if op.outcome == "ok" for answer in places(op, "end_offsets")]
-        # With transactions, a read_committed client is told the last stable offset.
+        # With transactions, a read_committed client is told the last stable offset, and others may be.
         stable = any(send.txn for send in self.sends)
         self.log_ends = [
             (op, offset)
             for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun)
-            if not (stable and self.about(op.process, "isolation.level") == "read_committed")
+            if not stable or self.dirty(op.process)
         ]
         self.start, self.possible_start = self._log_starts()
         self.final = self._final()
@@ -117,18 +117,34 @@ class Twin:
             return None
         begin = max(self.start, min(assigned, default=self.start))
         top = max([read.offset + 1 for read in mine] or [begin])
-        asked = [offset for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun) if op.begun >= self.healed]
-        end = asked[-1] if asked else top
+        sure = [offset for op, offset in self.log_ends if op.begun >= self.healed]
+        late = [offset for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun) if op.begun >= self.healed]
+        moves = [op.done for op in self.ops if op.process == "final"]
+        until = max([read.done for read in mine] or moves)
+        hides = self._hides(top, until) if not self.dirty("final") or (late and not sure) else FOREVER
+        end = max(top, min((sure or late or [top])[-1], hides))
         acked = [send.offset for send in self.acked if send.offset is not None]
         complete = not any(top <= offset < end or self.start <= offset < begin for offset in acked)
-        moves = [op.done for op in self.ops if op.process == "final"]
         return {
             "values": {read.value for read in mine},
             "begin": begin,
-            "end": max(top, end) if complete else top,
-            "until": max([read.done for read in mine] or moves),
+            "end": end if complete else top,
+            "until": until,
             "complete": complete,
+            "hides": hides,
         }
+
+    def _hides(self, top: int, until: int) -> int:
+        """The first offset that a transaction may have hidden that was open when the final reads ended."""
+        places = []
+        for op in {send.op for send in self.sends if send.txn}:
+            steps = [send for send in self.sends if send.op == op]
+            ended = FOREVER if steps[0].outcome == "info" else steps[0].done
+            passed = any(step.offset is not None and step.offset < top for step in steps)
+            if ended >= until >= steps[0].begun and not passed:
+                gap = next(o for o in range(top, FOREVER) if o not in [send.offset for send in self.acked])
+                places += [gap if step.offset is None else step.offset for step in steps]
+        return min(places, default=FOREVER)
 
     def at(self, value: str) -> int | None:
         """The offset that the value is known to have: its acknowledgement's, else its first reader's."""
@@ -207,6 +223,7 @@ class Twin:
         if final:
             passed = final["begin"] <= offset < final["end"]
             came_to_the_end = bool(reads) and final["complete"] and last < final["until"] and offset >= final["begin"]
+            came_to_the_end = came_to_the_end and offset < final["hides"]
             return bool(passed or came_to_the_end)
         if reads:
             return False
@@ -240,11 +257,12 @@ class Twin:
 
     def _unseen(self) -> Iterator[Breach]:
         seen = {read.value for read in self.reads}
-        for send in self.acked if self.final else []:
+        for send in self.acked if self.final and self.final["complete"] else []:
             offset = self.at(send.value)
             # Of a record whose offset nobody learned, any move of the log start may be the reason.
             gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
-            gone = gone or self.fading(send.value)
+            hides = self.final["hides"]  # type: ignore[index]
+            gone = gone or self.fading(send.value) or (hides < FOREVER if offset is None else offset >= hides)
             if send.value not in seen and not gone and send.done < self.final["until"]:  # type: ignore[index]
                 yield ("unseen", "violation", send.value)
 
@@ -278,11 +296,13 @@ class Twin:
                 continue
             if all(send.outcome == "fail" for send in sent):
                 excused = sent[0].txn and self.dirty(read.process)
-                yield ("aborted-read", "permitted" if excused else "violation", read.value, read.offset)
+                if not sent[0].txn or self.about(read.process, "isolation.level") is not None:
+                    yield ("aborted-read", "permitted" if excused else "violation", read.value, read.offset)
             early = read.done < min(send.begun for send in sent)
             if early and not sent[0].txn:
                 yield ("phantom-read", "violation", read.value, read.offset)
-            if sent[0].txn and (early or read.op == sent[0].op) and not self.dirty(read.process):
+            own = read.op == sent[0].op and self.about(read.process, "isolation.level") is not None
+            if sent[0].txn and (early or own) and not self.dirty(read.process):
                 yield ("precommitted-read", "violation", read.value, read.offset)
 
     def _positions(self) -> Iterator[Breach]:
@@ -320,7 +340,7 @@ class Twin:
                 if inside and [o for o in self.existing("") - own if one.offset < o < two.offset]:  # type: ignore[operator]
                     yield ("int-send-skip", "note", one.value, two.value)
         for later, offset in [*((send, send.offset) for send in placed), *self._found()]:
-            known = [*self._known(), *((op.done, end) for op, end in self.log_ends)]
+            known = [*self._known(), *((op.done, end) for op, end, _ in self.ends)]
             if any(time < later.begun and other > offset for time, other in known):  # type: ignore[operator]
                 yield ("realtime-order", "violation", later.value)
 
@@ -345,7 +365,7 @@ class Twin:
     def _ends(self) -> Iterator[Breach]:
         for op, end in self.log_ends:
             before = [offset for time, offset in self._known() if time < op.begun]
-            told = [(other.done, more) for other, more in self.log_ends if other.done < op.begun and more > end]
+            told = [(other.done, more) for other, more, _ in self.ends if other.done < op.begun and more > end]
             if max(before, default=-1) >= end:
                 yield ("stale-end-offset", "violation", end, max(before))
             elif told:
