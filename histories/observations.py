@@ -131,7 +131,11 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
             .filter(pl.col("offsets").list.len() > 0)
             .explode("offsets")
             .unnest("offsets")
-            .with_columns(pl.lit(txn).alias("txn"), pl.int_range(pl.len(), dtype=pl.Int32).alias("index"))
+            .with_columns(
+                pl.lit(None, dtype=pl.String).alias("value"),
+                pl.lit(txn).alias("txn"),
+                pl.int_range(pl.len(), dtype=pl.Int32).alias("index"),
+            )
             .select(list(MARKS))
         )
 

@@ -187,17 +187,20 @@ class Twin:
         for offset, values in self.held().items():
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
-                acked = any(send.acked for send in sent)
-                aborted = bool(sent) and all(send.outcome == "fail" for send in sent)
-                seen = any(
-                    (read.value, read.offset) == (value, offset) and not self.dirty(read.process) for read in self.reads
-                )
-                visible = self.dirty(process) or acked or (seen and not aborted)
+                visible = self.visible(offset, value, process)
                 there = time is None or not sent or min(send.begun for send in sent) <= time
                 absent = offset < self.possible_start or self.compacted(value) or self.fading(value)
                 if visible and there and not absent:
                     found.add(offset)
         return found if time is None else found - self.vanished()
+
+    def visible(self, offset: int, value: str, process: str) -> bool:
+        """Whether this reader may see the value at the offset: acknowledged, or seen by others and not aborted."""
+        sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
+        aborted = bool(sent) and all(send.outcome == "fail" for send in sent)
+        mine = [read for read in self.reads if (read.value, read.offset) == (value, offset)]
+        seen = any(not self.dirty(read.process) for read in mine)
+        return self.dirty(process) or any(send.acked for send in sent) or (seen and not aborted)
 
     def vanished(self) -> set[int]:
         """Offsets from the first that was written anew on, of which nothing is known to stand at the end."""

@@ -234,7 +234,8 @@ RULES: dict[str, Rule] = {
         Rule(
             "consumer-loss",
             "a group passed over records for good",
-            "Records below the group's last committed offset that no member handled by the end of the run (without"
+            "Records below the group's last committed offset that no member handled by the end of the run, those among"
+            " them that took the offsets of lost ones (without"
             " any handle events a poll counts as handling; a transaction handles what it polls and commits), and"
             " records below the first position of the group, skipped by auto.offset.reset; where a seek or a committed"
             " offset chose where the group began, nothing was skipped. Records that are older than the group itself are"
