@@ -44,18 +44,15 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
 
 
 def _untold(p: Partition, findings: list[Finding]) -> list[tuple[str, str]]:
-    """Rule and setting, where run.json leaves out a setting under another value of which breaches would be none."""
-    told: set[tuple[str, str]] = set()
+    """Rule and setting, where run.json leaves out a setting that decides whether something is a breach."""
+    told = set(p.untold)
     if p.settings.dialect == "jepsen":
         return []
-    by_txn = p.sends.filter("txn")["value"]
+    if "cleanup.policy" in p.settings.topic(p.topic):
+        return sorted(told)
     for finding in (finding for finding in findings if finding.severity == "violation"):
-        if finding.rule in ("lost-write", "unseen") and "cleanup.policy" not in p.settings.topic(p.topic):
-            if p.replaced_by_key.is_in(finding.values).any():
-                told.add((finding.rule, f"cleanup.policy of {p.topic}, taken as delete"))
-        elif finding.rule == "aborted-read" and by_txn.is_in(finding.values).any():
-            silent = (who for who in finding.processes if "isolation.level" not in p.settings.processes.get(who, {}))
-            told |= {(finding.rule, f"isolation.level of {who}, taken as read_committed") for who in silent}
+        if finding.rule in ("lost-write", "unseen") and p.replaced_by_key.is_in(finding.values).any():
+            told.add((finding.rule, f"cleanup.policy of {p.topic}, taken as delete"))
     return sorted(told)
 
 

@@ -202,11 +202,11 @@ def _well_formed(results: Results) -> dict[str, Any]:
 
 
 def _untold(results: Results) -> list[dict[str, Any]]:
-    """Settings that run.json leaves out though findings rest on them."""
+    """Settings that run.json leaves out though what is found, or could be, rests on them."""
     told = sorted({tuple(one) for summary in results.summaries for one in summary["untold"]})
     if not told:
         return []
-    says = f"run.json does not tell {some(sorted({setting for _, setting in told}))}, and findings rest on that"
+    says = f"run.json does not tell {some(sorted({setting for _, setting in told}))}, and verdicts rest on that"
     return [assumption("configuration told", False, says, tuple(sorted({rule for rule, _ in told})))]
 
 

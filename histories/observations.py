@@ -9,22 +9,8 @@ import orjson
 import polars as pl
 
 from .bundle import Settings
+from .outcomes import is_undecided
 from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS
-
-# Errors after which nobody knows whether the broker wrote the record, whatever a client calls the outcome.
-UNDECIDED_ERRORS = (
-    "REQUEST_TIMED_OUT",
-    "_TIMED_OUT",
-    "_MSG_TIMED_OUT",
-    "_PURGE_QUEUE",
-    "_PURGE_INFLIGHT",
-    "_TRANSPORT",
-    "NETWORK_EXCEPTION",
-    "TimeoutException",
-    "TIMEOUT",
-    "DISCONNECT",
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-)
 
 
 class Observations(NamedTuple):
@@ -62,17 +48,12 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
 
 def called_failed(operations: pl.DataFrame) -> int:
     """How many sends a client called failed though their error leaves the outcome open (jepsen#596)."""
-    undecided = (pl.col("outcome") == "fail") & _undecided() & pl.col("f").is_in(["send", "txn"])
+    undecided = (pl.col("outcome") == "fail") & is_undecided(pl.col("error")) & pl.col("f").is_in(["send", "txn"])
     return operations.select(undecided.sum()).item() or 0
 
 
-def _undecided() -> pl.Expr:
-    name = pl.col("error").fill_null("").str.extract(r"^([A-Za-z_]+)")
-    return name.is_in(UNDECIDED_ERRORS).fill_null(False)
-
-
 def _honest_outcome() -> pl.Expr:
-    lie = (pl.col("outcome") == "fail") & pl.col("f").is_in(["send", "txn"]) & _undecided()
+    lie = (pl.col("outcome") == "fail") & pl.col("f").is_in(["send", "txn"]) & is_undecided(pl.col("error"))
     return pl.when(lie).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome").alias("outcome")
 
 
@@ -150,7 +131,11 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
             .filter(pl.col("offsets").list.len() > 0)
             .explode("offsets")
             .unnest("offsets")
-            .with_columns(pl.lit(txn).alias("txn"), pl.int_range(pl.len(), dtype=pl.Int32).alias("index"))
+            .with_columns(
+                pl.lit(None, dtype=pl.String).alias("value"),
+                pl.lit(txn).alias("txn"),
+                pl.int_range(pl.len(), dtype=pl.Int32).alias("index"),
+            )
             .select(list(MARKS))
         )
 

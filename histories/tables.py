@@ -124,6 +124,7 @@ MARKS: Schema = {
     **_WHOSE,
     "kind": pl.String,  # commit, handle, end_offsets, assign, seek, revoke, empty, delete-records
     "offset": pl.Int64,
+    "value": pl.String,  # of a record that is handled
     "start": pl.Int64,  # log start offset, of end_offsets
     "group": pl.Boolean,  # assigned by the group
     "auto": pl.Boolean,  # an automatic commit, seen at its callback, later than it happened

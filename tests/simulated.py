@@ -10,8 +10,13 @@ OPTIONS = (
     "p.enable.idempotence=false",
     "c.isolation.level=read_uncommitted",
     "d.isolation.level=read_uncommitted",
+    "c.isolation.level=read_committed",
+    "p.isolation.level=read_committed",
     "admin.isolation.level=read_committed",
+    "admin.isolation.level=read_uncommitted",
+    "final.isolation.level=read_uncommitted",
     "x.cleanup.policy=compact",
+    "x.cleanup.policy=delete",
     "c.group.id=g",
     "c.group.id=g d.group.id=g",
 )
@@ -60,6 +65,8 @@ class Simulated:
         process, value = self.random.choice("pq"), self.value()
         key = f"#{self.random.choice('kj')}" if self.keyed else ""
         kind = self.random.choice(("ok", "ok", "ok", "ok", "info", "fail", "blind", "late", "nowhere"))
+        if kind == "ok" and self.random.random() < 0.08:
+            value = "null"  # a tombstone
         appended = kind not in ("fail", "nowhere") or self.goes_wrong()
         if kind == "info":
             appended = self.random.random() < 0.5

@@ -265,7 +265,7 @@ def _same_op(text: str) -> History:
     [
         ("p:a@0#k p:b@1#k c:<a@0,b@1 final:assign=0 final:<b@1", "cleanup.policy of x, taken as delete"),
         ("{x.cleanup.policy=delete} p:a@0#k p:b@1#k c:<a@0,b@1 final:assign=0 final:<b@1", ""),
-        ("p:(a@0)! c:<a@0", "isolation.level of c, taken as read_committed"),
+        ("p:(a@0)! c:<a@0", "isolation.level of c"),
         ("{c.isolation.level=read_committed} p:(a@0)! c:<a@0", ""),
     ],
 )
@@ -274,4 +274,4 @@ def test_settings_that_nobody_told_are_named_where_findings_rest_on_them(
 ) -> None:
     items = judge(history, tmp_path).verdict["assumptions"]
     said = [item["says"] for item in items if item["name"] == "configuration told"]
-    assert said == ([f"run.json does not tell {told}, and findings rest on that"] if told else [])
+    assert said == ([f"run.json does not tell {told}, and verdicts rest on that"] if told else [])

@@ -31,7 +31,7 @@ class Send(NamedTuple):
 
 class Read(NamedTuple):
     offset: int
-    value: str
+    value: str | None
     process: str
     done: int
     op: tuple[str, int]
@@ -51,18 +51,18 @@ class Twin:
     def __init__(self, history: History) -> None:
         self.config = history.config
         self.processes = self.config["processes"]
-        self.ops = sorted(_operations(history.events), key=lambda op: op.done)
+        self.ops = sorted(_operations(_named(history.events)), key=lambda op: op.done)
         self.sends = [send for op in sorted(self.ops, key=lambda op: op.begun) for send in self._sends(op)]
         self.reads = [read for op in self.ops for read in reads_of(op)]
         self.acked = [send for send in self.sends if send.acked]
         self.healed = max([time for op in self.ops if op.f in ("fault", "heal") for time in (op.begun, op.done)] + [0])
         self.ends = [(op, *answer) for op in self.ops if op.outcome == "ok" for answer in places(op, "end_offsets")]
-        # With transactions, a read_committed client is told the last stable offset.
+        # With transactions, a read_committed client is told the last stable offset, and others may be.
         stable = any(send.txn for send in self.sends)
         self.log_ends = [
             (op, offset)
             for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun)
-            if not (stable and self.about(op.process, "isolation.level") == "read_committed")
+            if not stable or self.dirty(op.process)
         ]
         self.start, self.possible_start = self._log_starts()
         self.final = self._final()
@@ -117,18 +117,34 @@ class Twin:
             return None
         begin = max(self.start, min(assigned, default=self.start))
         top = max([read.offset + 1 for read in mine] or [begin])
-        asked = [offset for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun) if op.begun >= self.healed]
-        end = asked[-1] if asked else top
+        sure = [offset for op, offset in self.log_ends if op.begun >= self.healed]
+        late = [offset for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun) if op.begun >= self.healed]
+        moves = [op.done for op in self.ops if op.process == "final"]
+        until = max([read.done for read in mine] or moves)
+        hides = self._hides(top, until) if not self.dirty("final") or (late and not sure) else FOREVER
+        end = max(top, min((sure or late or [top])[-1], hides))
         acked = [send.offset for send in self.acked if send.offset is not None]
         complete = not any(top <= offset < end or self.start <= offset < begin for offset in acked)
-        moves = [op.done for op in self.ops if op.process == "final"]
         return {
             "values": {read.value for read in mine},
             "begin": begin,
-            "end": max(top, end) if complete else top,
-            "until": max([read.done for read in mine] or moves),
+            "end": end if complete else top,
+            "until": until,
             "complete": complete,
+            "hides": hides,
         }
+
+    def _hides(self, top: int, until: int) -> int:
+        """The first offset that a transaction may have hidden that was open when the final reads ended."""
+        places = []
+        for op in {send.op for send in self.sends if send.txn}:
+            steps = [send for send in self.sends if send.op == op]
+            ended = FOREVER if steps[0].outcome == "info" else steps[0].done
+            passed = any(step.offset is not None and step.offset < top for step in steps)
+            if ended >= until >= steps[0].begun and not passed:
+                gap = next(o for o in range(top, FOREVER) if o not in [send.offset for send in self.acked])
+                places += [gap if step.offset is None else step.offset for step in steps]
+        return min(places, default=FOREVER)
 
     def at(self, value: str) -> int | None:
         """The offset that the value is known to have: its acknowledgement's, else its first reader's."""
@@ -139,7 +155,7 @@ class Twin:
         """Every value that an acknowledgement or a poll places at an offset."""
         held: dict[int, set[str]] = {}
         for entry in (*self.sends, *self.reads):
-            if entry.offset is not None:
+            if entry.offset is not None and entry.value is not None:
                 held.setdefault(entry.offset, set()).add(entry.value)
         return held
 
@@ -147,9 +163,15 @@ class Twin:
         offset = self.at(value)
         return (offset is not None and offset < self.start) or self.compacted(value)
 
+    def fading(self, value: str | None) -> bool:
+        """A tombstone, which is gone once the topic is compacted, and nobody told whether it is."""
+        return str(value).startswith("tombstone@") and "cleanup.policy" not in self.config["topics"]["x"]
+
     def compacted(self, value: str) -> bool:
         if "compact" not in self.config["topics"]["x"].get("cleanup.policy", ""):
             return False
+        if value.startswith("tombstone@"):
+            return True
         mine = [send for send in self.sends if send.value == value and send.key is not None]
         for send in mine:
             for other in self.sends:
@@ -165,16 +187,20 @@ class Twin:
         for offset, values in self.held().items():
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
-                acked = any(send.acked for send in sent)
-                aborted = bool(sent) and all(send.outcome == "fail" for send in sent)
-                seen = any(
-                    (read.value, read.offset) == (value, offset) and not self.dirty(read.process) for read in self.reads
-                )
-                visible = self.dirty(process) or acked or (seen and not aborted)
+                visible = self.visible(offset, value, process)
                 there = time is None or not sent or min(send.begun for send in sent) <= time
-                if visible and there and offset >= self.possible_start and not self.compacted(value):
+                absent = offset < self.possible_start or self.compacted(value) or self.fading(value)
+                if visible and there and not absent:
                     found.add(offset)
         return found if time is None else found - self.vanished()
+
+    def visible(self, offset: int, value: str, process: str) -> bool:
+        """Whether this reader may see the value at the offset: acknowledged, or seen by others and not aborted."""
+        sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
+        aborted = bool(sent) and all(send.outcome == "fail" for send in sent)
+        mine = [read for read in self.reads if (read.value, read.offset) == (value, offset)]
+        seen = any(not self.dirty(read.process) for read in mine)
+        return self.dirty(process) or any(send.acked for send in sent) or (seen and not aborted)
 
     def vanished(self) -> set[int]:
         """Offsets from the first that was written anew on, of which nothing is known to stand at the end."""
@@ -194,12 +220,13 @@ class Twin:
             return False
         if self.written_anew(send):
             return True
-        if self.legally_gone(value) or offset < self.possible_start:
+        if self.legally_gone(value) or offset < self.possible_start or self.fading(value):
             return False
         last = max([send.done] + [read.done for read in reads])
         if final:
             passed = final["begin"] <= offset < final["end"]
             came_to_the_end = bool(reads) and final["complete"] and last < final["until"] and offset >= final["begin"]
+            came_to_the_end = came_to_the_end and offset < final["hides"]
             return bool(passed or came_to_the_end)
         if reads:
             return False
@@ -233,10 +260,12 @@ class Twin:
 
     def _unseen(self) -> Iterator[Breach]:
         seen = {read.value for read in self.reads}
-        for send in self.acked if self.final else []:
+        for send in self.acked if self.final and self.final["complete"] else []:
             offset = self.at(send.value)
             # Of a record whose offset nobody learned, any move of the log start may be the reason.
             gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
+            hides = self.final["hides"]  # type: ignore[index]
+            gone = gone or self.fading(send.value) or (hides < FOREVER if offset is None else offset >= hides)
             if send.value not in seen and not gone and send.done < self.final["until"]:  # type: ignore[index]
                 yield ("unseen", "violation", send.value)
 
@@ -262,7 +291,7 @@ class Twin:
                 yield ("duplicate", "permitted" if excused else "violation", value, min(offsets), max(offsets))
 
     def _visibility(self) -> Iterator[Breach]:
-        for read in self.reads:
+        for read in (read for read in self.reads if read.value is not None):
             sent = [send for send in self.sends if send.value == read.value]
             if not sent and self.sends:
                 yield ("phantom-read", "violation", read.value, read.offset)
@@ -270,11 +299,13 @@ class Twin:
                 continue
             if all(send.outcome == "fail" for send in sent):
                 excused = sent[0].txn and self.dirty(read.process)
-                yield ("aborted-read", "permitted" if excused else "violation", read.value, read.offset)
+                if not sent[0].txn or self.about(read.process, "isolation.level") is not None:
+                    yield ("aborted-read", "permitted" if excused else "violation", read.value, read.offset)
             early = read.done < min(send.begun for send in sent)
             if early and not sent[0].txn:
                 yield ("phantom-read", "violation", read.value, read.offset)
-            if sent[0].txn and (early or read.op == sent[0].op) and not self.dirty(read.process):
+            own = read.op == sent[0].op and self.about(read.process, "isolation.level") is not None
+            if sent[0].txn and (early or own) and not self.dirty(read.process):
                 yield ("precommitted-read", "violation", read.value, read.offset)
 
     def _positions(self) -> Iterator[Breach]:
@@ -312,14 +343,15 @@ class Twin:
                 if inside and [o for o in self.existing("") - own if one.offset < o < two.offset]:  # type: ignore[operator]
                     yield ("int-send-skip", "note", one.value, two.value)
         for later, offset in [*((send, send.offset) for send in placed), *self._found()]:
-            known = [*self._known(), *((op.done, end) for op, end in self.log_ends)]
+            known = [*self._known(), *((op.done, end) for op, end, _ in self.ends)]
             if any(time < later.begun and other > offset for time, other in known):  # type: ignore[operator]
                 yield ("realtime-order", "violation", later.value)
 
     def _known(self) -> list[tuple[int, int]]:
         """When an offset was known to be held: acknowledged, or read, though not before it was sent."""
         sent = {(send.value, send.offset): send.begun for send in reversed(self.sends)}
-        reads = [(read.done, read.offset) for read in self.reads if read.done >= sent.get((read.value, read.offset), 0)]
+        told = [read for read in self.reads if read.value is not None]
+        reads = [(read.done, read.offset) for read in told if read.done >= sent.get((read.value, read.offset), 0)]
         return reads + [(send.done, send.offset) for send in self.acked if send.offset is not None]
 
     def _found(self) -> Iterator[tuple[Send, int]]:
@@ -336,7 +368,7 @@ class Twin:
     def _ends(self) -> Iterator[Breach]:
         for op, end in self.log_ends:
             before = [offset for time, offset in self._known() if time < op.begun]
-            told = [(other.done, more) for other, more in self.log_ends if other.done < op.begun and more > end]
+            told = [(other.done, more) for other, more, _ in self.ends if other.done < op.begun and more > end]
             if max(before, default=-1) >= end:
                 yield ("stale-end-offset", "violation", end, max(before))
             elif told:
@@ -356,6 +388,23 @@ def _moved(op: Op, position: int | None, rebalanced: bool) -> tuple[int | None, 
     if here:
         return here[0], group
     return (None, False) if op.f == "assign" and not group else (position, rebalanced)
+
+
+def _named(events: list[Event]) -> list[Event]:
+    """A tombstone is known by its offset: it is named after it, and so is what polls give there without a value."""
+    told = [step for event in events for step in event.get("ops", [event]) if step["f"] == "send"]
+    stand = {step["offset"] for step in told if step["value"] is None and step.get("offset") is not None}
+
+    def name(step: Event) -> Event:
+        records = [name(record) for record in step.get("records", [])]
+        named = {**step, **({"records": records} if records else {})}
+        if "ops" in step:
+            named["ops"] = [name(inner) for inner in step["ops"]]
+        if "value" in step and step["value"] is None and step.get("offset") in stand:
+            named["value"] = f"tombstone@{step['offset']}"
+        return named
+
+    return [name(event) for event in events]
 
 
 def _operations(events: list[Event]) -> Iterator[Op]:

@@ -48,19 +48,26 @@ def _committed(twin: Twin, members: list[str]) -> list[tuple[Op, int]]:
 def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     polls = [(op, read) for op in twin.ops if op.process in members for read in reads_of(op)]
     handles = any(op.f == "handle" for op in twin.ops)
-    handled = {read.offset for _, read in polls}
+    handled = {(read.offset, read.value) for _, read in polls}
     if handles:
         handled = {
-            r["offset"] for op in twin.ops if op.f == "handle" and op.process in members for r in op.told["records"]
+            (r["offset"], r["value"])
+            for op in twin.ops
+            if op.f == "handle" and op.process in members
+            for r in op.told["records"]
         }
         within = {op.id for op, _ in _committed(twin, members) if op.f == "txn"}
-        handled |= {read.offset for op, read in polls if op.id in within}
+        handled |= {(read.offset, read.value) for op, read in polls if op.id in within}
     dirty = any(twin.dirty(member) for member in members)
     lost = twin.lost()
     held = twin.held()
     reader = next((member for member in members if twin.dirty(member)), "") if dirty else ""
-    standing = {o for o in twin.existing(reader) if held[o] - lost}
-    missed = standing - handled
+    missed = {
+        o
+        for o in twin.existing(reader)
+        for value in held[o] - lost
+        if twin.visible(o, value, reader) and not handled & {(o, value), (o, None)}
+    }
     commits = _committed(twin, members)
     last = commits[-1][1] if commits else 0
     first, reset = 0, False

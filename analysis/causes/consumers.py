@@ -106,7 +106,7 @@ def commit_before_handle(
     missed: Missed,
     processes: Mapping[str, Mapping[str, Any]],
 ) -> Attempt:
-    """A member polled the records and committed beyond them, and ended before it had handled them."""
+    """A member polled the records, committed beyond them, and ended before it had handled them or any behind them."""
     polled = _touching(events, "poll", missed)
     if (
         not polled.height
@@ -123,11 +123,16 @@ def commit_before_handle(
         return lacks(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
     commit = commits.row(0, named=True)
     ended = events.filter(
-        (pl.col("f") == "crash") & (pl.col("process") == poll["process"]) & (pl.col("time") >= poll["time"])
+        (pl.col("f") == "crash") & (pl.col("process") == poll["process"]) & (pl.col("time") >= commit["time"])
     )
     if commit["process"] != poll["process"] or not ended.height:
         return lacks(f"that {poll['process']}, which polled the records, ended before it handled them")
     end = ended.row(0, named=True)
+    later = _handled_later(events, missed, poll, end)
+    if later is not None:
+        return lacks(
+            f"why {poll['process']} passed over the records: it lived on and handled offset {later} of {missed.name}"
+        )
     automatic = processes.get(poll["process"], {}).get("enable.auto.commit")
     facts = [
         Fact(
@@ -151,6 +156,13 @@ def commit_before_handle(
     if automatic:
         prevented.append("enable.auto.commit=false")
     return Attempt(True, ordered(facts), prevented)
+
+
+def _handled_later(events: pl.DataFrame, missed: Missed, poll: Mapping[str, Any], end: Mapping[str, Any]) -> int | None:
+    """A record behind the missed ones that the member handled before its end: it did not die before them."""
+    lived = (pl.col("process") == poll["process"]) & pl.col("time").is_between(poll["time"], end["time"])
+    behind = events.filter(lived & (pl.col("f") == "handle") & (pl.col("last_offset") > missed.last))["last_offset"]
+    return int(behind[0]) if len(behind) else None
 
 
 CONSUMER_CAUSES = {

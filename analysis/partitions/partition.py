@@ -5,6 +5,7 @@ A rule is a pure function of a Partition. Nothing here knows of Spark, of files,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,8 @@ from ..replicas.settled import ABSENCES, BELOW_START, legal_absences
 from ..timelines.timeline import Timeline
 from .entries import Ints, index_entries
 from .log_start import LogStart, log_start
+from .open_transactions import hidden_from
+from .tombstones import named
 
 if TYPE_CHECKING:
     from ...histories.bundle import Settings
@@ -35,6 +38,7 @@ class FinalReads(NamedTuple):
     since: int  # ns: the passes began
     until: int  # ns: their last poll
     complete: bool  # they went from the log start to the end that was asked for
+    hides: int  # the first offset that an open transaction may have hidden from them
 
 
 class Partition:
@@ -54,8 +58,10 @@ class Partition:
     ) -> None:
         self.topic, self.partition, self.settings = topic, partition, settings
         # Operations stand in the order of time, then of their lines, whatever the order of files and of tasks.
-        self.sends = _in_order(sends, SENDS)
-        self.reads = _in_order(reads, READS)
+        self.sends, self.reads = _in_order(sends, SENDS), _in_order(reads, READS)
+        self.tombstones = self.sends["value"].clear()
+        if settings.dialect != "jepsen":
+            self.sends, self.reads, self.tombstones = named(self.sends, self.reads)
         self.marks = _in_order(marks, MARKS)
         self.context = context if context is not None else pl.DataFrame(schema=CONTEXT)
         # Sends to the topic whose partition nobody learned: any of its partitions may hold their records.
@@ -66,6 +72,7 @@ class Partition:
         self.timeline: Timeline | None = None  # dated facts about it, for causes
         self.settled = 0  # sends whose truth the brokers' logs told
         self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
+        self.untold: set[tuple[str, str]] = set()  # rule, and the setting without which it cannot judge something
         self.memo: dict[str, pl.DataFrame] = {}  # what one rule computed and another needs
 
     @property
@@ -77,6 +84,10 @@ class Partition:
         if says not in self.unjudged.setdefault(rule, []):
             self.unjudged[rule].append(says)
 
+    def rests_on_level(self, rule: str, processes: Iterable[str]) -> None:
+        """The rule cannot judge something here, as nobody told the isolation level of these processes."""
+        self.untold |= {(rule, f"isolation.level of {name}") for name in processes if self.isolation(name) is None}
+
     @property
     def is_named_only(self) -> bool:
         """Whether only lines of brokers' logs name it: nobody recorded operations on it, and nothing of it was kept."""
@@ -84,7 +95,7 @@ class Partition:
 
     @cached_property
     def acknowledged(self) -> pl.DataFrame:
-        """Acknowledged sends with a value, in the order of invocation. Tombstones cannot be told apart."""
+        """Acknowledged sends with a value, in the order of invocation. Tombstones are named by their offset."""
         mine = self.sends.filter(pl.col("acknowledged") & pl.col("value").is_not_null())
         return mine.sort("invoked", "invoked_at", "index")
 
@@ -155,16 +166,31 @@ class Partition:
         ).sort("invoked", "at")
 
     @cached_property
+    def transactional(self) -> bool:
+        """Whether a transaction may have written here: elsewhere isolation levels make no difference."""
+        return bool(self.sends["txn"].any() or self.unplaced["txn"].any())
+
+    def isolation(self, process: str) -> str | None:
+        """read_committed or read_uncommitted; None where nobody told."""
+        told = self.settings.processes.get(process, {}).get("isolation.level")
+        return str(told) if told in ("read_committed", "read_uncommitted") else None
+
+    @cached_property
     def log_ends(self) -> pl.DataFrame:
         """Those of end_offsets that tell where the log ends.
 
         A read_committed client is told the last stable offset, which an open transaction holds back.
         """
-        if not self.sends["txn"].any():
-            return self.end_offsets
-        about = self.settings.processes
-        committed = [name for name in about if about[name].get("isolation.level") == "read_committed"]
-        return self.end_offsets.filter(~pl.col("process").is_in(committed))
+        return self._ends_told("read_uncommitted") if self.transactional else self.end_offsets
+
+    @cached_property
+    def unsure_ends(self) -> pl.DataFrame:
+        """Those that may tell the last stable offset, as nobody told who asked for what."""
+        return self._ends_told(None) if self.transactional else self.end_offsets.clear()
+
+    def _ends_told(self, level: str | None) -> pl.DataFrame:
+        who = [name for name in self.end_offsets["process"].unique() if self.isolation(name) == level]
+        return self.end_offsets.filter(pl.col("process").is_in(who))
 
     @cached_property
     def log_start(self) -> LogStart:
@@ -182,9 +208,12 @@ class Partition:
 
     @cached_property
     def asked_end(self) -> int | None:
-        """The end offset asked after the last fault healed, if anyone asked."""
-        late = self.end_offsets.filter(pl.col("invoked") >= self.last_heal)
-        return int(late["offset"][-1]) if len(late) else None
+        """The end offset asked after the last fault healed, if anyone asked; else, of these, a last stable offset."""
+        for ends in (self.log_ends, self.end_offsets):
+            late = ends.filter(pl.col("invoked") >= self.last_heal)
+            if len(late):
+                return int(late["offset"][-1])
+        return None
 
     @cached_property
     def final(self) -> FinalReads | None:
@@ -212,6 +241,9 @@ class Partition:
         begun = assigned["completed"].max() if len(assigned) else mine["completed"].min()
         asked = self.asked_end if self.asked_end is not None else end
         # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
+        until = mine["completed"].max() if len(mine) else begun
+        hides = hidden_from(self, processes, end, _ns(until))
+        asked = max(end, min(asked, hides))
         offset = pl.col("offset")
         outside = (offset >= end) & (offset < asked) | (offset >= begins) & (offset < start)
         missed = self.sends.filter(pl.col("acknowledged") & outside)
@@ -219,9 +251,8 @@ class Partition:
             # Where the log was written anew, a marker may stand where an acknowledged record stood.
             legal = [pl.col("offset").is_between(a, b) for a, b, _ in self.legally_absent.iter_rows()]
             missed = missed.filter(~pl.any_horizontal(pl.lit(False), *legal))
-        until = mine["completed"].max() if len(mine) else begun
         complete = not len(missed)
-        return FinalReads(processes, start, max(end, asked) if complete else end, _ns(begun), _ns(until), complete)
+        return FinalReads(processes, start, asked if complete else end, _ns(begun), _ns(until), complete, hides)
 
     def _is_uninterrupted(self, done: FinalReads) -> bool:
         """From the log start to an end offset asked after the last heal, without seek, assignment or jump."""
@@ -261,14 +292,23 @@ class Partition:
 
     def _without_absent(self, entries: pl.DataFrame) -> Offsets:
         kept = entries.filter(pl.col("offset") >= self.log_start.possible)
-        if len(self.superseded):
-            kept = kept.filter(~pl.col("value").is_in(self.superseded.implode()))
+        for absent in (self.superseded, self.fading):
+            if len(absent):
+                kept = kept.filter(~pl.col("value").is_in(absent.implode()))
         return np.unique(kept["offset"].to_numpy())
 
     @cached_property
     def superseded(self) -> pl.Series:
-        """Values that compaction may remove; none where the topic is not compacted."""
-        return self.replaced_by_key if self.settings.compacted(self.topic) else self.replaced_by_key.clear()
+        """Values that compaction may remove, tombstones among them; none where the topic is not compacted."""
+        if not self.settings.compacted(self.topic):
+            return self.tombstones.clear()
+        return pl.concat([self.replaced_by_key, self.tombstones]).unique()
+
+    @cached_property
+    def fading(self) -> pl.Series:
+        """Tombstones that compaction may have removed, as who wrote them expects it, though nobody told the policy."""
+        told = "cleanup.policy" in self.settings.topic(self.topic)
+        return self.tombstones.clear() if told else self.tombstones
 
     @cached_property
     def replaced_by_key(self) -> pl.Series:

@@ -36,10 +36,12 @@ RULES: dict[str, Rule] = {
             " without it, or come to the end without it after somebody had read it."
             " That it was read before it vanished saves nothing. In a run without final reads a value"
             " that nobody read though one consumer read before and behind it is lost too. One consumer that passes"
-            " over a value is poll-skip, not a loss. Unknown is what a poll of unknown outcome may have read, and what"
-            " a deletion may have taken that is not certain (of unknown outcome, beyond the log's end, refuted by later"
-            " reads), or retention where all below is older than retention.ms or the log is limited in size; neither"
-            " explains that an offset holds another value or that the end went back."
+            " over a value is poll-skip, not a loss. A tombstone is known by its offset. Unknown is what a poll of"
+            " unknown outcome may have read, what an open transaction may hide from read_committed final reads, and"
+            " what a deletion may have taken that is not certain (of unknown outcome, beyond the log's end, refuted by"
+            " later reads), or retention where all below is older than retention.ms or the log is limited in size;"
+            " neither explains that an offset holds another value or that the end went back. Unknown is a missing"
+            " tombstone too where cleanup.policy is not told, as compaction removes it."
             " Under acks=1 the configuration permits the loss; it stays a"
             " breach unless --allow lost-write:acks=1 accepts it. In Jepsen's histories: never read by an ok"
             " operation, though its writer must have committed and a later value was read.",
@@ -53,9 +55,10 @@ RULES: dict[str, Rule] = {
         Rule(
             "unseen",
             "an acknowledged value was never read by anyone",
-            "The run ends with final reads, yet an acknowledged value appears in no read at all, no legal reason"
-            " explains it, and nothing proves that it is gone: it stood at the end of the log, or its offset is not"
-            " known. In Jepsen's histories: sent by an ok operation and polled by none.",
+            "The run ends with final reads that reach the log's end, yet an acknowledged value appears in no read at"
+            " all, no legal reason explains it, and nothing proves that it is gone: it stood at the end of the log, or"
+            " its offset is not known. Unknown is what an open transaction may hide from read_committed final reads. In"
+            " Jepsen's histories: sent by an ok operation and polled by none.",
             "p:a@0 p:b@? end=1 final:<a@0",
             ("acknowledged",),
             loss.unseen,
@@ -93,9 +96,9 @@ RULES: dict[str, Rule] = {
             "aborted-read",
             "a value was read that was never committed (G1a)",
             "A consumer polled a value whose send certainly failed or whose transaction aborted. Records of aborted"
-            " transactions may be shown to read_uncommitted consumers: one finding a partition tells of all these. A"
-            " timeout is no certain failure.",
-            "p:(a@0)! c:<a@0",
+            " transactions may be shown to read_uncommitted consumers: one finding a partition tells of all these;"
+            " unknown where nobody told the isolation level. A timeout is no certain failure.",
+            "{c.isolation.level=read_committed} p:(a@0)! c:<a@0",
             ("reads",),
             visibility.aborted_reads,
             jepsen.aborted_reads,
@@ -118,7 +121,7 @@ RULES: dict[str, Rule] = {
             "A read_committed consumer polled a value before the transaction that writes it was invoked, or a"
             " transaction polled a value that it writes itself. Between the invocation of a commit and its ok"
             " nothing can be proved, as ok arrives after the marker.",
-            "p:(a@0,<a@0)",
+            "{p.isolation.level=read_committed} p:(a@0,<a@0)",
             ("transactions",),
             visibility.precommitted_reads,
             jepsen.precommitted_reads,
@@ -219,7 +222,8 @@ RULES: dict[str, Rule] = {
             "stale-end-offset",
             "an end offset was too small",
             "end_offsets answered less than what was acknowledged or read before the question, or less than an"
-            " earlier answer.",
+            " earlier answer. Where transactions write, a read_committed client is told the last stable offset, which"
+            " may be less; unknown where nobody told the isolation level.",
             "p:a@0 p:b@1 end=1",
             ("end_offsets",),
             realtime.stale_end_offsets,
@@ -230,7 +234,8 @@ RULES: dict[str, Rule] = {
         Rule(
             "consumer-loss",
             "a group passed over records for good",
-            "Records below the group's last committed offset that no member handled by the end of the run (without"
+            "Records below the group's last committed offset that no member handled by the end of the run, those among"
+            " them that took the offsets of lost ones (without"
             " any handle events a poll counts as handling; a transaction handles what it polls and commits), and"
             " records below the first position of the group, skipped by auto.offset.reset; where a seek or a committed"
             " offset chose where the group began, nothing was skipped. Records that are older than the group itself are"

@@ -8,6 +8,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition
+from ..partitions.tombstones import nameless
 from ..replicas.kept import Judgement, Kept, complete_sends
 from .rule import Judge
 
@@ -18,7 +19,8 @@ def of_replicas(name: str, rule: Callable[[Kept, pl.DataFrame], Judgement]) -> J
     def judge(p: Partition) -> Iterator[Finding]:
         if p.kept is None:
             return
-        judged = rule(p.kept, sends_of(p))
+        sends = sends_of(p)
+        judged = rule(p.kept, nameless(sends) if len(p.tombstones) else sends)
         for says in judged.unknown:
             p.doubt(name, says)
         yield from judged.findings

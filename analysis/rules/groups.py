@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL, Finding
+from ..partitions.entries import Mask
 from ..partitions.partition import BEFORE_ALL, Offsets, Partition
 from ..partitions.undecided import undecided_polls
 from ..wording import plural, some
@@ -19,13 +20,15 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
     for group, members in _groups(p).items():
         commits = _commits(p, members)
-        handled = _handled(p, members, commits)
         polled = p.reads.filter(pl.col("process").is_in(members))
-        existing = _standing(p, members)
+        standing, handled = _standing(p, members), _handled(p, members, commits)
+        offsets = p.entries["offset"].to_numpy()
+        existing, unhandled = np.unique(offsets[standing]), np.unique(offsets[standing & ~handled])
         committed = int(commits["offset"][-1]) if len(commits) else 0
         first, reset = _first_position(p, members, polled)
         below = existing[existing < max(committed, first)]
-        missed = np.setdiff1d(below, handled)
+        missed = np.intersect1d(below, unhandled, assume_unique=True)
+        done = np.setdiff1d(below, missed, assume_unique=True)
         hidden = undecided_polls(p, members).hold(missed)
         if hidden.any():
             p.doubt("consumer-loss", f"nobody knows what polls of {p.name} by {_called(group)} gave")
@@ -34,8 +37,8 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
         # a committed offset chose the start, nothing was skipped.
         skipped = missed[missed < first] if reset else missed[:0]
         claimed = missed[missed >= first]
-        yield from _claimed(p, group, commits, claimed, below, handled)
-        yield from _skipped(p, group, members, skipped, below, handled)
+        yield from _claimed(p, group, commits, claimed, done)
+        yield from _skipped(p, group, members, skipped, done)
 
 
 def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> tuple[int, bool]:
@@ -56,10 +59,8 @@ def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> t
     return int(first or 0), True  # type: ignore[arg-type]
 
 
-def _claimed(
-    p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, below: Offsets, handled: Offsets
-) -> Iterator[Finding]:
-    for run in _runs(missed, np.intersect1d(below, handled)):
+def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Finding]:
+    for run in _runs(missed, done):
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         row = covering.row(0, named=True) if len(covering) else commits.row(-1, named=True)
         yield _finding(
@@ -73,14 +74,10 @@ def _claimed(
         )
 
 
-def _skipped(
-    p: Partition, group: str, members: list[str], missed: Offsets, below: Offsets, handled: Offsets
-) -> Iterator[Finding]:
+def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done: Offsets) -> Iterator[Finding]:
     # A group that starts late with auto.offset.reset=latest was told to skip what is older than itself.
     old = np.isin(missed, _older(p, members, missed))
-    runs = [
-        (run, older) for older in (False, True) for run in _runs(missed[old == older], np.intersect1d(below, handled))
-    ]
+    runs = [(run, older) for older in (False, True) for run in _runs(missed[old == older], done)]
     for run, older in runs:
         yield _finding(
             p,
@@ -114,8 +111,16 @@ def _finding(
     p: Partition, group: str, run: Offsets, sentence: str, severity: str, *evidence: tuple[str, int | None]
 ) -> Finding:
     first, last = int(run[0]), int(run[-1])
-    held = p.entries.filter(pl.col("offset").is_in(pl.Series(run).implode()))
-    sent = p.sends.filter(pl.col("offset") == first).head(1).select("value", "at").rows()
+    lost = fates(p).filter(pl.col("lost"))["value"]
+    held = p.entries_between(first, last).filter(
+        pl.col("offset").is_in(pl.Series(run).implode()) & ~pl.col("value").is_in(lost.implode())
+    )
+    sent = (
+        p.sends.filter((pl.col("offset") == first) & pl.col("value").is_in(held["value"].implode()))
+        .head(1)
+        .select("value", "at")
+        .rows()
+    )
     return Finding(
         rule="consumer-loss",
         severity=severity,
@@ -214,28 +219,40 @@ def _commits(p: Partition, members: list[str]) -> pl.DataFrame:
     ).sort("completed", "at", "index")
 
 
-def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Offsets:
-    """Offsets that a member finished with; in a run without any `handle` a poll counts as handling.
+def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
+    """Entries that a member finished with; in a run without any `handle` a poll counts as handling.
 
-    A committed transaction that commits the offsets of what it polled has done with it what it is for.
+    A committed transaction that commits the offsets of what it polled has done with it what it is for. What took an
+    offset after its first record was lost is another record, which must be handled too.
     """
-    polled = p.reads.filter(pl.col("process").is_in(members))
+    polled = pl.Series(p.reads["process"].is_in(members))
+    found = np.zeros(len(p.entries), bool)
     if len(p.context.filter(pl.col("kind") == "handles")):
+        mine = p.reads.select("at", "process").with_row_index("row").filter(polled & p.reads["txn"])
+        rows = mine.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"].to_numpy()
         done = p.marks.filter(
             (pl.col("kind") == "handle") & pl.col("process").is_in(members) & (pl.col("outcome") != "fail")
         )
-        within = polled.filter("txn").join(commits.select("at", "process"), on=["at", "process"], how="semi")
-        return pl.concat([done["offset"], within["offset"]]).unique().sort().to_numpy()
-    return polled["offset"].unique().sort().to_numpy()
+        entries = p.entries.select("offset", "value").with_row_index("row")
+        found[entries.join(done, on=["offset", "value"], how="semi")["row"].to_numpy()] = True
+        blank = done.filter(pl.col("value").is_null())["offset"]
+    else:
+        rows, blank = polled.arg_true().to_numpy(), p.reads["offset"].clear()
+    entry = p.entry_of_read[rows]
+    found[entry[entry >= 0]] = True
+    # Where nobody recorded the value, any record at the offset may be meant.
+    anywhere = pl.concat([blank, p.reads["offset"].gather(rows[entry < 0])]).drop_nulls()
+    return found | p.entries["offset"].is_in(anywhere.unique().implode()).to_numpy() if len(anywhere) else found
 
 
-def _standing(p: Partition, members: list[str]) -> Offsets:
-    """Records that exist for the group and were not themselves lost in the log."""
+def _standing(p: Partition, members: list[str]) -> Mask:
+    """Entries that exist for the group and were not themselves lost in the log."""
     uncommitted = any(p.settings.reads_uncommitted(name) for name in members)
     existing = p.existing_uncommitted if uncommitted else p.existing
-    lost = fates(p).filter(pl.col("lost")).select("value")
-    standing = p.entries.join(lost, on="value", how="anti")["offset"].unique().to_numpy()
-    return np.intersect1d(existing, standing)
+    visible = pl.lit(True) if uncommitted else pl.col("sent_ok") | (pl.col("read") & ~pl.col("aborted"))
+    lost = fates(p).filter(pl.col("lost"))["value"]
+    there = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
+    return np.asarray(there & np.isin(p.entries["offset"].to_numpy(), existing))
 
 
 def _runs(offsets: Offsets, between: Offsets) -> list[Offsets]:

@@ -115,10 +115,12 @@ def _why_gone(p: Partition, run: pl.DataFrame) -> str:
 
 
 def unseen(p: Partition) -> Iterator[Finding]:
-    """In a final run: acknowledged, never read by anyone, not legally absent, not proven gone."""
+    """Acknowledged, never read by anyone though final reads came to the end, not legally absent, not proven gone."""
     if p.final is None:
         return
     _tell_doubts(p, "unseen")
+    if not p.final.complete:
+        return
     missing = fates(p).filter(~pl.col("lost") & ~pl.col("legal") & ~pl.col("doubtful") & pl.col("first_read").is_null())
     if not len(missing):
         return
@@ -146,20 +148,36 @@ def unseen(p: Partition) -> Iterator[Finding]:
 def _tell_doubts(p: Partition, rule: str) -> None:
     """Says of which records nobody knows whether they are gone."""
     doubtful = fates(p).filter("doubtful")
+    if p.final and doubtful["veiled"].any():
+        p.rests_on_level(rule, p.final.processes)
+    _rest_on_ends(p, rule)
     if len(doubtful):
         p.doubt(
             rule,
             f"{plural(len(doubtful), 'acknowledged record')} of {p.name} ({some(doubtful['value'].to_list())})"
             f" {'was' if len(doubtful) == 1 else 'were'} not read in the end, and whether"
-            f" {'it is' if len(doubtful) == 1 else 'they are'} lost is not known: {_why_doubtful(doubtful)}",
+            f" {'it is' if len(doubtful) == 1 else 'they are'} lost is not known: {_why_doubtful(p, doubtful)}",
         )
 
 
-def _why_doubtful(doubtful: pl.DataFrame) -> str:
+def _rest_on_ends(p: Partition, rule: str) -> None:
+    """Names who was told an end that proves losses only if it was not the last stable offset."""
+    told = p.unsure_ends
+    if len(told) and rule == "lost-write":
+        shrunk = _with_later_end(told, fates(p).filter(~pl.col("lost") & ~pl.col("in_final")))
+        if shrunk["later_end"].count():
+            p.rests_on_level(rule, told["process"].unique())
+
+
+def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     if doubtful["hidden"].any():
         return "a poll that may have read " + ("it" if len(doubtful) == 1 else "them") + " has no known outcome"
     if doubtful["removable"].any():
         return "retention or delete-records may have taken " + ("it" if len(doubtful) == 1 else "them")
+    if doubtful["fading"].any():
+        return f"compaction removes tombstones, and run.json does not tell cleanup.policy of {p.topic}"
+    if doubtful["veiled"].any():
+        return "an open transaction may hide " + ("it" if len(doubtful) == 1 else "them") + " from the final reads"
     return "acknowledged no earlier than the last of the final reads"
 
 
@@ -168,7 +186,8 @@ def fates(p: Partition) -> pl.DataFrame:
 
     Columns beside those of the send: first_read, first_reader, first_read_at, in_final, other, other_at,
     replaced, later_end, later_end_at, shrunk, absent, passed, legal, lost; and doubtful, where nobody knows whether it
-    is gone, as it is removable (by retention or a deletion) or hidden (by a poll of unknown outcome).
+    is gone, as it is removable (by retention or a deletion), hidden (by a poll of unknown outcome), veiled (by
+    an open transaction) or fading (a tombstone, where nobody told whether the topic is compacted).
     """
     cached = p.memo.get("fates")
     if cached is None:
@@ -178,7 +197,7 @@ def fates(p: Partition) -> pl.DataFrame:
 
 def _fates(p: Partition) -> pl.DataFrame:
     fate = generations(_read_by(p), "at")
-    fate = _with_later_end(p, _with_other(p, fate))
+    fate = _with_later_end(p.log_ends, _with_other(p, fate))
     final = p.final
     covered = _covered(final) if final else pl.lit(False)
     start = p.log_start
@@ -192,14 +211,18 @@ def _fates(p: Partition) -> pl.DataFrame:
         _legally_gone(p).alias("legal"),
         (pl.col("offset") < start.possible).fill_null(unplaced).alias("removable"),
         _hidden(p, fate).alias("hidden"),
+        _veiled(final).alias("veiled"),
+        (pl.col("value").is_in(p.fading.implode()) if len(p.fading) else pl.lit(False)).alias("fading"),
     )
     # No deletion and no compaction gives an offset to another record, or moves the log's end back.
     cut = pl.col("replaced") | pl.col("shrunk")
     missed = (pl.col("absent") | (pl.col("passed") & pl.lit(final is None))) & ~pl.col("legal")
-    lost = (cut | (missed & ~pl.col("removable") & ~pl.col("hidden"))) & ~pl.col("in_final")
+    perhaps = pl.col("removable") | pl.col("hidden") | pl.col("fading")
+    lost = (cut | (missed & ~perhaps)) & ~pl.col("in_final")
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
     late = pl.col("completed") >= final.until if final else pl.lit(False)
-    doubtful = (missed | unread) & (pl.col("removable") | pl.col("hidden")) | (unread & late)
+    veiled = pl.col("veiled") & ~pl.col("in_final") & ~pl.col("legal")
+    doubtful = (missed | unread) & perhaps | (unread & late) | veiled
     return fate.with_columns(lost.alias("lost")).with_columns((doubtful & ~pl.col("lost")).alias("doubtful"))
 
 
@@ -213,8 +236,15 @@ def _hidden(p: Partition, fate: pl.DataFrame) -> pl.Series:
 def _covered(final: FinalReads) -> pl.Expr:
     """Whether the final reads had to hold it: they pass its offset, or came to the end after somebody had read it."""
     before = pl.max_horizontal("completed", "last_read") < final.until
-    tail = pl.col("first_read").is_not_null() & before & final.complete
+    tail = pl.col("first_read").is_not_null() & before & final.complete & (pl.col("offset") < final.hides)
     return ((pl.col("offset") >= final.start) & ((pl.col("offset") < final.end) | tail)).fill_null(False)
+
+
+def _veiled(final: FinalReads | None) -> pl.Expr:
+    """Whether an open transaction may hide it from the final reads; one that nobody knows the offset of, if unread."""
+    if final is None or final.hides == BEYOND_ALL:
+        return pl.lit(False)
+    return (pl.col("offset") >= final.hides).fill_null(pl.col("first_read").is_null())
 
 
 def _legally_gone(p: Partition) -> pl.Expr:
@@ -300,9 +330,8 @@ def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
     return fate.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
 
 
-def _with_later_end(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
+def _with_later_end(ends: pl.DataFrame, fate: pl.DataFrame) -> pl.DataFrame:
     """The least end offset asked after the acknowledgement, and after every read, that is at or below the offset."""
-    ends = p.log_ends
     known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
         return fate.with_columns(

@@ -88,8 +88,8 @@ def _known(p: Partition) -> pl.DataFrame:
 
 
 def _ends(p: Partition) -> pl.DataFrame:
-    """The same of answered end offsets: an append after the answer stands there or behind."""
-    return p.log_ends.select(
+    """The same of answered end offsets, last stable ones too: an append after the answer stands there or behind."""
+    return p.end_offsets.select(
         "offset",
         pl.lit(None, dtype=pl.String).alias("value"),
         "process",
@@ -139,7 +139,7 @@ def _proven(row: dict[str, Any]) -> tuple[str, int]:
 
 def stale_end_offsets(p: Partition) -> Iterator[Finding]:
     """end_offsets answers less than what was acknowledged or read before the question, or than an earlier answer."""
-    asked = p.log_ends
+    asked = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     if not len(asked):
         return
     known = _known(p).sort("completed", "at", maintain_order=True)
@@ -156,7 +156,9 @@ def stale_end_offsets(p: Partition) -> Iterator[Finding]:
             witness = answers.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
         else:
             continue
-        if len(witness):
+        if len(witness) and not row["sure"]:
+            p.rests_on_level("stale-end-offset", [row["process"]])
+        elif len(witness):
             yield _stale(p, row, witness.row(0, named=True))
 
 

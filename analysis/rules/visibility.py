@@ -22,6 +22,7 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
     uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
     excused = pl.col("process").is_in(uncommitted) & pl.col("in_txn")
+    read = _without_untold(p, read, pl.col("in_txn"), "aborted-read")
     for run in _runs(read.filter(~excused), p.existing):
         fate = "whose transaction aborted" if run["in_txn"][0] else "whose send failed"
         yield _aborted(p, run, "violation", fate)
@@ -66,7 +67,7 @@ def precommitted_reads(p: Partition) -> Iterator[Finding]:
     read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(uncommitted))
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
     early = (pl.col("completed") < pl.col("sent")).fill_null(False)
-    for run in _runs(read.filter(early | own)):
+    for run in _runs(_without_untold(p, read.filter(early | own), ~early, "precommitted-read")):
         first = run.row(0, named=True)
         how = (
             "inside the transaction that writes it"
@@ -81,6 +82,14 @@ def precommitted_reads(p: Partition) -> Iterator[Finding]:
             f"{_readers(run)} read {_values(run)} at {_span(p, run)} {how}",
             (f"{first['sender']} writes {first['value']}", first["sent_at"]),
         )
+
+
+def _without_untold(p: Partition, read: pl.DataFrame, permits: pl.Expr, rule: str) -> pl.DataFrame:
+    """Without what read_uncommitted `permits`, of consumers whose level nobody told: the rule cannot judge it."""
+    untold = [name for name in read["process"].unique() if p.isolation(name) is None]
+    open_ones = pl.col("process").is_in(untold) & permits.fill_null(False)
+    p.rests_on_level(rule, read.filter(open_ones)["process"].unique())
+    return read.filter(~open_ones)
 
 
 def _reads_of(p: Partition, suspect: pl.Expr) -> pl.DataFrame:
