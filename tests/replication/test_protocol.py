@@ -114,6 +114,53 @@ def test_a_controlled_shutdown_moves_leadership_first_and_keeps_everything() -> 
     assert cluster.ledger.acknowledged_end == {0: 60}
 
 
+@pytest.mark.parametrize(("variant", "loses"), [("kraft", False), ("kip-101", False), ("kip-279", True)])
+def test_a_leader_that_shuts_down_learns_that_it_was_replaced(variant: str, loses: bool) -> None:
+    """Only from 1.1 to 2.0.0 it did not (KAFKA-7482)."""
+    options = {"acks": "1", "enable.idempotence": False, "simulation.send.interval.us": 5000, "simulation.ops": 1000}
+    cluster, facts = run(variant, options, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
+    assert details(facts, "leaving") == details(facts, "left") == [(1,)]
+    assert bool(lost(cluster)) == loses
+    followed = [time for time, node, kind, d in facts if (node, kind, d[:1]) == (1, "follower", (0,))]
+    assert (followed[0] < 3050 * MS) != loses
+
+
+@pytest.mark.parametrize("variant", ["kraft", "kip-101", "kip-279"])
+@pytest.mark.parametrize("leaver", [1, 2])
+def test_a_broker_in_controlled_shutdown_is_not_let_in_again(variant: str, leaver: int) -> None:
+    """Neither by a heartbeat nor by a fetch, at whatever moment of its ticks it leaves (KAFKA-13858)."""
+    for phase in (0, 30, 60, 90):
+        begun = 3 * SECOND + phase * MS
+        options = {"broker.heartbeat.interval.ms": 100, "simulation.send.interval.us": 20000, "simulation.ops": 200}
+        _, facts = run(variant, options, Fault(begun, "shutdown", (leaver,), 2 * SECOND))
+        away = [fact for fact in facts if begun < fact[0] < begun + 2 * SECOND]
+        assert not details(away, "registered")
+        assert not any(leaver in d[2].isr for d in details(away, "stored"))
+        assert not details(away, "isr-expand")
+        assert not details(facts, "fenced")
+
+
+@pytest.mark.parametrize("variant", ["kraft", "kip-320", "kip-101", "kip-279"])
+def test_a_follower_that_shuts_down_stops_to_fetch(variant: str) -> None:
+    seen: list[list[int]] = []
+
+    def watch(cluster: Cluster) -> None:
+        for time in (2999, 3040):
+            fetchers = cluster.brokers[2].fetchers
+            cluster.loop.at(time * MS, lambda _: seen.append([p for f in fetchers.values() for p in f.fetching]))
+
+    faults = (Fault(3 * SECOND, "shutdown", (2,), SECOND),)
+    Scenario("leaving", variant, 1, {**QUICK}, {}, faults).run(prepare=watch)
+    assert seen == [[0], []]
+
+
+def test_a_dead_broker_asks_for_no_controlled_shutdown() -> None:
+    faults = (Fault(3 * SECOND, "crash", (1,), 4 * SECOND), Fault(3200 * MS, "shutdown", (1,), SECOND))
+    _, facts = run("kraft", {}, *faults)
+    assert not details(facts, "leaving")
+    assert details(facts, "fenced") == [(1,)]
+
+
 def test_a_shutdown_for_a_moment_restarts_the_broker() -> None:
     cluster, facts = run("kraft", {}, Fault(3 * SECOND, "shutdown", (2,), 30 * MS))
     assert [fact[2] for fact in facts if fact[1] == 2 and fact[2] in ("stop", "start")] == ["start", "stop", "start"]
