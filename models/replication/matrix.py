@@ -153,7 +153,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "last-known-leader": _SOUND,
         "lag-max-messages": Cell(("no-false-shrink",), 20, _ALL),
         "majority-quorum": _SOUND,
-        "asynchronous": Cell(_LOSS, 20),
+        "asynchronous": Cell(_LOSS, 40),
         "follower-reads": _SOUND,
         # A controller that was paused elects with what it remembers of the ISR (KAFKA-340, KAFKA-6082).
         "no-controller-epoch": Cell(
