@@ -241,10 +241,8 @@ class Quorum:
             self._fail_over(now)
             return
         gone = [b for b in self.live if self.sessions[b] < now]
-        for broker in gone:
-            self._drop(broker)
         if gone:
-            self.controller.reconcile()
+            self._fence(gone, self.controller)
         for other in self.controllers:
             # A zombie goes on reacting to brokers that come and go until somebody tells it that it is none.
             if other is not self.controller and other.works and other.epoch and other.live != self.live:
@@ -252,6 +250,17 @@ class Quorum:
         if now >= self._due_prefer:
             self._due_prefer = now + self.config.imbalance_check
             self.controller.prefer()
+
+    def _fence(self, gone: list[int], controller: Controller) -> None:
+        """KRaft fences one stale broker at a time, the one heard of the longest ago first, and elects in between, even
+        one whose turn is still to come (ReplicationControlManager.maybeFenceStaleBroker). So the last one fenced is the
+        last known leader."""
+        for broker in sorted(gone, key=self.sessions.__getitem__):
+            self._drop(broker)
+            if not self.rules.fences_together:
+                controller.reconcile()
+        if self.rules.fences_together:
+            controller.reconcile()
 
     # --- controllers
 

@@ -154,6 +154,20 @@ def test_a_follower_that_shuts_down_stops_to_fetch(variant: str) -> None:
     assert seen == [[0], []]
 
 
+def test_stale_brokers_are_fenced_one_after_the_other() -> None:
+    """So there is a last known leader, though all die at once, and it leads again."""
+    dark = Fault(3 * SECOND, "power-loss", (1, 2, 3), 4 * SECOND)
+    for seed in range(3):
+        cluster, facts = run("last-known-leader", {"min.insync.replicas": 2}, dark, seed=seed)
+        fenced = [broker for (broker,) in details(facts, "fenced")]
+        assert sorted(fenced) == [1, 2, 3]
+        states = [d[2] for d in details(facts, "stored")]
+        nobody = [state for state in states if not state.isr]
+        assert {state.last_known for state in nobody} == {fenced[-1]}
+        assert next(state.leader for state in states[states.index(nobody[-1]) :] if state.isr) == fenced[-1]
+        assert cluster.final
+
+
 def test_a_dead_broker_asks_for_no_controlled_shutdown() -> None:
     faults = (Fault(3 * SECOND, "crash", (1,), 4 * SECOND), Fault(3200 * MS, "shutdown", (1,), SECOND))
     _, facts = run("kraft", {}, *faults)
