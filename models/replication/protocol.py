@@ -169,6 +169,7 @@ class Protocol:
             elr=tuple(r for r in state.elr if r not in isr) if not unclean else (),
             last_known=NO_LEADER,
             unclean=unclean,
+            recalled=unclean and leader == state.last_known and not (state.isr or state.elr),
         )
 
     # --- consumers

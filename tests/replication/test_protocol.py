@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.models.replication.broker import Broker
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
 from logjudge.models.replication.faults import Fault
@@ -144,10 +145,12 @@ def test_a_broker_in_controlled_shutdown_is_not_let_in_again(variant: str, leave
 def test_a_follower_that_shuts_down_stops_to_fetch(variant: str) -> None:
     seen: list[list[int]] = []
 
+    def fetched(broker: Broker) -> None:
+        seen.append([partition for fetcher in broker.fetchers.values() for partition in fetcher.fetching])
+
     def watch(cluster: Cluster) -> None:
         for time in (2999, 3040):
-            fetchers = cluster.brokers[2].fetchers
-            cluster.loop.at(time * MS, lambda _: seen.append([p for f in fetchers.values() for p in f.fetching]))
+            cluster.loop.at(time * MS, fetched, cluster.brokers[2])
 
     faults = (Fault(3 * SECOND, "shutdown", (2,), SECOND),)
     Scenario("leaving", variant, 1, {**QUICK}, {}, faults).run(prepare=watch)
