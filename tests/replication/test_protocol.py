@@ -74,6 +74,40 @@ def test_not_enough_replicas_refuses_and_loses_nothing() -> None:
     assert all(ack.held_by(cluster.brokers[2].replicas[0].log) for ack in cluster.ledger.acks[0])
 
 
+@pytest.mark.parametrize(
+    ("variant", "rests"),
+    [("kip-320", False), ("kip-279", False), ("kraft", True), ("kip-966", True), ("last-known-leader", True)],
+)
+def test_since_3_7_the_mark_rests_below_min_insync_replicas(variant: str, rests: bool) -> None:
+    """Whatever acks says (KAFKA-15583): nobody reads what one broker alone has."""
+    marks: list[tuple[int, int]] = []
+
+    def watch(cluster: Cluster) -> None:
+        for second in (8, 11):
+            cluster.loop.at(second * SECOND, lambda _: marks.append(_ends(cluster)))
+
+    options = {**QUICK, "acks": "1", "enable.idempotence": False, "min.insync.replicas": 2, "simulation.ops": 150}
+    faults = (Fault(4 * SECOND, "crash", (2, 3), 10 * SECOND),)
+    cluster = Scenario("resting", variant, 1, options, {}, faults).run(prepare=watch)
+    (end, mark), (later, then) = marks
+    assert later > end > 20
+    assert (then == mark) == rests
+    assert max(stop for _, stop in cluster.ledger.read_by["c0"][0]) == cluster.brokers[1].replicas[0].hw >= later
+
+
+def _ends(cluster: Cluster) -> tuple[int, int]:
+    """Log end and high watermark of broker 1."""
+    replica = cluster.brokers[1].replicas[0]
+    return replica.log.end, replica.hw
+
+
+@pytest.mark.parametrize(("variant", "accepts"), [("kip-320", False), ("kraft", True), ("kip-966", True)])
+def test_since_3_7_no_more_replicas_are_asked_for_than_there_are(variant: str, accepts: bool) -> None:
+    options = {"simulation.brokers": 1, "default.replication.factor": 1, "min.insync.replicas": 2, "simulation.ops": 10}
+    cluster, _ = run(variant, {**options, "delivery.timeout.ms": 3000}, seed=1)
+    assert bool(len(list(cluster.ledger.acks[0]))) == accepts
+
+
 def test_a_crash_keeps_the_page_cache_and_a_power_loss_does_not() -> None:
     alone = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 40}
     _, crashed = run("kraft", alone, Fault(4 * SECOND, "crash", (1,), SECOND))
