@@ -153,7 +153,12 @@ class Quorum:
 
     def register(self, broker: int, clean: bool, incarnation: int) -> None:
         """A broker started. In ZooKeeper's time a broker back before its session ended had never left the
-        ISR; KRaft takes a restarted broker out of it first (ClusterControlManager.registerBroker)."""
+        ISR; KRaft takes a restarted broker out of it first.
+
+        Simplification: a killed broker registers while its old session lasts. A real one is refused until that ended
+        (0.8 to 1.0 "A broker is already registered on the path", since 1.1 NodeExistsException, in KRaft
+        DuplicateBrokerRegistrationException of ClusterControlManager.registerBroker), so there only a restart that no
+        controller sees, as it died too or the session was closed in order, keeps its place in the ISR (KAFKA-1120)."""
         if self.cluster.brokers[broker].incarnation != incarnation:
             return
         if not self._heard(broker) or self.controller is None or not self.controller.works:
