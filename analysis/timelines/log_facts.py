@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .facts import Fact
-from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids
+from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
 
 def _fact(builder: Builder, row: dict[str, Any], says: str, *about: Any) -> Fact:
@@ -119,12 +119,15 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
         return
     term = builder.term(fields["leaderEpoch"])
     term.name_leader(str(fields["leader"]))
-    before = ids(fields.get("isr_before")) | ids(fields.get("elr_before")) | ids(fields.get("lastKnownElr_before"))
+    sync, elr, known = (ids(fields.get(f"{name}_before")) for name in ("isr", "elr", "lastKnownElr"))
+    leader = str(fields["leader"])
+    last_known = bool(fields.get("unclean")) and recalled(builder, leader, sync, elr, known)
+    before = known if last_known else sync | elr or known
     if before:
         term.before = before
-    leader = str(fields["leader"])
-    says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{eligible(before)}"
-    if fields.get("unclean") and leader in before:
+    could = eligible(frozenset() if last_known else before)
+    says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{could}"
+    if last_known:
         term.last_known = True
         says += "; it was the last known leader, which Kafka elects again though nobody is in sync (KIP-966)"
     fact = _fact(builder, row, says, "elected", term.epoch, leader)

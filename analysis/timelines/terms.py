@@ -138,6 +138,15 @@ def eligible(before: frozenset[str]) -> str:
     return f"; before, [{', '.join(sorted(before)) or 'nobody'}] were in sync or eligible"
 
 
+def recalled(builder: Builder, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]) -> bool:
+    """Whether a leader from outside of ISR (`sync`) and ELR was elected as the last known one, for which both must be
+    empty (PartitionChangeBuilder.canElectLastKnownLeader). The election's own change may have emptied the ELR, as its
+    last member came back from an unclean shutdown; where unclean elections are disabled, nothing else explains it.
+    """
+    disabled = str(builder.config.get("unclean.leader.election.enable", "")).lower() == "false"
+    return leader in known and not sync and (not elr or (disabled and leader not in elr))
+
+
 def ids(values: Any) -> frozenset[str]:
     """Broker ids as the names of brokers."""
     return frozenset(str(v) for v in values or ())

@@ -19,7 +19,7 @@ from ..replicas.kept import Kept, extents, where
 from .facts import Fact
 from .log_facts import HANDLERS
 from .telling import told_once
-from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids
+from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
 # What metadata records say of brokers: the event, what it is about (telling.py), and its wording.
 BROKERS = {
@@ -167,9 +167,10 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     leader = str(row["leader"])
     says = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
     if previous is not None:
-        term.before = ids(previous["isr"]) | ids(previous["elr"]) | ids(previous["last_known_elr"])
-        term.last_known = leader in ids(previous["last_known_elr"]) - ids(previous["isr"]) - ids(previous["elr"])
-        says += eligible(term.before)
+        sync, elr, known = (ids(previous[name]) for name in ("isr", "elr", "last_known_elr"))
+        term.last_known = recalled(builder, leader, sync, elr, known)
+        term.before = known if term.last_known else sync | elr or known
+        says += eligible(frozenset() if term.last_known else term.before)
     term.facts.append(Fact(says, time, *source, about=("elected", term.epoch, leader)))
     if term.before:
         term.elections.append((term.before, term.facts[-1]))

@@ -12,6 +12,7 @@ from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
 LOG = "org.apache.kafka.storage.internals.log.UnifiedLog"
 LOADER = "org.apache.kafka.storage.internals.log.LogLoader"
 CONTROL = "org.apache.kafka.controller.ReplicationControlManager"
+HEARTBEATS = "org.apache.kafka.controller.BrokerHeartbeatManager"
 
 
 class KraftWording(Wording):
@@ -189,12 +190,19 @@ class KraftWording(Wording):
         )
         return [("server", "INFO", text, CONTROL)]
 
+    def leaving(self, node: int, broker: int) -> list[Line]:
+        """Who leads nothing may go at once (BrokerHeartbeatManager.calculateNextBrokerState)."""
+        leads = any(state.leader == broker for state in self.cluster.quorum.states)
+        granted = "a controlled shutdown" if leads else "an immediate shutdown"
+        text = f"[QuorumController id={node}] Unfenced broker {broker} has requested and been granted {granted}."
+        return [("server", "INFO", text, HEARTBEATS)]
+
     def registered(self, node: int, broker: int) -> list[Line]:
         text = (
             f"[QuorumController id={node}] The request from broker {broker} to unfence has been granted "
             f"because it has caught up with the offset of its register broker record {broker}."
         )
-        return [("server", "INFO", text, "org.apache.kafka.controller.BrokerHeartbeatManager")]
+        return [("server", "INFO", text, HEARTBEATS)]
 
     def controller(self, node: int, epoch: int) -> list[Line]:
         text = (

@@ -18,6 +18,7 @@ from ..evidence.metadata_records import encode
 from .names import epoch_ms, uuid
 from .segments import HEAD
 
+CHANGED = "BROKER_REGISTRATION_CHANGE_RECORD"
 FENCED, UNFENCED = 1, -1  # BrokerRegistrationFencingChange
 
 
@@ -37,8 +38,11 @@ class MetadataLog:
         time, _, kind, details = fact
         if kind == "registered":
             self._admit(time, *details)
-        elif kind == "fenced":
+        elif kind in ("fenced", "left"):
             self._fence(time, details[0], FENCED)
+        elif kind == "leaving":
+            broker = details[0]
+            self._write(time, CHANGED, brokerId=broker, brokerEpoch=self._registered[broker][1], inControlledShutdown=1)
         elif kind == "stored":
             self._store(time, *details)
 
@@ -63,7 +67,7 @@ class MetadataLog:
     def _fence(self, time: int, broker: int, fenced: int) -> None:
         """A broker's epoch is the offset of its registration; who replays the log compares it (ClusterDelta)."""
         epoch = self._registered[broker][1]
-        self._write(time, "BROKER_REGISTRATION_CHANGE_RECORD", brokerId=broker, brokerEpoch=epoch, fenced=fenced)
+        self._write(time, CHANGED, brokerId=broker, brokerEpoch=epoch, fenced=fenced)
 
     def _store(self, time: int, partition: int, before: PartitionState | None, after: PartitionState) -> None:
         assert self._cluster is not None

@@ -144,6 +144,14 @@ class ZookeeperWording(Wording):
         text = f"[Controller {node}]: Broker failure callback for {broker}"
         return [("controller", "INFO", text, "kafka.controller.KafkaController")]
 
+    def leaving(self, node: int, broker: int) -> list[Line]:
+        text = f"[Controller {node}]: Shutting down broker {broker}"
+        return [("controller", "INFO", text, "kafka.controller.KafkaController")]
+
+    def left(self, node: int, broker: int) -> list[Line]:
+        """Its session is closed, and that is what the controller sees of any broker that goes."""
+        return self.fenced(node, broker)
+
     def registered(self, node: int, broker: int) -> list[Line]:
         text = f"[Controller {node}]: New broker startup callback for {broker}"
         return [("controller", "INFO", text, "kafka.controller.KafkaController")]

@@ -71,6 +71,7 @@ class Broker(IsrKeeper):
         self.tell_fact("stop", reason)
         for fetcher in self.fetchers.values():
             fetcher.close()
+        self.cluster.quorum.left(self.id)
         if reason == "shutdown":
             self._flush_all()
             self.checkpoint()
@@ -203,24 +204,34 @@ class Broker(IsrKeeper):
             if self.id in state.replicas:
                 self._apply(partition, state)
 
+    def leave(self) -> None:
+        """Ask for a controlled shutdown. A process that does not run cannot."""
+        if self.answers():
+            self.leaving = True
+            self.cluster.quorum.leave(self.id)
+
     def _apply(self, partition: int, state: PartitionState) -> None:
         replica = self.replicas.get(partition)
         if replica is None:
             replica = self.replicas[partition] = Replica(self.id, partition, self.rules, self.config)
-        if state.epoch < replica.epoch:
+        if state.epoch < replica.epoch or (self.leaving and replica.leads and not self.rules.demotes_leaving):
             return
+        # Who is shutting down stops to fetch once it is out of the ISR, so that it cannot join again (KAFKA-13858, in
+        # ZooKeeper's time StopReplica).
+        stays_out = self.leaving and self.id not in state.isr
         if state.epoch == replica.epoch:
             if replica.leads and state.leader == self.id and state.version > replica.version:
                 self._take_isr(replica, state)
+            elif stays_out:
+                self._stop_fetching(partition)
             return
         was_leader, previous = replica.leads, (replica.leader, replica.epoch)
         same = state.leader == replica.leader and state.leader not in (self.id, NO_LEADER)
-        if same and self.rules.keeps_fetching(replica, state):
+        if same and not stays_out and self.rules.keeps_fetching(replica, state):
             replica.start_following(state)
             self.tell_fact("follows-on", *self._followed(replica, state, previous))
             return
-        for fetcher in self.fetchers.values():
-            fetcher.remove(partition)
+        self._stop_fetching(partition)
         if was_leader:
             self._resign(replica)
         if state.leader == self.id:
@@ -228,10 +239,14 @@ class Broker(IsrKeeper):
             return
         replica.start_following(state)
         self.tell_fact("follower", *self._followed(replica, state, previous))
-        if state.leader != NO_LEADER:
+        if state.leader != NO_LEADER and not stays_out:
             if state.leader not in self.fetchers:
                 self.fetchers[state.leader] = Fetcher(self, state.leader)
             self.fetchers[state.leader].add(replica)
+
+    def _stop_fetching(self, partition: int) -> None:
+        for fetcher in self.fetchers.values():
+            fetcher.remove(partition)
 
     @staticmethod
     def _followed(replica: Replica, state: PartitionState, previous: tuple[int, int]) -> Followed:

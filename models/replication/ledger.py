@@ -207,7 +207,7 @@ class Ledger:
         if len(dark.intersection(ack.isr)) > 1 and not had.difference(dark).intersection(ack.isr):
             # Nobody was the last to stand, and whoever is elected now takes nothing away.
             cause, detail = "correlated-failure", "all in sync that had it lost their unflushed tails with the power"
-        elif state.unclean and broker != before.last_known:
+        elif state.unclean and not state.recalled:
             cause, detail = "unclean-election", "it was not in the ISR"
         elif cut is not None and cut.reason == "unclean-disk" and {*before.isr, *before.elr} <= {broker}:
             cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"

@@ -153,7 +153,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "last-known-leader": _SOUND,
         "lag-max-messages": Cell(("no-false-shrink",), 20, _ALL),
         "majority-quorum": _SOUND,
-        "asynchronous": Cell(_LOSS, 20),
+        "asynchronous": Cell(_LOSS, 40),
         "follower-reads": _SOUND,
         # A controller that was paused elects with what it remembers of the ISR (KAFKA-340, KAFKA-6082).
         "no-controller-epoch": Cell(
@@ -200,7 +200,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kip-966": _SOUND,
         "last-known-leader": _SOUND,
         "majority-quorum": _SOUND,
-        "no-controller-epoch": Cell(("no-committed-loss",), 100, (*_ALL, "one-leader-per-epoch")),
+        "no-controller-epoch": Cell(("no-committed-loss",), 120, (*_ALL, "one-leader-per-epoch")),
     },
     "handover": {
         "kip-101": Cell(("no-committed-loss", "no-divergence"), 80, (*_ALL, "no-duplicates")),
@@ -226,7 +226,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kip-966": _SOUND,
         "last-known-leader": _SOUND,
         "majority-quorum": _SOUND,
-        "asynchronous": Cell(_LOSS, 100),
+        "asynchronous": Cell(_LOSS, 300, near=280),
     },
     "calm": {
         "kip-101": _SOUND,

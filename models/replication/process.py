@@ -69,6 +69,7 @@ class Process:
         "id",
         "incarnation",
         "last_propagation",
+        "leaving",
         "loop",
         "metadata",
         "network",
@@ -109,6 +110,7 @@ class Process:
         self.connections: dict[int, Connection] = {}
         self.metadata: dict[int, PartitionState] = {}
         self.controller_epoch = 0
+        self.leaving = False  # in controlled shutdown
         self._parked: dict[int, FetchRequest] = {}  # waiting fetch of each follower
         self._parked_consumers: dict[int, list[FetchRequest]] = {}
         self._backlog: list[tuple[Callable[[Any], None], Any]] = []

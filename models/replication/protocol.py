@@ -45,6 +45,8 @@ class Protocol:
     bumps_epoch_on_shrink: ClassVar[bool] = (
         True  # the controller raises the leader epoch when it takes a replica out of an ISR
     )
+    fences_together: ClassVar[bool] = False  # brokers whose sessions ended leave at once, not one after the other
+    demotes_leaving: ClassVar[bool] = True  # a leader in controlled shutdown is told that it was replaced (KAFKA-7482)
     consumers_validate: ClassVar[bool] = True  # consumers ask whether their position survived (KIP-320)
     hides_lagging_mark: ClassVar[bool] = True  # a new leader tells no end before its mark reached its epoch (KIP-207)
     reads_followers: ClassVar[bool] = False
@@ -167,6 +169,7 @@ class Protocol:
             elr=tuple(r for r in state.elr if r not in isr) if not unclean else (),
             last_known=NO_LEADER,
             unclean=unclean,
+            recalled=unclean and leader == state.last_known and not (state.isr or state.elr),
         )
 
     # --- consumers

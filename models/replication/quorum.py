@@ -71,9 +71,9 @@ class Controller:
             self.broadcast((partition,))
 
     def broadcast(self, partitions: tuple[int, ...]) -> None:
-        """LeaderAndIsr and UpdateMetadata to all live brokers."""
+        """LeaderAndIsr and UpdateMetadata to all live brokers, and to those that are shutting down (KAFKA-7482)."""
         states = tuple((p, self.view[p]) for p in partitions)
-        for broker in self.live:
+        for broker in (*self.live, *self.quorum.leaving):
             self.instruct(broker, states)
 
     def instruct(self, broker: int, states: tuple[tuple[int, PartitionState], ...]) -> None:
@@ -102,6 +102,7 @@ class Quorum:
         "controllers",
         "epoch",
         "incarnations",
+        "leaving",
         "live",
         "loop",
         "network",
@@ -119,6 +120,7 @@ class Quorum:
         self.sessions: dict[int, int] = {}  # broker -> when its session ends
         self.incarnations: dict[int, int] = {}
         self.live: list[int] = []
+        self.leaving: list[int] = []  # in controlled shutdown: they are told what changes, and lead nothing any more
         self.states: list[PartitionState] = []
         self.epoch = 0
         self.controllers = [Controller(self, FIRST_CONTROLLER + i) for i in range(config.controllers)]
@@ -151,7 +153,12 @@ class Quorum:
 
     def register(self, broker: int, clean: bool, incarnation: int) -> None:
         """A broker started. In ZooKeeper's time a broker back before its session ended had never left the
-        ISR; KRaft takes a restarted broker out of it first (ClusterControlManager.registerBroker)."""
+        ISR; KRaft takes a restarted broker out of it first.
+
+        Simplification: a killed broker registers while its old session lasts. A real one is refused until that ended
+        (0.8 to 1.0 "A broker is already registered on the path", since 1.1 NodeExistsException, in KRaft
+        DuplicateBrokerRegistrationException of ClusterControlManager.registerBroker), so there only a restart that no
+        controller sees, as it died too or the session was closed in order, keeps its place in the ISR (KAFKA-1120)."""
         if self.cluster.brokers[broker].incarnation != incarnation:
             return
         if not self._heard(broker) or self.controller is None or not self.controller.works:
@@ -189,8 +196,9 @@ class Quorum:
         return self.network.reaches(controller.id, QUORUM) and self.network.reaches(QUORUM, controller.id)
 
     def heartbeat(self, broker: int, incarnation: int) -> None:
-        """Renew a session; a broker that was fenced and is heard again is let in, without a restart."""
-        if self.incarnations.get(broker) != incarnation:
+        """Renew a session; a broker that was fenced and is heard again is let in, without a restart, but not one in
+        controlled shutdown, which only wants to go (BrokerHeartbeatManager.calculateNextBrokerState)."""
+        if self.incarnations.get(broker) != incarnation or broker in self.leaving:
             return
         if broker in self.live:
             self.sessions[broker] = self.loop.now + self.config.session_timeout
@@ -207,9 +215,9 @@ class Quorum:
             self.controller.live = list(self.live)
             self.controller.instruct(broker, tuple(enumerate(self.controller.view)))
 
-    def _drop(self, broker: int) -> None:
+    def _drop(self, broker: int, why: str = "fenced") -> None:
         self.live = [b for b in self.live if b != broker]
-        self.tell_fact(QUORUM, "fenced", broker)
+        self.tell_fact(QUORUM, why, broker)
         if self.controller is not None and self.controller.works:
             self.controller.live = list(self.live)
 
@@ -217,10 +225,19 @@ class Quorum:
         return broker in self.live
 
     def leave(self, broker: int) -> None:
-        """Controlled shutdown: leaderships move away first."""
-        if broker in self.live and self.controller is not None and self.controller.works:
-            self._drop(broker)
+        """Controlled shutdown: the controller takes the broker out of all ISRs and moves its leaderships away, and the
+        broker hears of it (ControlledShutdownRequest; in KRaft a heartbeat with WantShutDown)."""
+        asks = broker in self.live and self.cluster.brokers[broker].answers() and self._heard(broker)
+        if asks and self.controller is not None and self.controller.works:
+            self.leaving.append(broker)
+            self._drop(broker, "leaving")
             self.controller.reconcile()
+
+    def left(self, broker: int) -> None:
+        """The process that was granted a controlled shutdown ends."""
+        if broker in self.leaving:
+            self.leaving.remove(broker)
+            self.tell_fact(QUORUM, "left", broker)
 
     def _tick(self, _: None) -> None:
         now = self.loop.now
@@ -229,10 +246,8 @@ class Quorum:
             self._fail_over(now)
             return
         gone = [b for b in self.live if self.sessions[b] < now]
-        for broker in gone:
-            self._drop(broker)
         if gone:
-            self.controller.reconcile()
+            self._fence(gone, self.controller)
         for other in self.controllers:
             # A zombie goes on reacting to brokers that come and go until somebody tells it that it is none.
             if other is not self.controller and other.works and other.epoch and other.live != self.live:
@@ -240,6 +255,17 @@ class Quorum:
         if now >= self._due_prefer:
             self._due_prefer = now + self.config.imbalance_check
             self.controller.prefer()
+
+    def _fence(self, gone: list[int], controller: Controller) -> None:
+        """KRaft fences one stale broker at a time, the one heard of the longest ago first, and elects in between, even
+        one whose turn is still to come (ReplicationControlManager.maybeFenceStaleBroker). So the last one fenced is the
+        last known leader."""
+        for broker in sorted(gone, key=self.sessions.__getitem__):
+            self._drop(broker)
+            if not self.rules.fences_together:
+                controller.reconcile()
+        if self.rules.fences_together:
+            controller.reconcile()
 
     # --- controllers
 

@@ -21,6 +21,7 @@ class PartitionState:
     elr: tuple[int, ...] = ()  # eligible leader replicas, KIP-966
     last_known: int = NO_LEADER  # last leader of a partition that lost its ISR and ELR, KIP-966
     unclean: bool = False  # the current leader was elected uncleanly
+    recalled: bool = False  # it was the last known leader, and ISR and ELR were empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class Shrunk(NamedTuple):
 #   elected                 partition, old state, new state
 #   stored                  partition, old state (None: a new partition), new state; every change, of whomever
 #   fenced, registered      broker
+#   leaving, left           broker: it is granted a controlled shutdown; its process ends
 #   controller              controller epoch
 #   refused-controller      controller epoch, known one
 #   fetch-error             partition, leader, error, fetch offset

@@ -231,6 +231,7 @@ _SAY: dict[str, Callable[..., str]] = {
     ),
     "elected": _elected,
     "fenced": lambda node, broker: f"broker {broker}'s session ends",  # noqa: ARG005
+    "leaving": lambda node, broker: f"broker {broker} is granted a controlled shutdown",  # noqa: ARG005
     "controller": lambda node, epoch: f"controller {node} takes over with controller epoch {epoch}",
     "refused-controller": lambda node, epoch, known: (
         f"broker {node} refuses a controller of epoch {epoch}, as it knows {known}"

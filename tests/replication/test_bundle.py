@@ -19,6 +19,7 @@ from logjudge.histories.simulation.bundle import Written, write_bundle
 from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.faults import Fault
 from logjudge.models.replication.scenario import Scenario
+from logjudge.models.replication.search import story
 
 FAULTS = (
     Fault(3 * SECOND, "crash", (2, 3), 12 * SECOND),
@@ -53,6 +54,30 @@ def records(folder: Path) -> list[tuple[int, str]]:
             assert batch.validate_crc()
             found.extend((record.offset, record.value.decode()) for record in batch)
     return found
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("kraft", "Unfenced broker 1 has requested and been granted a controlled shutdown."),
+        ("kip-101", "]: Shutting down broker 1"),
+    ],
+)
+def test_an_orderly_shutdown_is_told_as_one(variant: str, said: str, tmp_path: Path) -> None:
+    """Not as a session that ended."""
+    scenario = Scenario("leaving", variant, 5, OPTIONS, {}, (Fault(3 * SECOND, "shutdown", (1,), 4 * SECOND),))
+    brokers = write_bundle(scenario, tmp_path / "run").folder / "brokers"
+    lines = [
+        line
+        for path in brokers.rglob("*.log")
+        if path.parent.parent == brokers
+        for line in path.read_text().splitlines()
+    ]
+    assert any(said in line for line in lines)
+    assert not any("session has timed out" in line for line in lines)
+    told, _ = story(scenario)
+    assert any("broker 1 is granted a controlled shutdown" in line for line in told)
+    assert not any("session ends" in line for line in told)
 
 
 def test_the_oldest_variant_writes_what_brokers_of_its_time_did(tmp_path: Path) -> None:

@@ -5,15 +5,21 @@ A few seeds over all variants, settings and faults; `python benchmarks/judge.py 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from logjudge.analysis.local import judge_run
+from logjudge.analysis.timelines.terms import Builder, recalled
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load, names
+from logjudge.models.replication.config import SECOND
+from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.scenario import Scenario
+from logjudge.models.replication.schedule import QUICK
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -57,6 +63,42 @@ def test_the_judge_names_the_causes_of_the_catalogue(name: str, tmp_path: Path) 
     scenario = load(name)
     causes = judge_run(open_run(write_bundle(scenario, tmp_path / name).folder)).causes()
     assert {told["cause"] for told in causes if told["lost"] is not None} == set(scenario.causes)
+
+
+@pytest.mark.parametrize("logs", [True, False])
+def test_a_last_known_leader_is_elected_uncleanly_while_others_are_eligible(logs: bool, tmp_path: Path) -> None:
+    """Broker 1 led last and comes back without its unflushed tail, while broker 3 is in the ELR and dead."""
+    options = {**QUICK, "min.insync.replicas": 2, "unclean.leader.election.enable": True, "simulation.ops": 60}
+    faults = (
+        Fault(4 * SECOND, "crash", (2,), 60 * SECOND),
+        Fault(5 * SECOND, "crash", (3,), 60 * SECOND),
+        Fault(9 * SECOND, "power-loss", (1,), 3 * SECOND),
+    )
+    scenario = Scenario("uncleanly", "kip-966", 1, options, {}, faults)
+    written = write_bundle(scenario, tmp_path / "run")
+    told = json.loads((written.folder / "truth.json").read_text())
+    assert told["causes"] == ["unclean-election"]
+    if logs:
+        for log in written.folder.rglob("__cluster_metadata-0/*.log"):
+            log.unlink()
+    causes = judge_run(open_run(written.folder)).causes()
+    assert {cause["cause"] for cause in causes} == {"unclean-election"}
+
+
+def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
+    """canElectLastKnownLeader; the change that elects it may be the one that empties the ELR."""
+    nobody, one, three = frozenset[str](), frozenset({"1"}), frozenset({"3"})
+    for enabled, sync, elr, known, expected in (
+        (True, nobody, nobody, one, True),
+        (True, nobody, three, one, False),
+        (False, nobody, three, one, True),
+        (False, three, nobody, one, False),
+        (False, nobody, nobody, three, False),
+        (False, nobody, one, one, False),
+    ):
+        builder = Builder(None, {}, None)  # type: ignore[arg-type]
+        builder.config = {"unclean.leader.election.enable": str(enabled).lower()}
+        assert recalled(builder, "1", sync, elr, known) == expected
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:

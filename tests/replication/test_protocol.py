@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.models.replication.broker import Broker
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
 from logjudge.models.replication.faults import Fault
@@ -73,6 +74,40 @@ def test_not_enough_replicas_refuses_and_loses_nothing() -> None:
     assert all(ack.held_by(cluster.brokers[2].replicas[0].log) for ack in cluster.ledger.acks[0])
 
 
+@pytest.mark.parametrize(
+    ("variant", "rests"),
+    [("kip-320", False), ("kip-279", False), ("kraft", True), ("kip-966", True), ("last-known-leader", True)],
+)
+def test_since_3_7_the_mark_rests_below_min_insync_replicas(variant: str, rests: bool) -> None:
+    """Whatever acks says (KAFKA-15583): nobody reads what one broker alone has."""
+    marks: list[tuple[int, int]] = []
+
+    def watch(cluster: Cluster) -> None:
+        for second in (8, 11):
+            cluster.loop.at(second * SECOND, lambda _: marks.append(_ends(cluster)))
+
+    options = {**QUICK, "acks": "1", "enable.idempotence": False, "min.insync.replicas": 2, "simulation.ops": 150}
+    faults = (Fault(4 * SECOND, "crash", (2, 3), 10 * SECOND),)
+    cluster = Scenario("resting", variant, 1, options, {}, faults).run(prepare=watch)
+    (end, mark), (later, then) = marks
+    assert later > end > 20
+    assert (then == mark) == rests
+    assert max(stop for _, stop in cluster.ledger.read_by["c0"][0]) == cluster.brokers[1].replicas[0].hw >= later
+
+
+def _ends(cluster: Cluster) -> tuple[int, int]:
+    """Log end and high watermark of broker 1."""
+    replica = cluster.brokers[1].replicas[0]
+    return replica.log.end, replica.hw
+
+
+@pytest.mark.parametrize(("variant", "accepts"), [("kip-320", False), ("kraft", True), ("kip-966", True)])
+def test_since_3_7_no_more_replicas_are_asked_for_than_there_are(variant: str, accepts: bool) -> None:
+    options = {"simulation.brokers": 1, "default.replication.factor": 1, "min.insync.replicas": 2, "simulation.ops": 10}
+    cluster, _ = run(variant, {**options, "delivery.timeout.ms": 3000}, seed=1)
+    assert bool(len(list(cluster.ledger.acks[0]))) == accepts
+
+
 def test_a_crash_keeps_the_page_cache_and_a_power_loss_does_not() -> None:
     alone = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 40}
     _, crashed = run("kraft", alone, Fault(4 * SECOND, "crash", (1,), SECOND))
@@ -112,6 +147,69 @@ def test_a_controlled_shutdown_moves_leadership_first_and_keeps_everything() -> 
     assert elected[0] < stopped[0]
     assert details(facts, "loaded")[0][3] is True
     assert cluster.ledger.acknowledged_end == {0: 60}
+
+
+@pytest.mark.parametrize(("variant", "loses"), [("kraft", False), ("kip-101", False), ("kip-279", True)])
+def test_a_leader_that_shuts_down_learns_that_it_was_replaced(variant: str, loses: bool) -> None:
+    """Only from 1.1 to 2.0.0 it did not (KAFKA-7482)."""
+    options = {"acks": "1", "enable.idempotence": False, "simulation.send.interval.us": 5000, "simulation.ops": 1000}
+    cluster, facts = run(variant, options, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
+    assert details(facts, "leaving") == details(facts, "left") == [(1,)]
+    assert bool(lost(cluster)) == loses
+    followed = [time for time, node, kind, d in facts if (node, kind, d[:1]) == (1, "follower", (0,))]
+    assert (followed[0] < 3050 * MS) != loses
+
+
+@pytest.mark.parametrize("variant", ["kraft", "kip-101", "kip-279"])
+@pytest.mark.parametrize("leaver", [1, 2])
+def test_a_broker_in_controlled_shutdown_is_not_let_in_again(variant: str, leaver: int) -> None:
+    """Neither by a heartbeat nor by a fetch, at whatever moment of its ticks it leaves (KAFKA-13858)."""
+    for phase in (0, 30, 60, 90):
+        begun = 3 * SECOND + phase * MS
+        options = {"broker.heartbeat.interval.ms": 100, "simulation.send.interval.us": 20000, "simulation.ops": 200}
+        _, facts = run(variant, options, Fault(begun, "shutdown", (leaver,), 2 * SECOND))
+        away = [fact for fact in facts if begun < fact[0] < begun + 2 * SECOND]
+        assert not details(away, "registered")
+        assert not any(leaver in d[2].isr for d in details(away, "stored"))
+        assert not details(away, "isr-expand")
+        assert not details(facts, "fenced")
+
+
+@pytest.mark.parametrize("variant", ["kraft", "kip-320", "kip-101", "kip-279"])
+def test_a_follower_that_shuts_down_stops_to_fetch(variant: str) -> None:
+    seen: list[list[int]] = []
+
+    def fetched(broker: Broker) -> None:
+        seen.append([partition for fetcher in broker.fetchers.values() for partition in fetcher.fetching])
+
+    def watch(cluster: Cluster) -> None:
+        for time in (2999, 3040):
+            cluster.loop.at(time * MS, fetched, cluster.brokers[2])
+
+    faults = (Fault(3 * SECOND, "shutdown", (2,), SECOND),)
+    Scenario("leaving", variant, 1, {**QUICK}, {}, faults).run(prepare=watch)
+    assert seen == [[0], []]
+
+
+def test_stale_brokers_are_fenced_one_after_the_other() -> None:
+    """So there is a last known leader, though all die at once, and it leads again."""
+    dark = Fault(3 * SECOND, "power-loss", (1, 2, 3), 4 * SECOND)
+    for seed in range(3):
+        cluster, facts = run("last-known-leader", {"min.insync.replicas": 2}, dark, seed=seed)
+        fenced = [broker for (broker,) in details(facts, "fenced")]
+        assert sorted(fenced) == [1, 2, 3]
+        states = [d[2] for d in details(facts, "stored")]
+        nobody = [state for state in states if not state.isr]
+        assert {state.last_known for state in nobody} == {fenced[-1]}
+        assert next(state.leader for state in states[states.index(nobody[-1]) :] if state.isr) == fenced[-1]
+        assert cluster.final
+
+
+def test_a_dead_broker_asks_for_no_controlled_shutdown() -> None:
+    faults = (Fault(3 * SECOND, "crash", (1,), 4 * SECOND), Fault(3200 * MS, "shutdown", (1,), SECOND))
+    _, facts = run("kraft", {}, *faults)
+    assert not details(facts, "leaving")
+    assert details(facts, "fenced") == [(1,)]
 
 
 def test_a_shutdown_for_a_moment_restarts_the_broker() -> None:

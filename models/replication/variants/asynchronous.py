@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..protocol import Protocol
 from ..replica import Replica
+from .since_3_7 import Since37
 
 
-class Asynchronous(Protocol):
+class Asynchronous(Since37):
     name = "asynchronous"
     summary = "replication after the acknowledgement"
     source = "the replication design of Kafka 0.8 (cwiki, Kafka Replication), synchronous against asynchronous"

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from ..config import Config
 from ..protocol import Standing
-from ..replica import Replica
 from ..state import NO_LEADER, PartitionState
 from .kraft import Kraft
 
@@ -24,12 +23,6 @@ class Kip966(Kraft):
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
     needs: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
-
-    def high_watermark(self, replica: Replica) -> int:
-        """It rests while the ISR is below min.insync.replicas: who left lacks nothing committed."""
-        if len(replica.isr) < min(replica.config.min_insync_replicas, len(replica.replicas)):
-            return replica.hw
-        return super().high_watermark(replica)
 
     def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
         """The ISR may become empty. Who leaves it becomes eligible, unless its disk may have lost records."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..protocol import Protocol
+from .since_3_7 import Since37
 
 
-class Kraft(Protocol):
+class Kraft(Since37):
     name = "kraft"
-    summary = "the KRaft controller of 3.6, without ELR"
-    source = "KIP-500, KIP-497; PartitionChangeBuilder.java; KIP-966, Motivation; KAFKA-15021"
+    summary = "the KRaft controller of 3.9, without ELR"
+    source = "KIP-500, KIP-497; PartitionChangeBuilder.java; KIP-966, Motivation; KAFKA-15021; KAFKA-15583"
     version = "3.9.0"
     breaks: ClassVar[tuple[str, ...]] = (
         "no-acknowledged-loss",

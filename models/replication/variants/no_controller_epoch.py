@@ -15,7 +15,7 @@ class NoControllerEpoch(Protocol):
     name = "no-controller-epoch"
     summary = "brokers obey a zombie controller"
     source = "KAFKA-340, KAFKA-6082; KafkaApis.handleLeaderAndIsrRequest, STALE_CONTROLLER_EPOCH"
-    version = "3.9.0"
+    version = "3.3.2"
     breaks: ClassVar[tuple[str, ...]] = ("one-leader-per-epoch", "no-committed-loss", "no-consumer-loss")
     needs: ClassVar[tuple[str, ...]] = ("controller-pause",)
 

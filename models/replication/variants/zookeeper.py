@@ -17,6 +17,7 @@ class Zookeeper(Protocol):
 
     zookeeper = True
     keeps_isr_at_restart = True
+    fences_together = True  # KafkaController.onBrokerFailure
     consumers_validate = False
     hides_lagging_mark = False
 
