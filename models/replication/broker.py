@@ -6,11 +6,13 @@ of the rest.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .fetcher import Fetcher
 from .isr import IsrKeeper
 from .process import DOWN, PROPAGATION_CHECK, RUNNING, STARTING, TICK
 from .replica import Replica
-from .requests import NOT_LEADER, TIMED_OUT, FetchRequest, ProduceRequest
+from .requests import NOT_LEADER, TIMED_OUT
 from .state import NO_LEADER, Followed, Instruction, Led, PartitionState
 
 
@@ -80,12 +82,12 @@ class Broker(IsrKeeper):
         if reason == "power-loss":
             self._lose_page_cache()
         for request in self._unanswered():
-            if not self.host_down:
-                self.network.reset(request)
+            self.refuse(request)
         self.cluster.on_stop()
 
-    def _unanswered(self) -> list[FetchRequest | ProduceRequest]:
-        found: list[FetchRequest | ProduceRequest] = list(self._parked.values())
+    def _unanswered(self) -> list[Any]:
+        found: list[Any] = list(self._parked.values())
+        found.extend(request for action, request in self._backlog if action in (self.receive, self._serve_late))
         for partition in sorted(self._parked_consumers):
             found.extend(self._parked_consumers[partition])
         for replica in self.replicas.values():
