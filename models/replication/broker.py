@@ -33,6 +33,8 @@ class Broker(IsrKeeper):
         for partition in sorted(self.replicas):
             replica = self.replicas[partition]
             replica.hw = min(replica.checkpointed_hw, replica.log.end)
+            # What recovery found beyond the checkpoint does not move it (LogLoader.recoverLog).
+            replica.log.recovery_point = min(self.recovery_points.get(partition, 0), replica.log.end)
             replica.leader, replica.epoch, replica.version = NO_LEADER, -1, -1
             replica.purgatory.clear()
             self.tell_fact("loaded", partition, replica.log.end, replica.checkpointed_hw, self.clean_stop)
@@ -140,14 +142,14 @@ class Broker(IsrKeeper):
         if now >= self._due_flush:
             self._due_flush = now + self.config.flush_ms
             for replica in self.replicas.values():
-                replica.log.flushed = replica.log.end
+                replica.log.flush()
         if now >= self._due_writeback:
             self._due_writeback = now + self.config.writeback
             for replica in self.replicas.values():
-                replica.log.flushed = replica.log.end
+                replica.log.flushed = replica.log.end  # by the kernel: Kafka does not hear of it
         if now >= self._due_recovery:
             self._due_recovery = now + self.config.recovery_checkpoint
-            self.recovery_points = {p: r.log.flushed for p, r in self.replicas.items()}
+            self.recovery_points = {p: r.log.recovery_point for p, r in self.replicas.items()}
         if now >= self._due_start:
             self._due_start = now + self.config.start_checkpoint
             self._checkpoint_starts()

@@ -109,8 +109,8 @@ class Server(Process):
     def after_append(self, replica: Replica) -> None:
         """New records: flush if asked to, serve those who wait for them, move the high watermark."""
         log = replica.log
-        if log.end - log.flushed >= self.config.flush_messages:
-            log.flushed = log.end
+        if log.end - log.recovery_point >= self.config.flush_messages:
+            log.flush()
         if not replica.leads:
             return
         if self._parked:
