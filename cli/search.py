@@ -120,7 +120,9 @@ def command(
         story="\n".join(told),
         picture=PICTURES.get(invariant, small.picture),
     )
-    click.echo(f"shrunk in {tries} runs to {len(small.faults)} faults and {small.config().ops} records:")
+    faults, ops = len(small.faults), small.config().ops
+    left = f"{faults} fault{'' if faults == 1 else 's'} and {ops} record{'' if ops == 1 else 's'}"
+    click.echo(f"shrunk in {tries} runs to {left}:")
     click.echo("\n".join(told))
     drawn = path.with_suffix(".svg")
     try:

@@ -93,7 +93,7 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
                 "--set",
                 "enable.idempotence=false",
             ],
-            ["of 1000 messages are lost", "p0 sends its value", "at attempt 2", "stand again, first at"],
+            ["of 1000 messages are lost", "p0 sends its value", "at attempt 2", "again, first at"],
         ),
     ],
 )
@@ -169,3 +169,21 @@ def test_a_search_of_unclean_elections_enables_them() -> None:
         .config()
         .unclean_election
     )
+
+
+def test_the_story_of_a_reordering_tells_who_overtook_whom() -> None:
+    options = {"enable.idempotence": False, "simulation.burst.records": 10, "simulation.ops": 300}
+    space = Space("kip-966", ("loss",), options)
+    seed = explore(space, range(100), ("no-reordering",), True).first["no-reordering"][0]
+    scenario = replace(space.scenario(seed), breaks=("no-reordering",))
+    told, cluster = story(scenario)
+    breach = INVARIANTS["no-reordering"][0](cluster)[0]
+    log = cluster.leader_log(breach.partition)
+    assert log is not None
+    late = log.at(breach.base)
+    assert late is not None
+    assert breach.text.startswith(f"p{late.producer}'s value")
+    before = [b for b in log.batches() if b.base < late.base and b.producer == late.producer and b.first > late.first]
+    names = [f"value {b.first}" if b.end == b.base + 1 else f"values {b.first} to" for b in (before[0], late)]
+    for name in names:
+        assert any(" writes " in line and name in line for line in told), (name, told)
