@@ -157,16 +157,15 @@ class Server(Process):
         connection = self.connections.get(client)
         if connection is None:
             return
-        connection.busy = False
-        if connection.waiting:
+        connection.busy = bool(connection.waiting)  # what arrives now stays behind those that wait
+        if connection.busy:
             self.loop.at(self.loop.now, self._next_produce, client)
 
     def _next_produce(self, client: int) -> None:
         if self.delayed(self._next_produce, client):
             return
         connection = self.connections.get(client)
-        if connection is not None and connection.waiting and not connection.busy:
-            connection.busy = True
+        if connection is not None and connection.waiting:
             self._produce(connection.waiting.popleft())
 
     def receive_fetch(self, request: FetchRequest) -> None:

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from logjudge.histories.simulation.scenarios import load
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND
 from logjudge.models.replication.faults import Fault
@@ -14,6 +15,7 @@ from logjudge.models.replication.network import Channel, Network
 from logjudge.models.replication.producer import Producer
 from logjudge.models.replication.requests import ProduceRequest
 from logjudge.models.replication.scenario import Scenario
+from logjudge.models.replication.state import Fact
 
 ONE_BY_ONE = {
     "enable.idempotence": False,
@@ -169,3 +171,10 @@ def test_with_acks_0_a_broken_connection_makes_the_producer_ask_who_leads(fault:
     assert log is not None
     assert sum(batch.end - batch.base for batch in log.batches()) > least
     assert cluster.final
+
+
+def test_no_request_overtakes_another_on_its_connection() -> None:
+    """Neither those behind one that was lost, nor one that arrives at the moment in which another is answered."""
+    facts: list[Fact] = []
+    load("idempotence").run(tell=facts.append)
+    assert [fact for fact in facts if fact[2] == "out-of-order"] == []
