@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from logjudge.cli.main import cli
 from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
+from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.deeds import Witness
 from logjudge.models.replication.invariants import INVARIANTS
 from logjudge.models.replication.search import Space, explore, shrink, story
@@ -49,6 +50,21 @@ def test_nothing_smaller_fails_after_shrinking() -> None:
     for index in range(len(small.faults)):
         fewer = small.with_faults(small.faults[:index] + small.faults[index + 1 :])
         assert not INVARIANTS[LOSS][0](fewer.run())
+
+
+def test_shrinking_moves_faults_and_shortens_them() -> None:
+    """The same schedule some seconds earlier fails with a few records, and so it is told."""
+    scenario = Space("high-watermark").scenario(794)
+    small, tries = shrink(scenario, LOSS)
+    assert INVARIANTS[LOSS][0](small.run())
+    assert small.config().ops <= 3 < scenario.config().ops
+    assert small.config().consumers == 0
+    assert small.faults[0].at < SECOND < scenario.faults[0].at
+    assert max(f.lasts for f in small.faults) < max(f.lasts for f in scenario.faults)
+    assert tries < 200
+    patient, few = shrink(scenario, LOSS, 5)
+    assert few == 5
+    assert INVARIANTS[LOSS][0](patient.run())
 
 
 def test_a_search_that_finds_nothing_says_how_much_it_saw() -> None:
@@ -93,7 +109,7 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
                 "--set",
                 "enable.idempotence=false",
             ],
-            ["of 1000 messages are lost", "p0 sends its value", "at attempt 2", "again, first at"],
+            ["of 1000 messages are lost", "p1 sends its value", "at attempt 2", "again, first at"],
         ),
     ],
 )
