@@ -17,6 +17,7 @@ from ..histories.errors import UsageError, meant
 from ..histories.simulation import scenario_file
 from ..models.replication.config import ConfigError
 from ..models.replication.invariants import INVARIANTS
+from ..models.replication.scenario import Scenario
 from ..models.replication.schedule import PATTERNS
 from ..models.replication.search import SURVIVABLE, Explored, Space, explore, explore_payload, shrink, story
 from ..models.replication.variants import VARIANTS
@@ -120,7 +121,7 @@ def command(
         story="\n".join(told),
         picture=PICTURES.get(invariant, small.picture),
     )
-    click.echo(f"shrunk in {tries} runs to {len(small.faults)} faults and {small.config().ops} records:")
+    click.echo(f"shrunk in {_count(tries, 'run')} to {_size(small)}:")
     click.echo("\n".join(told))
     drawn = path.with_suffix(".svg")
     try:
@@ -130,6 +131,14 @@ def command(
         raise UsageError(f"--out {path}: cannot be written ({error.strerror})") from error
     click.echo(f"written to {path} and {drawn}; replay it with: logjudge simulate --config {path} --out RUN")
     ctx.exit(EXIT_BREACH)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _size(small: Scenario) -> str:
+    return f"{_count(len(small.faults), 'fault')} and {_count(small.config().ops, 'record')}"
 
 
 def default_kinds(variant: str) -> tuple[str, ...]:

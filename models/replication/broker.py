@@ -6,11 +6,13 @@ of the rest.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .fetcher import Fetcher
 from .isr import IsrKeeper
 from .process import DOWN, PROPAGATION_CHECK, RUNNING, STARTING, TICK
 from .replica import Replica
-from .requests import NOT_LEADER, TIMED_OUT, FetchRequest, ProduceRequest
+from .requests import NOT_LEADER, TIMED_OUT
 from .state import NO_LEADER, Followed, Instruction, Led, PartitionState
 
 
@@ -31,6 +33,8 @@ class Broker(IsrKeeper):
         for partition in sorted(self.replicas):
             replica = self.replicas[partition]
             replica.hw = min(replica.checkpointed_hw, replica.log.end)
+            # What recovery found beyond the checkpoint does not move it (LogLoader.recoverLog).
+            replica.log.recovery_point = min(self.recovery_points.get(partition, 0), replica.log.end)
             replica.leader, replica.epoch, replica.version = NO_LEADER, -1, -1
             replica.purgatory.clear()
             self.tell_fact("loaded", partition, replica.log.end, replica.checkpointed_hw, self.clean_stop)
@@ -81,12 +85,12 @@ class Broker(IsrKeeper):
         if reason == "power-loss":
             self._lose_page_cache()
         for request in self._unanswered():
-            if not self.host_down:
-                self.network.reset(request)
+            self.refuse(request)
         self.cluster.on_stop()
 
-    def _unanswered(self) -> list[FetchRequest | ProduceRequest]:
-        found: list[FetchRequest | ProduceRequest] = list(self._parked.values())
+    def _unanswered(self) -> list[Any]:
+        found: list[Any] = list(self._parked.values())
+        found.extend(request for action, request in self._backlog if action in (self.receive, self._serve_late))
         for partition in sorted(self._parked_consumers):
             found.extend(self._parked_consumers[partition])
         for replica in self.replicas.values():
@@ -139,14 +143,14 @@ class Broker(IsrKeeper):
         if now >= self._due_flush:
             self._due_flush = now + self.config.flush_ms
             for replica in self.replicas.values():
-                replica.log.flushed = replica.log.end
+                replica.log.flush()
         if now >= self._due_writeback:
             self._due_writeback = now + self.config.writeback
             for replica in self.replicas.values():
-                replica.log.flushed = replica.log.end
+                replica.log.flushed = replica.log.end  # by the kernel: Kafka does not hear of it
         if now >= self._due_recovery:
             self._due_recovery = now + self.config.recovery_checkpoint
-            self.recovery_points = {p: r.log.flushed for p, r in self.replicas.items()}
+            self.recovery_points = {p: r.log.recovery_point for p, r in self.replicas.items()}
         if now >= self._due_start:
             self._due_start = now + self.config.start_checkpoint
             self._checkpoint_starts()

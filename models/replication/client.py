@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .config import MS, SECOND
+from .network import Channel
 from .requests import MetadataRequest
 from .state import NO_LEADER
 
@@ -19,7 +20,18 @@ METADATA_PAUSE = 100 * MS  # retry.backoff.ms
 class Client:
     """Keeps (leader, leader epoch, ISR) of each partition; asks again when a broker said it is wrong."""
 
-    __slots__ = ("_ask_next", "_asked", "_next_ask", "cluster", "leaders", "loop", "name", "network", "node")
+    __slots__ = (
+        "_ask_next",
+        "_asked",
+        "_next_ask",
+        "channels",
+        "cluster",
+        "leaders",
+        "loop",
+        "name",
+        "network",
+        "node",
+    )
 
     def __init__(self, cluster: Cluster, node: int, name: str) -> None:
         self.cluster = cluster
@@ -30,12 +42,18 @@ class Client:
         self.leaders: list[tuple[int, int, tuple[int, ...]]] = [
             (NO_LEADER, -1, ()) for _ in range(cluster.config.partitions)
         ]
+        self.channels = {broker: Channel(node) for broker in cluster.broker_ids}
         self._asked: MetadataRequest | None = None
         self._ask_next = node
         self._next_ask = 0
 
     def leader(self, partition: int) -> int:
         return self.leaders[partition][0]
+
+    def hang_up(self, broker: int) -> None:
+        """Take a new connection to this broker; no answer will come on the old one."""
+        self.network.hang_up(self.channels[broker])
+        self.channels[broker] = Channel(self.node)
 
     def refresh(self) -> None:
         """Ask the next broker for metadata, unless a question is under way."""

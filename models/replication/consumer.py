@@ -111,6 +111,8 @@ class Consumer(Client):
         self.alive = False
         for request in self._fetching.values():
             request.closed = True
+        for broker in self.channels:
+            self.hang_up(broker)
         history = self.cluster.history
         if history is not None:
             history.crash(self.loop.now, self.name, self.next_op())
@@ -228,7 +230,7 @@ class Consumer(Client):
             part = (partition, self.position[partition], known, self.last_epoch[partition], 0)
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
-            request = FetchRequest(self, self.node, source, -1, wanted[source], now)
+            request = FetchRequest(self, self.node, source, -1, wanted[source], now, self.channels[source])
             self._fetching[source] = request
             self.network.send(self.node, source, self.cluster.brokers[source].receive, request)
 
@@ -266,14 +268,16 @@ class Consumer(Client):
             self._fetch()
 
     def on_broken(self, request: FetchRequest | OffsetsRequest) -> None:
-        """The connection broke: ask who leads, and try again a little later."""
-        if request is self._listing:
-            self._listing = None
-        elif isinstance(request, FetchRequest) and self._fetching.get(request.broker) is request:
-            del self._fetching[request.broker]
-        else:
+        """The connection broke, for all that was asked on it: ask who leads, and try again a little later."""
+        broker = request.broker
+        if request.channel is not self.channels[broker]:
             return
-        request.closed = True
+        self.hang_up(broker)
+        if self._listing is not None and self._listing.broker == broker:
+            self._listing.closed = True
+            self._listing = None
+        if (fetch := self._fetching.pop(broker, None)) is not None:
+            fetch.closed = True
         self._retry_at = self.loop.now + self.config.retry_backoff
         self.refresh()
 
@@ -285,7 +289,7 @@ class Consumer(Client):
         if leader == NO_LEADER:
             self.refresh()
             return
-        self._listing = OffsetsRequest(self, self.loop.now)
+        self._listing = OffsetsRequest(self, leader, self.loop.now)
         self.network.send(self.node, leader, self.cluster.brokers[leader].receive, self._listing)
 
     def on_offsets(self, request: OffsetsRequest) -> None:

@@ -51,8 +51,9 @@ class Witness:
         sends = [deed.time for deed in self.deeds if deed.does.endswith(" sends {}")]
         if not sends:
             return self.lines
-        until = f"{len(sends)} values until {sends[-1] / 1_000_000:.3f} s"
-        text = f"producers begin to send: {until}; {self.acknowledged} are acknowledged"
+        values = "1 value" if len(sends) == 1 else f"{len(sends)} values until {sends[-1] / 1_000_000:.3f} s"
+        told = f"{self.acknowledged} {'is' if self.acknowledged == 1 else 'are'} acknowledged"
+        text = f"producers begin to send: {values}; {told}"
         if self.repeated:
             text += f", {self.repeated} {'batches are' if self.repeated > 1 else 'batch is'} sent more than once"
         return [(sends[0], text), *self.lines]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .network import Channel
 from .requests import (
     FENCED,
     NONE,
@@ -29,11 +30,22 @@ if TYPE_CHECKING:
 class Fetcher:
     """ReplicaFetcherThread: truncate, fetch, append, tell the high watermark, again."""
 
-    __slots__ = ("asking", "broker", "closed", "fetch_limit", "fetching", "leader", "request", "wait_until")
+    __slots__ = (
+        "asking",
+        "broker",
+        "channel",
+        "closed",
+        "fetch_limit",
+        "fetching",
+        "leader",
+        "request",
+        "wait_until",
+    )
 
     def __init__(self, broker: Broker, leader: int) -> None:
         self.broker = broker
         self.leader = leader
+        self.channel: Channel = Channel(broker.id)
         self.fetch_limit: int = broker.config.fetch_max_batches
         self.asking: dict[int, int] = {}  # partitions to truncate: the epoch to ask for
         self.fetching: list[int] = []
@@ -44,6 +56,7 @@ class Fetcher:
     def close(self) -> None:
         """The broker stops; answers under way no longer count."""
         self.closed = True
+        self.broker.network.hang_up(self.channel)
         if self.request is not None:
             self.request.closed = True
 
@@ -90,7 +103,7 @@ class Fetcher:
                 replica = broker.replicas[partition]
                 log = replica.log
                 parts.append((partition, log.end, replica.epoch, log.last_epoch, log.start))
-            fetch = FetchRequest(self, broker.id, self.leader, broker.id, parts, now)
+            fetch = FetchRequest(self, broker.id, self.leader, broker.id, parts, now, self.channel)
             self.request = fetch
             broker.send(self.leader, fetch)
 
@@ -100,9 +113,14 @@ class Fetcher:
         self.wait_until = broker.loop.now + broker.config.fetch_backoff
         broker.loop.at(self.wait_until, self.step)
 
-    def on_broken(self, request: object) -> None:
-        """The connection broke."""
-        if request is self.request and not self.closed:
+    def on_broken(self, request: FetchRequest | EpochRequest) -> None:
+        """The connection broke, be it with a request that nobody waits for any more."""
+        if request.channel is not self.channel or self.closed:
+            return
+        self.broker.network.hang_up(self.channel)
+        self.channel = Channel(self.broker.id)
+        if self.request is not None:
+            self.request.closed = True
             self.request = None
             self.back_off()
 
@@ -110,7 +128,6 @@ class Fetcher:
         """Give up on a request that nobody answered (replica.socket.timeout.ms)."""
         request = self.request
         if request is not None and now - request.sent > self.broker.config.socket_timeout:
-            request.closed = True
             self.on_broken(request)
 
     def on_epochs(self, request: EpochRequest) -> None:

@@ -77,8 +77,12 @@ def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
         if log is None:
             continue
         for one in repeats(log, partition)[which]:
-            what = f"stand again, first at {one.earlier}" if one.earlier >= 0 else "stand behind later ones"
-            text = f"{one.count} values of p{one.producer} from {one.first} on, at offset {one.offset}, {what}"
+            end = one.first + one.count
+            values = f"value {one.first}" if one.count == 1 else f"values {one.first} to {end - 1}"
+            stand = "stands" if one.count == 1 else "stand"
+            what = f"again, first at {one.earlier}" if one.earlier >= 0 else "behind later ones"
+            where = offsets(one.offset, one.offset + one.count)
+            text = f"p{one.producer}'s {values}, at {where}, {stand} {what}"
             found.append(Breach(name, cluster.loop.now, partition, text, one.offset, one.offset + one.count))
     return found
 

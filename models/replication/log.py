@@ -30,9 +30,11 @@ class ProducerState:
 
 
 class ReplicaLog(Batches):
-    """Append, read, truncate. `end` is the LEO; offsets below `flushed` survive a power loss."""
+    """Append, read, truncate. `end` is the LEO; offsets below `flushed` survive a power loss, be it that the kernel
+    wrote them back or that Kafka flushed them, as far as its recovery point. Simplification: no segment is ever full,
+    and so none is flushed as it is rolled."""
 
-    __slots__ = ("base", "end", "epochs", "flushed", "producers", "start")
+    __slots__ = ("base", "end", "epochs", "flushed", "producers", "recovery_point", "start")
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,6 +42,7 @@ class ReplicaLog(Batches):
         self.start = 0
         self.end = 0
         self.flushed = 0
+        self.recovery_point = 0
         self.epochs: list[tuple[int, int]] = []  # (epoch, start offset), both increasing
         self.producers: dict[int, ProducerState] = {}
 
@@ -79,6 +82,10 @@ class ReplicaLog(Batches):
         # Its last value tells of all where this is another batch.
         return batch.end >= end or self.holds(end - 1, end, producer, first + end - 1 - base)
 
+    def flush(self) -> None:
+        """fsync: all there is, is safe, and Kafka knows it (UnifiedLog.flush)."""
+        self.flushed = self.recovery_point = self.end
+
     def truncate(self, offset: int) -> list[Batch]:
         """Drop everything at and above `offset`; what was dropped comes back.
 
@@ -92,6 +99,7 @@ class ReplicaLog(Batches):
         self.end = max(offset, self.start)
         self.start = min(self.start, self.end)
         self.flushed = min(self.flushed, self.end)
+        self.recovery_point = min(self.recovery_point, self.end)
         self._forget_epochs()
         self._rebuild_producers()
         return removed
@@ -103,6 +111,7 @@ class ReplicaLog(Batches):
     def restart_at(self, offset: int) -> list[Batch]:
         """Empty the log and begin again at `offset` (truncateFullyAndStartAt)."""
         removed = self.cut_off(0)
+        self.recovery_point = min(self.recovery_point, offset)
         self.base = self.start = self.end = self.flushed = offset
         self.epochs, self.producers = [], {}
         return removed

@@ -203,7 +203,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "no-controller-epoch": Cell(("no-committed-loss",), 120, (*_ALL, "one-leader-per-epoch")),
     },
     "handover": {
-        "kip-101": Cell(("no-committed-loss", "no-divergence"), 80, (*_ALL, "no-duplicates")),
+        "kip-101": Cell(("no-committed-loss", "no-divergence"), 120, (*_ALL, "no-duplicates")),
         "kip-279": _SOUND,
         "kip-320": _SOUND,
         "kraft": _SOUND,

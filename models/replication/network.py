@@ -2,8 +2,8 @@
 
 Nodes are small integers: brokers from 1, the quorum (or ZooKeeper) 100, controllers from 101, clients from
 201. A cut link swallows messages and their sender finds out by its own timeout; a lost message breaks the
-connection that carried it, and the one who waits for the answer is told. Simplification: bandwidth is
-unlimited.
+connection that carried it, and the one who waits for the answer is told. Nothing is delivered behind a gap: what
+is sent later on that connection, in that direction, does not arrive either. Simplification: bandwidth is unlimited.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
+from .config import NEVER
 from .loop import Action, Loop
 
 QUORUM = 100
@@ -20,8 +21,23 @@ FIRST_CLIENT = 201
 _WIDTH = 1 << 20
 
 
+class Channel:
+    """One TCP connection from a node that asks to one that answers; whoever asks takes a new one when it breaks."""
+
+    __slots__ = ("closed", "gaps", "node", "stuck")
+
+    def __init__(self, node: int) -> None:
+        self.node = node  # who asks
+        self.gaps: tuple[int, ...] = ()  # whose messages no longer arrive
+        self.stuck = NEVER  # when something was first sent in vain
+        self.closed = False  # by the one who answers
+
+
 class Message(Protocol):
-    """Something sent that somebody waits for."""
+    """Something sent that somebody waits for, on a connection or (None) on one that carries nothing else."""
+
+    @property
+    def channel(self) -> Channel | None: ...
 
     def broken(self, _: None) -> None:
         """The connection broke before an answer came."""
@@ -33,6 +49,7 @@ class Network:
     __slots__ = (
         "_cut",
         "_extra",
+        "_gapped",
         "_held",
         "_last",
         "_random",
@@ -56,6 +73,7 @@ class Network:
         self._cut: dict[int, int] = {}  # link -> how many faults cut it
         self._extra: dict[int, int] = {}  # link -> added delay, microseconds
         self._held: dict[int, list[tuple[Action, Any]]] = {}
+        self._gapped: set[Channel] = set()  # and their ends do not know it yet
 
     def send(self, source: int, target: int, action: Action, message: Any) -> None:
         """Deliver a request or an answer: `action(message)` runs at the target after the link's delay."""
@@ -63,10 +81,15 @@ class Network:
         loop = self.loop
         time = loop.now + self.latency + int(self._random() * self.jitter)
         if self.faulty:
+            channel = message.channel
+            if channel is not None and source in channel.gaps:
+                return
             if link in self._cut:
+                self.swallow(source, message)
                 return
             time += self._extra.get(link, 0)
             if self.lose and self._random() < self.lose:
+                self.swallow(source, message)
                 loop.at(time, message.broken)
                 return
             if self.duplicate and self._random() < self.duplicate:
@@ -89,9 +112,24 @@ class Network:
         self._last[link] = time
         self.loop.at(time, action, message)
 
+    def swallow(self, source: int, message: Message) -> None:
+        """A message of `source` is gone, and with it whatever `source` sends later on this connection."""
+        channel = message.channel
+        if channel is not None:
+            channel.gaps += (source,)
+            channel.stuck = min(channel.stuck, self.loop.now)
+            self._gapped.add(channel)
+            self.faulty = True
+
     def reset(self, message: Message) -> None:
-        """The peer's process is gone and its kernel says so."""
+        """The peer's process is gone, or closed the connection, and its kernel says so."""
         self.loop.at(self.loop.now + self.latency, message.broken)
+
+    def hang_up(self, channel: Channel) -> None:
+        """Whoever asked knows that this connection is of no use, and takes another."""
+        if channel in self._gapped:
+            self._gapped.discard(channel)
+            self._settle()
 
     def reaches(self, source: int, target: int) -> bool:
         return source * _WIDTH + target not in self._cut
@@ -130,4 +168,4 @@ class Network:
         self._settle()
 
     def _settle(self) -> None:
-        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate)
+        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate or self._gapped)

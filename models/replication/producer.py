@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from .client import Client
-from .config import MS
+from .config import MS, SECOND
 from .network import FIRST_CLIENT
 from .requests import (
     DUPLICATE,
@@ -23,6 +23,7 @@ from .requests import (
     OLD_PRODUCER,
     OUT_OF_ORDER,
     TIMED_OUT,
+    ApiVersionsRequest,
     ProduceRequest,
 )
 from .state import NO_LEADER
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 TICK = 100 * MS
+SETUP_PATIENCE = 10 * SECOND  # socket.connection.setup.timeout.ms
 
 
 class ProducerBatch:
@@ -77,6 +79,7 @@ class Producer(Client):
 
     __slots__ = (
         "_bump",
+        "_connecting",
         "_epochs",
         "_in_flight",
         "_next_sequence",
@@ -113,6 +116,7 @@ class Producer(Client):
         self._queues: list[deque[ProducerBatch]] = [deque() for _ in range(count)]
         self._partition_in_flight: list[list[ProducerBatch]] = [[] for _ in range(count)]
         self._in_flight: dict[int, list[ProduceRequest]] = {b: [] for b in cluster.broker_ids}
+        self._connecting: dict[int, ApiVersionsRequest] = {}
         self._outstanding = 0  # batches not yet decided
         self._ticking = False
 
@@ -163,7 +167,7 @@ class Producer(Client):
     def _drain(self, _: None) -> None:
         """Send what is ready, broker by broker, as far as max.in.flight.requests.per.connection allows."""
         config = self.config
-        blocked: list[int] = []
+        blocked = list(self._connecting)
         while True:
             ready: list[ProducerBatch] = []
             broker = NO_LEADER
@@ -291,14 +295,41 @@ class Producer(Client):
         )
 
     def on_broken(self, request: ProduceRequest) -> None:
-        """No answer will come; the batches may have been written or not."""
-        if not self._returned(request):
-            return
-        for batch in reversed(request.batches):
-            if not batch.done:
-                batch.ambiguous = True
-                self._retry(batch, "NETWORK_EXCEPTION")
+        """No answer will come to anything on this connection; the batches may have been written or not.
+
+        All that is in flight to that broker fails, oldest first (InFlightRequests.clearAll since KAFKA-5494), so
+        that batches without sequence numbers are queued again in reverse. With acks=0 nothing is in flight, and the
+        news is that it is time to ask who leads."""
+        if request.channel is self.channels[request.broker]:
+            self._disconnected(request.broker)
+
+    def _disconnected(self, broker: int) -> None:
+        self.hang_up(broker)
+        if not self.config.acks:
+            self._connect(broker)
+        for lost in list(self._in_flight[broker]):
+            self._returned(lost)
+            for batch in lost.batches:
+                if not batch.done:
+                    batch.ambiguous = True
+                    self._retry(batch, "NETWORK_EXCEPTION")
         self.refresh()
+
+    def _connect(self, broker: int) -> None:
+        """With acks=0 what is sent to nobody is lost without a word, so look first whether the broker is there
+        (NetworkClient.ready). Simplification: with other acks batches go out at once, as their retry costs nothing."""
+        request = self._connecting[broker] = ApiVersionsRequest(self, broker, self.loop.now)
+        self.network.send(self.node, broker, self.cluster.brokers[broker].receive, request)
+        self.refresh()
+
+    def on_connected(self, request: ApiVersionsRequest) -> None:
+        if self._connecting.get(request.broker) is request:
+            del self._connecting[request.broker]
+            self._drain(None)
+
+    def on_refused(self, request: ApiVersionsRequest) -> None:
+        if self._connecting.get(request.broker) is request and not self.finished:
+            self.loop.at(self.loop.now + self.config.retry_backoff, self._connect, request.broker)
 
     def _retry(self, batch: ProducerBatch, error: str) -> None:
         """Put a batch back for another attempt."""
@@ -342,8 +373,13 @@ class Producer(Client):
         self.loop.at(now + TICK, self._tick)
         config = self.config
         for broker in self.cluster.broker_ids:
-            for request in [r for r in self._in_flight[broker] if now - r.sent > config.request_timeout]:
-                self.on_broken(request)
+            waiting = self._in_flight[broker]
+            # With acks=0 it is the full socket buffer of a connection that is stuck.
+            since = waiting[0].sent if waiting else now if config.acks else self.channels[broker].stuck
+            if now - since > config.request_timeout:
+                self._disconnected(broker)
+        for broker in [b for b, asked in self._connecting.items() if now - asked.sent > SETUP_PATIENCE]:
+            self._connect(broker)
         for partition in range(config.partitions):
             queue = self._queues[partition]
             while queue and now >= queue[0].created + config.delivery_timeout:

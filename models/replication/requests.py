@@ -1,7 +1,8 @@
 """What nodes say to each other: one small class a request, with the state that its answer needs.
 
 `broken` is called when the connection broke before the answer; `serve` when the request reaches a running
-broker.
+broker. Those of one client to one broker share a `channel`, all but metadata: simplification, as the answer is
+awaited for a time of its own (client.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .consumer import Consumer
     from .fetcher import Fetcher
     from .isr import IsrKeeper
+    from .network import Channel
     from .producer import Producer, ProducerBatch
 
 # Kafka's error names, as clients and histories see them.
@@ -36,11 +38,12 @@ TRUNCATED = "LOG_TRUNCATION"  # a consumer learns that its position was truncate
 class ProduceRequest:
     """Batches for partitions that one broker leads; `results` fills up as they are replicated."""
 
-    __slots__ = ("acks", "batches", "broker", "closed", "deadline", "left", "owner", "results", "sent")
+    __slots__ = ("acks", "batches", "broker", "channel", "closed", "deadline", "left", "owner", "results", "sent")
 
     def __init__(self, owner: Producer, broker: int, batches: list[ProducerBatch], acks: int, now: int) -> None:
         self.owner = owner
         self.broker = broker
+        self.channel = owner.channels[broker]
         self.batches = batches
         self.acks = acks
         self.sent = now
@@ -68,6 +71,7 @@ class FetchRequest:
 
     __slots__ = (
         "broker",
+        "channel",
         "closed",
         "deadline",
         "follower",
@@ -87,8 +91,10 @@ class FetchRequest:
         follower: int,
         parts: list[FetchPart],
         now: int,
+        channel: Channel,
     ) -> None:
         self.owner = owner
+        self.channel = channel
         self.node = node  # where the answer goes
         self.broker = broker
         self.follower = follower  # broker id, or -1 for a consumer
@@ -109,10 +115,11 @@ class FetchRequest:
 class EpochRequest:
     """OffsetsForLeaderEpoch of a follower (KIP-101): where does this epoch end in your log?"""
 
-    __slots__ = ("broker", "closed", "owner", "parts", "results", "sent")
+    __slots__ = ("broker", "channel", "closed", "owner", "parts", "results", "sent")
 
     def __init__(self, owner: Fetcher, broker: int, parts: list[tuple[int, int, int]], now: int) -> None:
         self.owner = owner
+        self.channel = owner.channel
         self.broker = broker
         self.parts = parts  # partition, current leader epoch, epoch asked for
         self.sent = now
@@ -130,6 +137,7 @@ class MetadataRequest:
     """A client asks a broker who leads what; the answer is that broker's belief."""
 
     __slots__ = ("closed", "leaders", "owner", "sent")
+    channel = None
 
     def __init__(self, owner: Client, now: int) -> None:
         self.owner = owner
@@ -144,14 +152,35 @@ class MetadataRequest:
         self.owner.on_metadata_broken(self)
 
 
+class ApiVersionsRequest:
+    """The first words on a connection; who answers them is there."""
+
+    __slots__ = ("broker", "closed", "owner", "sent")
+    channel = None
+
+    def __init__(self, owner: Producer, broker: int, now: int) -> None:
+        self.owner = owner
+        self.broker = broker
+        self.sent = now
+        self.closed = False
+
+    def serve(self, broker: Broker) -> None:
+        broker.network.send(broker.id, self.owner.node, self.owner.on_connected, self)
+
+    def broken(self, _: None) -> None:
+        self.owner.on_refused(self)
+
+
 class OffsetsRequest:
     """ListOffsets: (log start offset, high watermark) of each partition that the broker leads; -1 stands for
     OFFSET_NOT_AVAILABLE."""
 
-    __slots__ = ("closed", "offsets", "owner", "sent")
+    __slots__ = ("broker", "channel", "closed", "offsets", "owner", "sent")
 
-    def __init__(self, owner: Consumer, now: int) -> None:
+    def __init__(self, owner: Consumer, broker: int, now: int) -> None:
         self.owner = owner
+        self.broker = broker
+        self.channel = owner.channels[broker]
         self.sent = now
         self.offsets: dict[int, tuple[int, int]] = {}
         self.closed = False
@@ -167,6 +196,7 @@ class AlterIsr:
     """A leader proposes a new ISR: AlterPartition (KIP-497), before it a conditional write to ZooKeeper."""
 
     __slots__ = ("accepted", "closed", "epoch", "isr", "node", "owner", "partition", "sent", "version")
+    channel = None
 
     def __init__(
         self, owner: IsrKeeper, partition: int, isr: tuple[int, ...], epoch: int, version: int, now: int

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .cluster import Cluster
-from .config import MS, SECOND
+from .config import MS, SECOND, ConfigError
 from .deeds import Witness
 from .faults import Fault
 from .invariants import INVARIANTS
@@ -41,6 +41,7 @@ SURVIVABLE = (
 )
 FAULTS_AFTER = 1500 * MS  # the first records are written by then
 FAULTS_SPAN = 6 * SECOND
+EARLIEST = 100 * MS  # a fault is not moved or shortened by less
 
 
 @dataclass(frozen=True)
@@ -120,20 +121,26 @@ def _watch(cluster: Cluster) -> None:
 # --- shrinking
 
 
-def shrink(scenario: Scenario, invariant: str, patience: int = 2000) -> tuple[Scenario, int]:
-    """The shortest scenario found that still breaks the invariant, and how many runs that took."""
+def shrink(scenario: Scenario, invariant: str, patience: int = 1000) -> tuple[Scenario, int]:
+    """A scenario that still breaks the invariant and that none of the simplifications makes smaller, and how many runs
+    that took; after `patience` runs no simplification succeeds any more."""
     runs = 0
 
     def fails(candidate: Scenario) -> bool:
         nonlocal runs
+        if runs >= patience:
+            return False
         runs += 1
-        return bool(INVARIANTS[invariant][0](candidate.run()))
+        try:
+            return bool(INVARIANTS[invariant][0](candidate.run()))
+        except ConfigError:
+            return False  # such as a fault of a broker that is gone
 
     best = scenario
     progress = True
     while progress and runs < patience:
         progress = False
-        for simplify in (_fewer_faults, _fewer_clients, _fewer_ops, _fewer_nodes, _rounder_times):
+        for simplify in SIMPLIFICATIONS:
             smaller = simplify(best, fails)
             if smaller is not None:
                 best, progress = smaller, True
@@ -164,11 +171,52 @@ def _with(scenario: Scenario, name: str, value: Any) -> Scenario:
     return replace(scenario, options={**scenario.options, name: value})
 
 
-def _fewer_clients(scenario: Scenario, fails: Fails) -> Scenario | None:
-    for name, value in (("simulation.consumers", 0), ("simulation.producers", 1)):
-        candidate = _with(scenario, name, value)
-        if scenario.options.get(name) != value and fails(candidate):
+def _smaller_cluster(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Without consumers, with one producer, one partition, and one broker less."""
+    config = scenario.config()
+    fewer = [
+        {"simulation.consumers": 0} if config.consumers else {},
+        {"simulation.producers": 1} if config.producers > 1 else {},
+        {"num.partitions": 1} if config.partitions > 1 else {},
+        {
+            "simulation.brokers": config.brokers - 1,
+            "default.replication.factor": min(config.replication_factor, config.brokers - 1),
+        }
+        if config.brokers > 1
+        else {},
+    ]
+    for options in fewer:
+        candidate = replace(scenario, options={**scenario.options, **options})
+        if options and fails(candidate):
             return candidate
+    return None
+
+
+def _earlier(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """All faults, and then each with those after it, by as much as possible, halved and halved again."""
+    best: Scenario | None = None
+    for index in range(len(scenario.faults)):
+        faults = (best or scenario).faults
+        least = faults[index - 1].at if index else 0
+        shift = faults[index].at - least
+        while shift >= EARLIEST:
+            moved = tuple(replace(f, at=f.at - shift) if n >= index else f for n, f in enumerate(faults))
+            if moved[index].at >= least and fails(candidate := scenario.with_faults(moved)):
+                best, faults = candidate, moved
+            else:
+                shift //= 2
+    return best
+
+
+def _shorter(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Halve how long a fault lasts, and its amount."""
+    for index, fault in enumerate(scenario.faults):
+        for field_name, least in (("lasts", EARLIEST), ("amount", 2)):
+            value = getattr(fault, field_name)
+            if value >= least and fails(
+                candidate := _replaced(scenario, index, replace(fault, **{field_name: value // 2}))
+            ):
+                return candidate
     return None
 
 
@@ -206,6 +254,17 @@ def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
                     best = candidate
                     break
     return best
+
+
+SIMPLIFICATIONS = (
+    _fewer_faults,
+    _smaller_cluster,
+    _fewer_nodes,
+    _earlier,
+    _fewer_ops,
+    _shorter,
+    _rounder_times,
+)
 
 
 def _replaced(scenario: Scenario, index: int, fault: Fault) -> Scenario:

@@ -38,8 +38,7 @@ class Server(Process):
         if self.paused:
             self._backlog.append((self.receive, request))
         elif self.state != RUNNING:
-            if not self.host_down:
-                self.network.reset(request)
+            self.refuse(request)
         elif self.disk_delay:
             # A slow disk serves one request after the other.
             self._disk_free = max(self._disk_free, self.loop.now) + self.disk_delay
@@ -47,9 +46,18 @@ class Server(Process):
         else:
             request.serve(self)
 
+    def refuse(self, request: Any) -> None:
+        """The process is gone, and so are its connections. A host without power cannot tell."""
+        if not self.host_down:
+            self.network.reset(request)
+        elif request.channel is not None:
+            self.network.swallow(request.channel.node, request)
+
     def _serve_late(self, request: Any) -> None:
         if not self.delayed(self._serve_late, request):
             request.serve(self)
+        elif self.state != RUNNING:
+            self.refuse(request)
 
     def receive_produce(self, request: ProduceRequest) -> None:
         client = request.owner.node
@@ -64,6 +72,9 @@ class Server(Process):
 
     def _produce(self, request: ProduceRequest) -> None:
         """Append each batch; with acks=all wait for the high watermark in the purgatory."""
+        if request.acks == 0 and request.channel.closed:
+            self._release(request.owner.node)  # it was on its way when this broker closed the connection
+            return
         if self.disk_full:
             self.fail_disk()
             self.network.reset(request)
@@ -92,14 +103,14 @@ class Server(Process):
             else:
                 replica.purgatory.append((base + batch.count, request, index, base))
                 waits = True
-        if not waits and not request.closed:
+        if not waits:
             self._answer_produce(request)
 
     def after_append(self, replica: Replica) -> None:
         """New records: flush if asked to, serve those who wait for them, move the high watermark."""
         log = replica.log
-        if log.end - log.flushed >= self.config.flush_messages:
-            log.flushed = log.end
+        if log.end - log.recovery_point >= self.config.flush_messages:
+            log.flush()
         if not replica.leads:
             return
         if self._parked:
@@ -131,21 +142,30 @@ class Server(Process):
 
     def _answer_produce(self, request: ProduceRequest) -> None:
         owner = request.owner
-        if request.acks != 0 and not request.closed:
+        if request.acks == 0:
+            if any(error for error, _ in request.results):
+                # Nobody waits for an answer, so this is how the producer hears of the error: it looks who leads now
+                # (KafkaApis.handleProduceRequest).
+                request.channel.closed = True
+                self.network.reset(request)
+        elif not request.closed:
             self.network.send(self.id, owner.node, owner.on_produced, request)
-        connection = self.connections.get(owner.node)
+        self._release(owner.node)
+
+    def _release(self, client: int) -> None:
+        """The next request of this client may be handled."""
+        connection = self.connections.get(client)
         if connection is None:
             return
-        connection.busy = False
-        if connection.waiting:
-            self.loop.at(self.loop.now, self._next_produce, owner.node)
+        connection.busy = bool(connection.waiting)  # what arrives now stays behind those that wait
+        if connection.busy:
+            self.loop.at(self.loop.now, self._next_produce, client)
 
     def _next_produce(self, client: int) -> None:
         if self.delayed(self._next_produce, client):
             return
         connection = self.connections.get(client)
-        if connection is not None and connection.waiting and not connection.busy:
-            connection.busy = True
+        if connection is not None and connection.waiting:
             self._produce(connection.waiting.popleft())
 
     def receive_fetch(self, request: FetchRequest) -> None:

@@ -65,7 +65,7 @@ def _broken(cluster: Cluster, witness: Witness, breaches: list[Breach]) -> list[
             more = f" (and {left} more)" if left else ""
             where = _where(cluster, breach.partition)
             lines.append((breach.time, f"{where}{name} is broken: {breach.text}{more}", True))
-            for one in _values(cluster, breach)[:MOST_BREACHES]:
+            for one in (*_values(cluster, breach)[:MOST_BREACHES], *_overtaking(cluster, breach)):
                 if not any(one.overlaps(other) for other in about):
                     about.append(one)
     for one in about:
@@ -111,6 +111,18 @@ def _values(cluster: Cluster, breach: Breach) -> list[Values]:
                 found[batch.producer] = Values(partition, batch.producer, low, high)
         if found:
             return [found[producer] for producer in sorted(found)]
+    return []
+
+
+def _overtaking(cluster: Cluster, breach: Breach) -> list[Values]:
+    """Of a reordering: the first later values of the same producer that stand before those that came late."""
+    log = cluster.leader_log(breach.partition) if breach.invariant == "no-reordering" else None
+    late = log.at(breach.base) if log is not None else None
+    if log is None or late is None:
+        return []
+    for batch in log.batches():
+        if batch.base < late.base and batch.producer == late.producer and batch.first > late.first:
+            return [Values(breach.partition, batch.producer, batch.first, batch.first + batch.end - batch.base)]
     return []
 
 

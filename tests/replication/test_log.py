@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.models.replication import batches, packed
 from logjudge.models.replication.batches import Batch
-from logjudge.models.replication.config import Config
+from logjudge.models.replication.config import SECOND, Config
+from logjudge.models.replication.faults import Fault
 from logjudge.models.replication.log import UNDEFINED, ReplicaLog
 from logjudge.models.replication.replica import Replica
+from logjudge.models.replication.scenario import Scenario
+from logjudge.models.replication.schedule import QUICK
 from logjudge.models.replication.variants import VARIANTS
 
 
@@ -140,3 +144,31 @@ def test_packed_rows_are_the_rows_that_were_appended(steps: list[int | None]) ->
             del plain[step:]
         assert list(rows.rows()) == plain
         assert len(rows) == len(plain)
+
+
+@pytest.mark.parametrize(
+    ("options", "faults", "points"),
+    [
+        ({}, (), {0}),  # the kernel wrote everything back long ago
+        ({"flush.messages": 1}, (), {60}),
+        ({}, (Fault(8 * SECOND, "shutdown", (1, 2, 3), SECOND),), {60}),
+    ],
+)
+def test_the_recovery_point_moves_by_flush_and_shutdown_only(
+    options: dict[str, Any], faults: tuple[Fault, ...], points: set[int]
+) -> None:
+    quick = {**QUICK, "simulation.writeback.ms": 500, "log.flush.offset.checkpoint.interval.ms": 500}
+    load = {"simulation.ops": 60, "simulation.send.interval.us": 50000, "simulation.settle.ms": 10000}
+    cluster = Scenario("test", "kraft", 1, {**quick, **load, **options}, {}, faults).run()
+    assert {broker.recovery_points[0] for broker in cluster.brokers.values()} == points
+    assert {broker.replicas[0].log.flushed for broker in cluster.brokers.values()} == {60}
+
+
+def test_a_truncation_takes_the_recovery_point_along() -> None:
+    log = ReplicaLog()
+    log.append(Batch(0, 5, 0, 0, 0, 0, 1))
+    log.flush()
+    log.append(Batch(5, 9, 0, 0, 5, 0, 2))
+    assert (log.flushed, log.recovery_point) == (5, 5)
+    log.truncate(3)
+    assert (log.flushed, log.recovery_point) == (log.end, log.end)

@@ -342,7 +342,7 @@ def test_a_new_leader_tells_no_end_before_its_mark_reaches_its_epoch(variant: st
     broker, consumer = cluster.brokers[cluster.quorum.states[0].leader], cluster.consumers[0]
     replica = broker.replicas[0]
     replica.hw = replica.epoch_start - 1
-    request = OffsetsRequest(consumer, cluster.loop.now)
+    request = OffsetsRequest(consumer, broker.id, cluster.loop.now)
     broker.receive_offsets(request)
     assert request.offsets == {0: (0, -1 if hidden else replica.hw)}
     consumer._listing, consumer._reset, consumer.position = request, [0], {0: 7}

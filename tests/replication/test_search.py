@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from logjudge.cli.main import cli
 from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
+from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.deeds import Witness
 from logjudge.models.replication.invariants import INVARIANTS
 from logjudge.models.replication.search import Space, explore, shrink, story
@@ -49,6 +50,21 @@ def test_nothing_smaller_fails_after_shrinking() -> None:
     for index in range(len(small.faults)):
         fewer = small.with_faults(small.faults[:index] + small.faults[index + 1 :])
         assert not INVARIANTS[LOSS][0](fewer.run())
+
+
+def test_shrinking_moves_faults_and_shortens_them() -> None:
+    """The same schedule some seconds earlier fails with a few records, and so it is told."""
+    scenario = Space("high-watermark").scenario(794)
+    small, tries = shrink(scenario, LOSS)
+    assert INVARIANTS[LOSS][0](small.run())
+    assert small.config().ops <= 3 < scenario.config().ops
+    assert small.config().consumers == 0
+    assert small.faults[0].at < SECOND < scenario.faults[0].at
+    assert max(f.lasts for f in small.faults) < max(f.lasts for f in scenario.faults)
+    assert tries < 200
+    patient, few = shrink(scenario, LOSS, 5)
+    assert few == 5
+    assert INVARIANTS[LOSS][0](patient.run())
 
 
 def test_a_search_that_finds_nothing_says_how_much_it_saw() -> None:
@@ -93,7 +109,7 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
                 "--set",
                 "enable.idempotence=false",
             ],
-            ["of 1000 messages are lost", "p0 sends its value", "at attempt 2", "stand again, first at"],
+            ["of 1000 messages are lost", "p1 sends its value", "at attempt 2", "again, first at"],
         ),
     ],
 )
@@ -169,3 +185,21 @@ def test_a_search_of_unclean_elections_enables_them() -> None:
         .config()
         .unclean_election
     )
+
+
+def test_the_story_of_a_reordering_tells_who_overtook_whom() -> None:
+    options = {"enable.idempotence": False, "simulation.burst.records": 10, "simulation.ops": 300}
+    space = Space("kip-966", ("loss",), options)
+    seed = explore(space, range(100), ("no-reordering",), True).first["no-reordering"][0]
+    scenario = replace(space.scenario(seed), breaks=("no-reordering",))
+    told, cluster = story(scenario)
+    breach = INVARIANTS["no-reordering"][0](cluster)[0]
+    log = cluster.leader_log(breach.partition)
+    assert log is not None
+    late = log.at(breach.base)
+    assert late is not None
+    assert breach.text.startswith(f"p{late.producer}'s value")
+    before = [b for b in log.batches() if b.base < late.base and b.producer == late.producer and b.first > late.first]
+    names = [f"value {b.first}" if b.end == b.base + 1 else f"values {b.first} to" for b in (before[0], late)]
+    for name in names:
+        assert any(" writes " in line and name in line for line in told), (name, told)

@@ -1,0 +1,180 @@
+"""What a broken connection takes with it, and how a producer hears of it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from logjudge.histories.simulation.scenarios import load
+from logjudge.models.replication.cluster import Cluster
+from logjudge.models.replication.config import MS, SECOND
+from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.loop import Loop
+from logjudge.models.replication.network import Channel, Network
+from logjudge.models.replication.producer import Producer
+from logjudge.models.replication.requests import ProduceRequest
+from logjudge.models.replication.scenario import Scenario
+from logjudge.models.replication.state import Fact
+
+ONE_BY_ONE = {
+    "enable.idempotence": False,
+    "acks": "1",
+    "simulation.producers": 1,
+    "linger.ms": 0,
+    "simulation.batch.records": 1,
+    "simulation.ops": 400,
+    "simulation.send.interval.us": 2000,
+    "simulation.latency.us": 5000,
+}
+LOSS = Fault(1200 * MS, "loss", (), 300 * MS, 60)
+
+
+def run(options: dict[str, Any], *faults: Fault, seed: int = 1) -> Cluster:
+    return Scenario("test", "kraft", seed, options, {}, faults).run()
+
+
+class Spoken:
+    """A message that knows its connection."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.told = False
+
+    def broken(self, _: None) -> None:
+        self.told = True
+
+
+def test_nothing_arrives_behind_a_message_that_was_lost() -> None:
+    loop = Loop()
+    network = Network(loop, Random(1), 1000, 0)
+    old, other = Channel(201), Channel(202)
+    lost, later, answer, elsewhere = Spoken(old), Spoken(old), Spoken(old), Spoken(other)
+    arrived: list[object] = []
+    network.unreliable(1.0, 0.0)
+    network.send(201, 1, arrived.append, lost)
+    network.unreliable(0.0, 0.0)
+    network.send(201, 1, arrived.append, later)
+    network.send(1, 201, arrived.append, answer)
+    network.send(201, 1, arrived.append, elsewhere)
+    loop.run(SECOND)
+    assert arrived == [answer, elsewhere]
+    assert (lost.told, later.told) == (True, False)
+    assert network.faulty  # until whoever asked takes another connection
+    network.hang_up(old)
+    assert not network.faulty
+    network.send(201, 1, arrived.append, again := Spoken(Channel(201)))
+    loop.run(SECOND)
+    assert arrived[2:] == [again]
+
+
+def test_nothing_arrives_behind_a_message_that_a_cut_swallowed() -> None:
+    loop = Loop()
+    network = Network(loop, Random(1), 1000, 0)
+    channel = Channel(201)
+    arrived: list[object] = []
+    network.cut(201, 1)
+    network.send(201, 1, arrived.append, Spoken(channel))
+    network.mend(201, 1)
+    network.send(201, 1, arrived.append, Spoken(channel))
+    loop.run(SECOND)
+    assert arrived == []
+
+
+def test_all_requests_of_a_broken_connection_fail_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request that was lost, and those sent after it: none of them is answered on that connection."""
+    broken: list[tuple[int, int, list[int]]] = []  # when, sent when, values still in flight afterwards
+    answered: list[tuple[int, int]] = []
+    on_broken, on_produced = Producer.on_broken, Producer.on_produced
+
+    def watch_broken(self: Producer, request: ProduceRequest) -> None:
+        current = not request.closed
+        on_broken(self, request)
+        if current:
+            flying = [r.batches[0].first for r in self._in_flight[request.broker] if r.sent < self.loop.now]
+            broken.append((self.loop.now, request.sent, flying))
+
+    def watch_answer(self: Producer, request: ProduceRequest) -> None:
+        if not request.closed:
+            answered.append((self.loop.now, request.sent))
+        on_produced(self, request)
+
+    monkeypatch.setattr(Producer, "on_broken", watch_broken)
+    monkeypatch.setattr(Producer, "on_produced", watch_answer)
+    run(ONE_BY_ONE, LOSS)
+    assert broken
+    for when, sent, flying in broken:
+        assert flying == []
+        assert [one for one in answered if one[0] > when and sent <= one[1] < when] == []
+
+
+def test_a_request_that_nobody_waits_for_does_not_hold_up_the_next() -> None:
+    """It was under way when its connection broke, and is written all the same."""
+    cluster = run(ONE_BY_ONE, LOSS)
+    assert max(cluster.ledger.latencies) < SECOND
+
+
+def test_batches_of_a_broken_connection_are_tried_again_in_reverse() -> None:
+    """InFlightRequests.clearAll gives the oldest first, RecordAccumulator.reenqueue puts each at the front."""
+    options = {**ONE_BY_ONE, "simulation.ops": 3, "simulation.burst.records": 3}
+
+    def order(**more: Any) -> list[int]:
+        cluster = Scenario("test", "kraft", 1, {**options, **more}).run(prepare=_lose_the_first_request)
+        log = cluster.leader_log(0)
+        assert log is not None
+        return [batch.first for batch in log.batches()]
+
+    assert order() == [2, 1, 0]
+    assert order(**{"enable.idempotence": True, "acks": "all"}) == [0, 1, 2]
+
+
+def _lose_the_first_request(cluster: Cluster) -> None:
+    class Losing(Network):
+        __slots__ = ("done",)
+
+        def send(self, source: int, target: int, action: Any, message: Any) -> None:
+            if isinstance(message, ProduceRequest) and not self.done:
+                self.done = True
+                self.swallow(source, message)
+                self.reset(message)
+            else:
+                super().send(source, target, action, message)
+
+    losing = Losing(cluster.loop, Random(1), cluster.config.latency, cluster.config.jitter)
+    losing.done = False
+    for node in (*cluster.brokers.values(), *cluster.producers):
+        node.network = losing
+
+
+@pytest.mark.parametrize(
+    ("fault", "least"),
+    [
+        (Fault(5 * SECOND, "crash", (1,), 60 * SECOND), 2990),
+        (Fault(5 * SECOND, "shutdown", (1,), 4 * SECOND), 2990),
+        (Fault(5 * SECOND, "loss", (), 4 * SECOND, 20), 2900),
+        # For request.timeout.ms everything goes to a host, or over a link, that swallows it.
+        (Fault(5 * SECOND, "power-loss", (1,), 60 * SECOND), 2000),
+        (Fault(5 * SECOND, "partition", (201,), 4 * SECOND), 2000),
+    ],
+)
+def test_with_acks_0_a_broken_connection_makes_the_producer_ask_who_leads(fault: Fault, least: int) -> None:
+    """KafkaApis.handleProduceRequest closes the connection over an error, as nobody waits for an answer."""
+    options = {
+        "acks": "0",
+        "enable.idempotence": False,
+        "simulation.ops": 3000,
+        "simulation.send.interval.us": 20000,
+        "request.timeout.ms": 3000,
+    }
+    cluster = run(options, fault)
+    log = cluster.leader_log(0)
+    assert log is not None
+    assert sum(batch.end - batch.base for batch in log.batches()) > least
+    assert cluster.final
+
+
+def test_no_request_overtakes_another_on_its_connection() -> None:
+    """Neither those behind one that was lost, nor one that arrives at the moment in which another is answered."""
+    facts: list[Fact] = []
+    load("idempotence").run(tell=facts.append)
+    assert [fact for fact in facts if fact[2] == "out-of-order"] == []
