@@ -29,10 +29,12 @@ HISTORIES = list(dict.fromkeys(case.history for case in load()))
 _CALM = 1_000_000_000_000  # ns: by then the last fault of every history is over
 
 
-def _kind(history: History) -> tuple[bool, bool, bool]:
+def _kind(history: History) -> tuple[Any, ...]:
     """What a run is as a whole, so that histories that differ in it cannot share one."""
     named = any(event["process"] == "final" for event in history.events)
-    return named, history.config.get("final") is True, any(event["f"] == "handle" for event in history.events)
+    handles = any(event["f"] == "handle" for event in history.events)
+    level = history.config["processes"].get("final", {}).get("isolation.level")
+    return named, history.config.get("final") is True, handles, level
 
 
 def _calmed(history: History) -> Iterator[dict[str, Any]]:

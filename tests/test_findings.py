@@ -29,14 +29,22 @@ def _read(event: Event) -> list[Event]:
     return [record for step in steps if step["f"] in ("poll", "handle") for record in step.get("records", [])]
 
 
+def _is(record: Event, value: str) -> bool:
+    """Whether a record is of this value; a tombstone has none and is known by its offset."""
+    offset = record.get("offset", "None")
+    return value == record["value"] or (record["value"] is None and value == f"tombstone@{offset}")
+
+
 def _sends(event: Event, value: str, process: str | None = None, offset: str | None = None) -> bool:
     return (process is None or event["process"] == process) and any(
-        send["value"] == value and (offset is None or str(send.get("offset")) == offset) for send in _wrote(event)
+        (_is(send, value) or (event["type"] == "invoke" and send["value"] is None and "tombstone@" in value))
+        and (offset is None or str(send.get("offset")) == offset)
+        for send in _wrote(event)
     )
 
 
 def _reads(event: Event, offset: str, value: str | None = None) -> bool:
-    return any(str(read["offset"]) == offset and value in (None, read["value"]) for read in _read(event))
+    return any(str(read["offset"]) == offset and (value is None or _is(read, value)) for read in _read(event))
 
 
 def _value_at(event: Event, value: str, offset: str) -> bool:
@@ -59,9 +67,9 @@ SAYS: dict[str, Any] = {
     r"(\S+) acknowledged at (?:offset )?(\d+)": lambda e, v, o: (
         e["type"] == "ok" and _sends(e, v) and (_sends(e, v, None, o) or _sends(e, v, None, "None"))
     ),
-    r"(\S+) read by (\S+)": lambda e, v, p: e["process"] == p and any(r["value"] == v for r in _read(e)),
+    r"(\S+) read by (\S+)": lambda e, v, p: e["process"] == p and any(_is(r, v) for r in _read(e)),
     r"(\S+) reads offset (\d+)": lambda e, p, o: e["process"] == p and _reads(e, o),
-    r"(\S+) reads (\S+)": lambda e, p, v: e["process"] == p and any(r["value"] == v for r in _read(e)),
+    r"(\S+) reads (\S+)": lambda e, p, v: e["process"] == p and any(_is(r, v) for r in _read(e)),
     r"offset (\d+) holds (\S+) instead": lambda e, o, v: _value_at(e, v, o),
     r"(\S+) at offset (\d+)": lambda e, v, o: _value_at(e, v, o),
     r"(?:an )?end offset (?:of )?(\d+)(?: is answered later)?": lambda e, o: _offsets(e, "end_offsets") == [o],
