@@ -140,7 +140,8 @@ def causes_told(truth: dict[str, Any], results: Results, found: pl.DataFrame, co
     for judged in results.causes():
         if (span := judged["lost"]) is None:
             continue
-        mine = {value for name in judged["findings"] for value in values.get(name, ())}
+        # The first one's, as `lost` is; another with the same chain may tell of more than one generation of records.
+        mine = set(values.get(judged["findings"][0], ()))
         told = {
             loss["cause"]
             for loss in truth["losses"]

@@ -131,6 +131,9 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     risen = min((time for time in up if time >= since), default=since)
     earlier = max((time for time in up if time < since), default=-BEYOND_ALL)
     loads = max(risen - SECOND, (earlier + risen) // 2)  # a load belongs to the start that is nearer
+    loaded = [end.end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.time > loads]
+    if loaded and loaded[0] > most:
+        return []  # what was loaded later is of another life
     cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
     grown = [e.time for e in timeline.ends if e.broker == broker and e.end > most and e.time is not None]
 
