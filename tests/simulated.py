@@ -33,6 +33,7 @@ class Simulated:
         self.positions: dict[str, int] = {}
         self.tokens: list[str] = []
         self.late: list[str] = []
+        self.tombstones: set[int] = set()  # offsets
         self.keyed = random.random() < 0.3
 
     def history(self) -> str:
@@ -75,6 +76,11 @@ class Simulated:
         offset = self.append(value) if appended else max(len(self.log) - 1, 0)
         if self.goes_wrong():
             offset = max(0, offset + self.random.choice((-1, 1)))
+        if value == "null" and offset in self.tombstones:
+            # Nothing would tell two of them at one offset apart.
+            value = self.value()
+            self.log[-1:] = [value] if appended else self.log[-1:]
+        self.tombstones |= {offset} if value == "null" else set()
         token = {"ok": f"@{offset}", "late": f"@{offset}", "blind": "@?", "info": "", "fail": "", "nowhere": "?"}[kind]
         ending = {"info": "~", "fail": "!", "nowhere": "~"}.get(kind, "")
         if kind == "late":

@@ -176,12 +176,17 @@ def in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
     at, began = lost.last_acked, lost.first_acked
     if at is None or began is None:
         return frozenset()
-    known = [isr for time, isr, _ in timeline.isr if time is not None and time <= at]
     last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < began}
     cut = [f for f in timeline.faults if f.kind == "power-loss" and began - SECOND < f.completed < began]
     lately = {broker for fault in cut for broker in fault.nodes}
     dead = {broker for broker, kind in last.items() if kind == "died"} - lately
-    return known[-1] - dead if known else frozenset()
+    return isr_at(timeline, at) - dead
+
+
+def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
+    """The ISR as it was told last by a time, with those who had died; empty if nobody says."""
+    known = [isr for time, isr, _ in timeline.isr if at is not None and time is not None and time <= at]
+    return known[-1] if known else frozenset()
 
 
 def failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:

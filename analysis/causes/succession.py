@@ -11,7 +11,7 @@ from ..timelines.facts import SECOND, Fact
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import dead, had_them, may_have_lost_tail, truncations
+from .holdings import dead, had_them, kept_them, may_have_lost_tail, truncations
 from .losses import Lost
 
 
@@ -68,10 +68,20 @@ def succession(timeline: Timeline, lost: Lost) -> Succession:
     if after:
         # A term of which nobody knows where it began may be one that nobody ever led: its leader had died.
         took = (t for t in after if t.start is not None or not _took_nothing(timeline, out, t, lost))
-        out.new = next(took, after[0])
+        out.new = _began(next(took, after[0]), after)
     else:
         out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
     return out
+
+
+def _began(term: Term, after: list[Term]) -> Term:
+    """A term, or the one of the same leader right after it of which is known where it began."""
+    for later in after[after.index(term) :]:
+        if later.leader != term.leader or later.conflict:
+            return term
+        if later.start is not None:
+            return later
+    return term
 
 
 def _led_again(wrote: Term | None, after: list[Term], old_leader: str | None) -> Term | None:
@@ -100,6 +110,8 @@ def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost)
     starts = [e.time for e in timeline.events if e.broker == term.leader and e.kind == "started"]
     since = lost.first_acked
     harmed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
+    if kept_them(timeline, term.leader, lost) and not any(end.time is None or end.time <= until for end in cut):
+        return True
     had = term.leader == found.old_leader or had_them(timeline, term.leader, lost)
     if had and loaded and not harmed:  # without a line of any load, a log does not tell when its broker started
         return True

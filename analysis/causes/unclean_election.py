@@ -20,7 +20,7 @@ from .holdings import (
     failed_together,
     had_them,
     held_at_snapshot,
-    in_sync,
+    isr_at,
     kept_them,
     returned,
     truncations,
@@ -52,7 +52,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if together := failed_together(timeline, lost):
         return lacks(*together)
     own = found.old_leader == new.leader or had_them(timeline, new.leader, lost)
-    if own and not any(kept_them(timeline, member, lost) for member in in_sync(timeline, lost) - {new.leader}):
+    others = isr_at(timeline, lost.last_acked) - {new.leader}
+    if own and not any(kept_them(timeline, other, lost) for other in others):
         return lacks(
             f"that another broker still had the records when broker {new.leader}, which had had them, was elected"
         )

@@ -38,7 +38,7 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
         if best is None or key > best:
             best, leader = key, str(named)
     epoch, isr = vacant
-    return leader if best is not None and (epoch <= best[0] or leader in map(str, isr)) else None
+    return leader if best is not None and (epoch <= best[0] or leader in [str(broker) for broker in isr]) else None
 
 
 def assigned_replicas(metadata: pl.DataFrame, configured: list[list[str]] | None, partition: int) -> tuple[str, ...]:

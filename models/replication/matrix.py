@@ -226,7 +226,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kip-966": _SOUND,
         "last-known-leader": _SOUND,
         "majority-quorum": _SOUND,
-        "asynchronous": Cell(_LOSS, 300, near=280),
+        "asynchronous": Cell(_LOSS, 400, near=320),
     },
     "calm": {
         "kip-101": _SOUND,
