@@ -141,9 +141,11 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
         # What had grown above again after a truncation is not short by it.
         return any(cut <= at and not any(cut < time < at for time in grown) for cut in cuts)
 
-    for kind in ("corruption", "loaded", "snapshot"):
+    # Snapshots are dated by the history's clock, so one is never of a time before the acknowledgement.
+    after = {"corruption": since - SECOND, "loaded": loads, "snapshot": max(since - SECOND, lost.last_acked)}
+    for kind, least in after.items():
         for end in timeline.ends_of(broker, kind):
-            late = end.time is not None and end.time > (loads if kind == "loaded" else since - SECOND)
+            late = end.time is not None and end.time > least
             followed = kind == "snapshot" and _may_have_followed(timeline, broker, risen, end.time or 0)
             if end.end <= most and late and not followed and not is_cut(end.time or 0):
                 out.append(end)

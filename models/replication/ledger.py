@@ -209,7 +209,12 @@ class Ledger:
             cause, detail = "correlated-failure", "all in sync that had it lost their unflushed tails with the power"
         elif state.unclean and not state.recalled:
             cause, detail = "unclean-election", "it was not in the ISR"
-        elif cut is not None and cut.reason == "unclean-disk" and {*before.isr, *before.elr} <= {broker}:
+        elif (
+            cut is not None
+            and cut.reason == "unclean-disk"
+            # The change that recalls the last known leader may be the one that empties the ELR.
+            and (state.recalled or {*before.isr, *before.elr} <= {broker})
+        ):
             cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"
         elif cut is not None and cut.reason == "unclean-disk":
             cause, detail = (
