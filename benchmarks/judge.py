@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,9 +128,17 @@ def values_of(found: pl.DataFrame, *rules: str) -> set[str]:
     return set(breaches["values"].explode().drop_nulls())
 
 
+def lost_values(truth: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """What is lost, and what stands in no replica where nobody leads."""
+    told, nowhere = (
+        {value for values in truth[name].values() for _, value in values}
+        for name in ("lost_acked", "absent_without_leader")
+    )
+    return told, nowhere
+
+
 def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
-    told = {value for values in truth["lost_acked"].values() for _, value in values}
-    nowhere = {value for values in truth["absent_without_leader"].values() for _, value in values}
+    told, nowhere = lost_values(truth)
     compared.same("lost records, by brokers", told | nowhere, values_of(found, "acknowledged-absent"))
     if truth["final"]:
         compared.same("lost records, by clients", told, values_of(found, "lost-write", "unseen"))
@@ -223,16 +232,22 @@ def _harmed(truth: dict[str, Any]) -> bool:
     return any(truth.get(name) for name in told) or any(map(bool, truth["divergent"].values()))
 
 
-def main(runs: int, jobs: int, first: int) -> int:
-    began = time.perf_counter()
+def tally(judged: Callable[[int], Compared], runs: int, jobs: int, first: int) -> tuple[Counter[str], int]:
+    """Judges seeds in processes and prints what is wrong; counts of all, and of how many seeds something is wrong."""
     counts: Counter[str] = Counter()
     wrong = 0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for seed, compared in enumerate(pool.imap(compare, range(first, first + runs), chunksize=4), first):
+        for seed, compared in enumerate(pool.imap(judged, range(first, first + runs), chunksize=4), first):
             counts += compared.counts
             wrong += bool(compared.wrong)
             for sentence in compared.wrong:
                 print(f"seed {seed}, {scenario(seed).variant}: {sentence}", flush=True)
+    return counts, wrong
+
+
+def main(runs: int, jobs: int, first: int) -> int:
+    began = time.perf_counter()
+    counts, wrong = tally(compare, runs, jobs, first)
     named, known = counts.pop("named", 0), counts.pop("unnamed", 0)
     known += named
     for name in sorted(counts):

@@ -8,17 +8,15 @@ Run: python benchmarks/weakened.py [runs] [processes] [first seed]
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from judge import Compared, causes_told, scenario, values_of
+from judge import Compared, causes_told, lost_values, scenario, tally, values_of
 from logjudge.analysis.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
@@ -141,8 +139,7 @@ def _judge(run: Path, truth: dict[str, Any], compared: Compared) -> None:
     found = results.findings()
     compared.counts["runs with less evidence"] += 1
     causes_told(truth, results, found, compared)
-    lost = {value for values in truth["lost_acked"].values() for _, value in values}
-    nowhere = {value for values in truth["absent_without_leader"].values() for _, value in values}
+    lost, nowhere = lost_values(truth)
     if invented := values_of(found, "lost-write", "acknowledged-absent") - lost - nowhere:
         compared.wrong.append(f"lost records invented: {sorted(invented)[:5]}, {len(invented)} in all")
     if truth["final"] and verdict_of(results)["verdict"] == "valid":
@@ -151,14 +148,7 @@ def _judge(run: Path, truth: dict[str, Any], compared: Compared) -> None:
 
 def main(runs: int, jobs: int, first: int) -> int:
     began = time.perf_counter()
-    counts: Counter[str] = Counter()
-    wrong = 0
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for seed, compared in enumerate(pool.imap(compare, range(first, first + runs), chunksize=4), first):
-            counts += compared.counts
-            wrong += bool(compared.wrong)
-            for sentence in compared.wrong:
-                print(f"seed {seed}, {scenario(seed).variant}: {sentence}", flush=True)
+    counts, wrong = tally(compare, runs, jobs, first)
     named, known = counts["named"], counts["named"] + counts["unnamed"]
     print(f"{counts['runs with less evidence']} runs with less evidence; {named} of {known} causes are still named")
     print(f"{wrong} of {runs} seeds are judged wrongly; {time.perf_counter() - began:.0f} s")

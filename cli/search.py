@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from ..analysis.wording import plural
 from ..histories.errors import UsageError, meant
 from ..histories.simulation import scenario_file
 from ..models.replication.config import ConfigError
@@ -121,7 +122,7 @@ def command(
         story="\n".join(told),
         picture=PICTURES.get(invariant, small.picture),
     )
-    click.echo(f"shrunk in {_count(tries, 'run')} to {_size(small)}:")
+    click.echo(f"shrunk in {plural(tries, 'run')} to {_size(small)}:")
     click.echo("\n".join(told))
     drawn = path.with_suffix(".svg")
     try:
@@ -133,12 +134,8 @@ def command(
     ctx.exit(EXIT_BREACH)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _size(small: Scenario) -> str:
-    return f"{_count(len(small.faults), 'fault')} and {_count(small.config().ops, 'record')}"
+    return f"{plural(len(small.faults), 'fault')} and {plural(small.config().ops, 'record')}"
 
 
 def default_kinds(variant: str) -> tuple[str, ...]:
