@@ -10,7 +10,7 @@ from typing import Any
 
 from .fetcher import Fetcher
 from .isr import IsrKeeper
-from .process import DOWN, PROPAGATION_CHECK, RUNNING, STARTING, TICK
+from .process import DOWN, PROPAGATION_CHECK, REGISTER_AGAIN, RUNNING, STARTING, TICK
 from .replica import Replica
 from .requests import NOT_LEADER, TIMED_OUT
 from .state import NO_LEADER, Followed, Instruction, Led, PartitionState
@@ -54,6 +54,9 @@ class Broker(IsrKeeper):
     def _ready(self, incarnation: int) -> None:
         if self.state != STARTING or incarnation != self.incarnation:
             return
+        if not self.cluster.quorum.admits(self.id):
+            self.loop.at(self.loop.now + REGISTER_AGAIN, self._ready, incarnation)
+            return
         self.state = RUNNING
         self.tell_fact("ready")
         clean, self.clean_stop = self.clean_stop, False
@@ -75,7 +78,7 @@ class Broker(IsrKeeper):
         self.tell_fact("stop", reason)
         for fetcher in self.fetchers.values():
             fetcher.close()
-        self.cluster.quorum.left(self.id)
+        self.cluster.quorum.left(self.id, reason == "shutdown")
         if reason == "shutdown":
             self._flush_all()
             self.checkpoint()

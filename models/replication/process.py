@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 TICK = 100 * MS  # Kafka's purgatory reaper wakes every 200 ms, its schedulers at their own intervals
+REGISTER_AGAIN = 200 * MS  # a refused registration is asked for again
 PROPAGATION_CHECK = 2500 * MS  # the period of ReplicaManager's task isr-change-propagation
 
 DOWN, RUNNING, STARTING = 0, 1, 2

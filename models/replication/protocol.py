@@ -41,7 +41,6 @@ class Protocol:
     zookeeper: ClassVar[bool] = False
     epochs_in_log: ClassVar[bool] = True  # batches carry their leader epoch; message formats 0 and 1 had none
     asks_epochs: ClassVar[bool] = True  # a new follower asks OffsetsForLeaderEpoch before it fetches
-    keeps_isr_at_restart: ClassVar[bool] = False  # a broker back before its session ends never left the ISR
     bumps_epoch_on_shrink: ClassVar[bool] = (
         True  # the controller raises the leader epoch when it takes a replica out of an ISR
     )

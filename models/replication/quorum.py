@@ -139,6 +139,7 @@ class Quorum:
         for broker in brokers:
             self.incarnations[broker] = 1
             self.tell_fact(QUORUM, "registered", broker)
+        self._renew_all()
 
     def create(self, assignment: list[tuple[int, ...]]) -> None:
         """Create the topic with all replicas in the ISR and the first of each as leader."""
@@ -151,32 +152,24 @@ class Quorum:
 
     # --- sessions
 
+    def admits(self, broker: int) -> bool:
+        """May a starting broker register? Not while the session of its earlier life lasts (until 1.0 "A broker is
+        already registered on the path", since then NodeExistsException, in KRaft DuplicateBrokerRegistrationException
+        of ClusterControlManager.registerBroker). Simplification: it asks again, where ZooKeeper's brokers exited and
+        somebody started them again."""
+        return self._heard(broker) and broker not in self.live and (self.rules.zookeeper or self._watched)
+
     def register(self, broker: int, clean: bool, incarnation: int) -> None:
-        """A broker started. In ZooKeeper's time a broker back before its session ended had never left the
-        ISR; KRaft takes a restarted broker out of it first.
-
-        Simplification: a killed broker registers while its old session lasts. A real one is refused until that ended
-        (0.8 to 1.0 "A broker is already registered on the path", since 1.1 NodeExistsException, in KRaft
-        DuplicateBrokerRegistrationException of ClusterControlManager.registerBroker), so there only a restart that no
-        controller sees, as it died too or the session was closed in order, keeps its place in the ISR (KAFKA-1120)."""
-        if self.cluster.brokers[broker].incarnation != incarnation:
-            return
-        if not self._heard(broker) or self.controller is None or not self.controller.works:
-            self.loop.at(self.loop.now + 10 * TICK, self._register_again, (broker, clean, incarnation))
-            return
-        controller = self.controller
+        """A broker started. KRaft takes one that did not stop in order out of the ELR, too."""
         self.incarnations[broker] = incarnation
-        kept = broker in self.live and self.rules.keeps_isr_at_restart
-        if broker in self.live and not kept:
-            self._drop(broker)
-            controller.reconcile()
-        if not clean and not kept:
-            controller.reconcile(unclean=broker)
+        if self.controller is not None and self._watched and not clean:
+            self.controller.reconcile(unclean=broker)
         self._admit(broker)
-        controller.reconcile()
 
-    def _register_again(self, arguments: tuple[int, bool, int]) -> None:
-        self.register(*arguments)
+    @property
+    def _watched(self) -> bool:
+        """Does a controller see who comes and goes?"""
+        return self.controller is not None and self.controller.works and self._joined(self.controller)
 
     def _keepers(self) -> tuple[int, ...]:
         """Who must be reached for a session: ZooKeeper; in KRaft the quorum's log and the active controller."""
@@ -202,24 +195,29 @@ class Quorum:
             return
         if broker in self.live:
             self.sessions[broker] = self.loop.now + self.config.session_timeout
-        elif self.controller is not None and self.controller.works and self._heard(broker):
+        elif self.admits(broker):
             self._admit(broker)
-            self.controller.reconcile()
 
     def _admit(self, broker: int) -> None:
+        """Where no controller watches, ZooKeeper has the broker's name again before the next one reads who is there:
+        it keeps its place in the ISR (KAFKA-1120)."""
         self.sessions[broker] = self.loop.now + self.config.session_timeout
-        if broker not in self.live:
-            self.live = sorted([*self.live, broker])
-            self.tell_fact(QUORUM, "registered", broker)
-        if self.controller is not None:
-            self.controller.live = list(self.live)
-            self.controller.instruct(broker, tuple(enumerate(self.controller.view)))
+        self.live = sorted([*self.live, broker])
+        if self.controller is None or not self._watched:
+            self.tell_fact(QUORUM, "registered-unseen", broker)
+            return
+        self.tell_fact(QUORUM, "registered", broker)
+        self.controller.live = list(self.live)
+        self.controller.instruct(broker, tuple(enumerate(self.controller.view)))
+        self.controller.reconcile()
 
     def _drop(self, broker: int, why: str = "fenced") -> None:
         self.live = [b for b in self.live if b != broker]
+        if self.controller is None or not self._watched:
+            self.tell_fact(QUORUM, "fenced-unseen", broker)
+            return
         self.tell_fact(QUORUM, why, broker)
-        if self.controller is not None and self.controller.works:
-            self.controller.live = list(self.live)
+        self.controller.live = list(self.live)
 
     def is_live(self, broker: int) -> bool:
         return broker in self.live
@@ -228,24 +226,32 @@ class Quorum:
         """Controlled shutdown: the controller takes the broker out of all ISRs and moves its leaderships away, and the
         broker hears of it (ControlledShutdownRequest; in KRaft a heartbeat with WantShutDown)."""
         asks = broker in self.live and self.cluster.brokers[broker].answers() and self._heard(broker)
-        if asks and self.controller is not None and self.controller.works:
+        if asks and self.controller is not None and self._watched:
             self.leaving.append(broker)
             self._drop(broker, "leaving")
             self.controller.reconcile()
 
-    def left(self, broker: int) -> None:
-        """The process that was granted a controlled shutdown ends."""
+    def left(self, broker: int, orderly: bool) -> None:
+        """A process ends. In an orderly shutdown it closes its session with ZooKeeper, whether it was granted a
+        controlled one or not."""
         if broker in self.leaving:
             self.leaving.remove(broker)
             self.tell_fact(QUORUM, "left", broker)
+        elif orderly and self.rules.zookeeper and broker in self.live and self.hears(broker):
+            self._drop(broker)
+            if self.controller is not None and self._watched:
+                self.controller.reconcile()
 
     def _tick(self, _: None) -> None:
         now = self.loop.now
         self.loop.at(now + TICK, self._tick)
-        if self.controller is None or not self.controller.works or not self._joined(self.controller):
+        gone = [b for b in self.live if self.sessions[b] < now]
+        if self.controller is None or not self._watched:
+            if self.rules.zookeeper:
+                for broker in gone:
+                    self._drop(broker)
             self._fail_over(now)
             return
-        gone = [b for b in self.live if self.sessions[b] < now]
         if gone:
             self._fence(gone, self.controller)
         for other in self.controllers:
@@ -279,18 +285,22 @@ class Quorum:
                 self._take_over(free[0])
 
     def _take_over(self, controller: Controller) -> None:
-        """A new controller epoch: read everything, and give every broker a fresh session."""
+        """A new controller epoch: read everything. KRaft's gives every broker a fresh session; ZooKeeper keeps them."""
         self._vacant_until = 0
         self.epoch += 1
         self.controller = controller
         controller.epoch = self.epoch
         controller.view = list(self.states)
         controller.live = list(self.live)
-        for broker in self.live:
-            self.sessions[broker] = self.loop.now + self.config.session_timeout
+        if not self.rules.zookeeper:
+            self._renew_all()
         self.tell_fact(controller.id, "controller", self.epoch)
         controller.broadcast(tuple(range(len(self.states))))
         controller.reconcile()
+
+    def _renew_all(self) -> None:
+        for broker in self.live:
+            self.sessions[broker] = self.loop.now + self.config.session_timeout
 
     def resume(self, controller: Controller) -> None:
         """A paused controller wakes. If another took over it is a zombie: it still acts on what changed among

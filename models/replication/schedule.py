@@ -106,16 +106,24 @@ def _blackout(rng: Draw, config: Config, at: int) -> list[Fault]:
     ]
 
 
+def _unseen(rng: Draw, config: Config, at: int, node: int) -> tuple[list[Fault], int]:
+    """A broker's restart that no controller sees, as it dies before the broker's session ends; and when the next one
+    takes over, about."""
+    session, vacant = config.session_timeout, config.controller_timeout
+    dies = at + max(0, session - vacant) + rng.between(-200, 200) * MS
+    return [
+        Fault(at, "crash", (node,), rng.between(100, 600) * MS),
+        Fault(max(at, dies), "controller-crash", (), vacant + rng.between(500, 2000) * MS),
+    ], max(at, dies) + vacant
+
+
 def _bounce(rng: Draw, config: Config, at: int) -> list[Fault]:
-    """A broker restarts too quickly to be missed, and soon after another dies."""
+    """A broker's restart goes unseen, and another dies before it is told whom to follow."""
     pair = rng.some(_brokers(config), 2)
     first, second = pair if rng.chance(0.5) else pair[::-1]
-    back = rng.between(100, 600) * MS
-    after = back + config.recovery_time + rng.between(-100, 100) * MS
-    return [
-        Fault(at, "crash", (first,), back),
-        Fault(at + after, "crash", (second,), config.session_timeout + rng.between(500, 4000) * MS),
-    ]
+    faults, told = _unseen(rng, config, at, first)
+    dies = max(at, told - rng.between(0, config.session_timeout // MS) * MS)
+    return [*faults, Fault(dies, "crash", (second,), config.session_timeout + rng.between(500, 4000) * MS)]
 
 
 def _controller_pause(rng: Draw, config: Config, at: int) -> list[Fault]:
@@ -155,13 +163,13 @@ def _lagging_mark(rng: Draw, config: Config, at: int) -> list[Fault]:
     session = config.session_timeout
     away = session + config.lag_time_max + rng.between(200, 1000) * MS
     back = at + away + config.recovery_time + rng.between(100, 1500) * MS
-    lead = back + 250 * MS + session  # when the restarted broker is elected, about
+    restart, lead = _unseen(rng, config, back, 2)
     late = 10 * SECOND
     return [
         Fault(at, "crash", (3,), away),
         Fault(at + away, "delay", (3,), late, rng.between(50, 150)),
-        Fault(back, "crash", (2,), 200 * MS),
-        Fault(back + 200 * MS + config.recovery_time - rng.between(0, 2) * MS, "crash", (1,), late),
+        *restart,
+        Fault(back, "crash", (1,), late),
         Fault(lead - rng.between(200, 900) * MS, "pause", (4,), 3 * session + rng.between(0, 1000) * MS),
         Fault(lead + rng.between(400, 1400) * MS, "crash", (2,), late - 4 * SECOND),
     ]

@@ -97,6 +97,7 @@ class Shrunk(NamedTuple):
 #   elected                 partition, old state, new state
 #   stored                  partition, old state (None: a new partition), new state; every change, of whomever
 #   fenced, registered      broker
+#   fenced-unseen, registered-unseen    broker, in ZooKeeper while no controller watches
 #   leaving, left           broker: it is granted a controlled shutdown; its process ends
 #   controller              controller epoch
 #   refused-controller      controller epoch, known one

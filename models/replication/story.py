@@ -243,6 +243,8 @@ _SAY: dict[str, Callable[..., str]] = {
     ),
     "elected": _elected,
     "fenced": lambda node, broker: f"broker {broker}'s session ends",  # noqa: ARG005
+    "fenced-unseen": lambda node, broker: f"broker {broker}'s session ends, and no controller sees it",  # noqa: ARG005
+    "registered-unseen": lambda node, broker: f"broker {broker} registers again, and no controller sees it",  # noqa: ARG005
     "leaving": lambda node, broker: f"broker {broker} is granted a controlled shutdown",  # noqa: ARG005
     "controller": lambda node, epoch: f"controller {node} takes over with controller epoch {epoch}",
     "refused-controller": lambda node, epoch, known: (

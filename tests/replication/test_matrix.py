@@ -76,6 +76,7 @@ def test_designs_differ_as_the_literature_has_it() -> None:
 
 def test_the_silence_of_a_run_is_its_longest_time_without_an_acknowledgement() -> None:
     options = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 2000}
+    options |= {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
     crash = Fault(2 * SECOND, "crash", (1,), 3 * SECOND)
     assert 3 * SECOND < silence(Scenario("silent", "kraft", 1, options, {}, (crash,)).run()) < 4 * SECOND
     assert silence(Scenario("calm", "kraft", 1, options).run()) < SECOND
@@ -93,9 +94,9 @@ def test_what_breaks_kip_101_with_clean_elections_is_mended_by_kip_279(seed: int
     assert not breaches(replace(schedule, variant="kip-279").run(), names)
 
 
-@pytest.mark.parametrize(("faults", "seed"), [(64933, 64937), (66665, 66665)])
+@pytest.mark.parametrize(("faults", "seed"), [(64933, 64937)])
 def test_what_breaks_kip_279_with_clean_elections_is_mended_by_fencing(faults: int, seed: int) -> None:
-    """A follower that joins too early (KAFKA-7128), and one that missed two elections (KAFKA-6880)."""
+    """A follower that joins too early (KAFKA-7128)."""
     schedule = replace(space("kip-279", "clean").scenario(faults), seed=seed)
     names = ("no-divergence", "no-acknowledged-loss", "no-committed-loss")
     assert breaches(schedule.run(), names)

@@ -88,7 +88,7 @@ def test_the_last_replica_standing_loses_what_elr_keeps() -> None:
 
 def test_the_lagging_mark_harms_only_who_joins_at_it() -> None:
     scenario = load("isr-join-lagging-mark")
-    assert sum(one.ack.end - one.ack.base for one in lost(scenario.run())) == 18
+    assert sum(one.ack.end - one.ack.base for one in lost(scenario.run())) == 17
     assert not lost(replace(scenario, variant="kip-320").run())
 
 

@@ -12,11 +12,10 @@ from ..state import PartitionState
 
 
 class Zookeeper(Protocol):
-    """Kafka before 2.1: no fencing by leader epoch, and a broker's quick restart goes unnoticed
+    """Kafka before 2.1: no fencing by leader epoch, and a broker's restart goes unnoticed while there is no controller
     (KAFKA-1120)."""
 
     zookeeper = True
-    keeps_isr_at_restart = True
     fences_together = True  # KafkaController.onBrokerFailure
     consumers_validate = False
     hides_lagging_mark = False
