@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,8 @@ def scenario(seed: int) -> Scenario:
         return _wide(seed)
     if seed % 2 == 0:
         setting, variant = CELLS_IN_ORDER[seed // 2 % len(CELLS_IN_ORDER)]
-        return space(variant, setting).scenario(seed)
+        cell = space(variant, setting)
+        return replace(cell, options={**cell.options, "simulation.consumers": 1}).scenario(seed)
     rng = Draw(seed)
     options = {
         **CLIENTS[rng.below(len(CLIENTS))],

@@ -61,7 +61,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     ]
     shrunk = alone_in_sync(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or after is None else after.time
-    gone = [fact for other in sorted(_replicas(timeline) - {broker}) for fact in away(timeline, other, until)]
+    gone = [fact for other in sorted(_members(timeline) - {broker}) for fact in away(timeline, other, until)]
     facts = chain(
         found.old.facts[:1] if found.old else [],
         had,
@@ -75,11 +75,11 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         after.facts[:1] if after else found.new.facts[-1:],
         after.start_facts[:1] if after else [],
     )
-    waiting = more_in_sync(timeline, lost) if shrunk or len(_replicas(timeline)) == 1 else []
+    waiting = more_in_sync(timeline, lost) if shrunk or len(_members(timeline)) == 1 else []
     return Attempt(True, facts, [*(waiting or [ELIGIBLE]), *flushed(timeline)])
 
 
-def _replicas(timeline: Timeline) -> set[str]:
+def _members(timeline: Timeline) -> set[str]:
     return {*timeline.kept.replicas, *(member for _, isr, _ in timeline.isr for member in isr)}
 
 

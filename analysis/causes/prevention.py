@@ -17,15 +17,15 @@ def waits_for_others(timeline: Timeline) -> bool:
 def more_in_sync(timeline: Timeline, lost: Lost) -> list[str]:
     """min.insync.replicas=2, which only counts with acks=all, if the topic did not have it; where there is one replica
     alone, it asks for none that could help."""
-    if _replicas(timeline) == 1:
+    if _replication(timeline) == 1:
         return ["a second replica (replication.factor)"]
     if waits_for_others(timeline) or "1" in lost.acks:
         return []
-    price = "; with two replicas, none either while one is away" if _replicas(timeline) == 2 else ""
+    price = "; with two replicas, none either while one is away" if _replication(timeline) == 2 else ""
     return [f"min.insync.replicas=2 (nothing is acknowledged while one replica is alone{price})"]
 
 
-def _replicas(timeline: Timeline) -> int | None:
+def _replication(timeline: Timeline) -> int | None:
     factor = timeline.config.get("replication.factor")
     return len(timeline.kept.replicas) or (factor if isinstance(factor, int) else None)
 

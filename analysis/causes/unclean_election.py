@@ -88,7 +88,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 def _led_with_them(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
     """The first later term of a broker that still had the records: with it they came back."""
     for term in timeline.terms.values():
-        if term.epoch <= new.epoch or term.leader in (None, new.leader) or (term.start or BEYOND_ALL) <= lost.last:
+        began = BEYOND_ALL if term.start is None else term.start
+        if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:
             continue
         leader = str(term.leader)
         if kept_them(timeline, leader, lost) and not truncations(timeline, leader, lost, lost.last_acked):

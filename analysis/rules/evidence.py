@@ -19,13 +19,22 @@ def of_replicas(name: str, rule: Callable[[Kept, pl.DataFrame], Judgement]) -> J
     def judge(p: Partition) -> Iterator[Finding]:
         if p.kept is None:
             return
-        sends = sends_of(p)
-        judged = rule(p.kept, nameless(sends) if len(p.tombstones) else sends)
+        judged = rule(p.kept, _nameless(p))
         for says in judged.unknown:
             p.doubt(name, says)
         yield from judged.findings
 
     return judge
+
+
+def _nameless(p: Partition) -> pl.DataFrame:
+    """The same sends, with a tombstone's value null as the logs have it."""
+    if not len(p.tombstones):
+        return sends_of(p)
+    cached = p.memo.get("nameless sends")
+    if cached is None:
+        cached = p.memo["nameless sends"] = nameless(sends_of(p))
+    return cached
 
 
 def sends_of(p: Partition) -> pl.DataFrame:

@@ -476,6 +476,23 @@ def test_neighbours_that_were_lost_by_two_causes_are_explained_each_by_its_own()
     assert told == [(1, 3, 3, "single-ack-failover")]
 
 
+def test_a_later_leader_that_began_below_the_lost_records_did_not_bring_them_back():
+    meta = metadata(
+        (4, {"isr": [1]}),
+        (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}),
+        (11, {"leader": 1, "isr": [1, 2]}),
+        (13, {"leader": 2}),
+    )
+    loaded = server_log("1", (10, LOADED % 1))
+
+    def cause(*later):
+        tables = {**logs("1: 0a\n2: 0x@3"), "epochs": epochs(("2", 1, 0), *later, ("2", 3, 0))}
+        return explain_loss(timeline(tables, meta=meta, events=[loaded]), lost(first=0, last=0, values=("a",))).cause
+
+    assert cause() == "unknown"  # epoch 2 may have begun above them
+    assert cause(("2", 2, 0)) == "unclean-election"
+
+
 def test_two_leaders_of_one_epoch_prove_nothing():
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2]}))
     leads = "INFO [Broker id=3] Leader orders-0 with topic id x starts at leader epoch 1 from offset 1 with partition epoch 2, "
