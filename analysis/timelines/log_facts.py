@@ -191,17 +191,28 @@ def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None
     builder.events.append(BrokerEvent(row["broker"], "started", fact.time, fact))
 
 
-def _gone(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    subject = row["subject"] or row["broker"]
-    verb = "fenced" if row["kind"] == "fenced" else "noticed the failure of"
-    fact = _fact(builder, row, f"the controller {verb} broker {subject}", row["kind"], subject)
-    builder.events.append(BrokerEvent(subject, "died", fact.time, fact))
+def _fenced(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+    _seen(builder, row, row["subject"] or row["broker"], "died", "the controller fenced broker {}")
+
+
+def _failed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    for broker in str(fields["brokers"]).split(","):
+        _seen(builder, row, broker, "died", "the controller noticed the failure of broker {}")
 
 
 def _unfenced(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    subject = row["subject"] or row["broker"]
-    fact = _fact(builder, row, f"the controller unfenced broker {subject}", "unfenced", subject)
-    builder.events.append(BrokerEvent(subject, "unfenced", fact.time, fact))
+    _seen(builder, row, row["subject"] or row["broker"], "unfenced", "the controller unfenced broker {}")
+
+
+def _returned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    for broker in str(fields["brokers"]).split(","):
+        _seen(builder, row, broker, "unfenced", "the controller noticed the start of broker {}")
+
+
+def _seen(builder: Builder, row: dict[str, Any], broker: str, kind: str, says: str) -> None:
+    """A controller saw a broker go or come."""
+    fact = _fact(builder, row, says.format(broker), row["kind"], broker)
+    builder.events.append(BrokerEvent(broker, kind, fact.time, fact))
 
 
 def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -233,9 +244,10 @@ HANDLERS = {
     "cleaned": _cleaned,
     "boot": _boot,
     "configured": _boot,
-    "fenced": _gone,
+    "fenced": _fenced,
     "unfenced": _unfenced,
-    "failed": _gone,
+    "failed": _failed,
+    "returned": _returned,
     "version": _version,
 }
 

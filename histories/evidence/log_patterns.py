@@ -329,7 +329,8 @@ PATTERNS: tuple[Pattern, ...] = (
     _pattern("fenced", "2.8+", "Fencing broker", r"Fencing broker (?P<subject>\d+)(?: at epoch \d+)?(?P<reason> because .*?)?(?: \([\w.$]+\))?$"),
     _pattern("unfenced", "2.8+", "to unfence has been granted", r"The request from broker (?P<subject>\d+) to unfence has been granted"),
     _pattern("unfenced", "2.8+", "has been unfenced", r"\[BrokerLifecycleManager id=(?P<subject>\d+)\] The broker has been unfenced"),
-    _pattern("failed", "0.8-3.9", "Broker failure callback", r"Broker failure callback for (?P<subject>\d+)"),
+    _pattern("failed", "0.8-3.9", "Broker failure callback", r"Broker failure callback for (?P<brokers>\d+(?:,\d+)*)"),
+    _pattern("returned", "0.8-3.9", "New broker startup callback", r"New broker startup callback for (?P<brokers>\d+(?:,\d+)*)"),
     _pattern(
         "live-brokers",
         "0.8-3.9",

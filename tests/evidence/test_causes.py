@@ -493,6 +493,16 @@ def test_a_later_leader_that_began_below_the_lost_records_did_not_bring_them_bac
     assert cause(("2", 2, 0)) == "unclean-election"
 
 
+def test_a_controller_may_notice_several_brokers_at_once():
+    said = server_log(
+        "3",
+        (6, "INFO [Controller id=3] Broker failure callback for 1,2 (kafka.controller.KafkaController)"),
+        (8, "INFO [Controller id=3] New broker startup callback for 1,2 (kafka.controller.KafkaController)"),
+    )
+    events = [(event.broker, event.kind) for event in timeline(AFTER, events=[said]).events]
+    assert events == [("1", "died"), ("2", "died"), ("1", "unfenced"), ("2", "unfenced")]
+
+
 def test_two_leaders_of_one_epoch_prove_nothing():
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2]}))
     leads = "INFO [Broker id=3] Leader orders-0 with topic id x starts at leader epoch 1 from offset 1 with partition epoch 2, "

@@ -94,9 +94,9 @@ def test_what_breaks_kip_101_with_clean_elections_is_mended_by_kip_279(seed: int
     assert not breaches(replace(schedule, variant="kip-279").run(), names)
 
 
-@pytest.mark.parametrize(("faults", "seed"), [(64933, 64937)])
+@pytest.mark.parametrize(("faults", "seed"), [(64933, 64937), (20963, 20963)])
 def test_what_breaks_kip_279_with_clean_elections_is_mended_by_fencing(faults: int, seed: int) -> None:
-    """A follower that joins too early (KAFKA-7128)."""
+    """A follower that joins too early (KAFKA-7128), and one that missed elections (KAFKA-6880)."""
     schedule = replace(space("kip-279", "clean").scenario(faults), seed=seed)
     names = ("no-divergence", "no-acknowledged-loss", "no-committed-loss")
     assert breaches(schedule.run(), names)
