@@ -51,7 +51,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     # What all that were in sync had lost by then, no election took.
     if together := failed_together(timeline, lost):
         return lacks(*together)
-    own = found.old_leader == new.leader or had_them(timeline, new.leader, lost)
+    had = had_them(timeline, new.leader, lost) or kept_them(timeline, new.leader, lost)
+    own = found.old_leader == new.leader or had
     others = isr_at(timeline, lost.last_acked) - {new.leader}
     if own and not any(kept_them(timeline, other, lost) for other in others):
         return lacks(

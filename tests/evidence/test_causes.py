@@ -311,11 +311,13 @@ def test_a_broker_that_had_the_records_lost_them_itself_though_its_election_was_
     meta = metadata((6, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     dark = (fault("power-loss", "2", 7), fault("restart", "2", 8))
 
-    def cause(*said):
-        return explain_loss(timeline(AFTER, None, meta, said, faults=dark), lost()).cause
+    def cause(*said, acks="all"):
+        return explain_loss(timeline(AFTER, None, meta, said, faults=dark), lost(acks)).cause
 
     assert cause() == "unknown"
     assert cause(server_log("1", (12, LOADED % 2))) == "unclean-election"
+    assert cause(acks="1") == "unclean-election"
+    assert cause(server_log("2", (6, LOADED % 2)), acks="1") == "unknown"  # it had fetched them
 
 
 def test_who_lost_power_may_have_lost_its_tail_though_nobody_kept_its_files():
