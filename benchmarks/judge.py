@@ -119,7 +119,8 @@ def compare(seed: int) -> Compared:
     _order(truth, found, compared)
     verdict = verdict_of(results)["verdict"]
     harmed = _harmed(truth) or breaches(cluster, ["no-committed-loss"])
-    if truth["final"] and not harmed and verdict != "valid":
+    # Where nothing was acknowledged there is nothing to judge.
+    if truth["final"] and truth["acknowledged"] and not harmed and verdict != "valid":
         compared.wrong.append(f"nothing is wrong, but the verdict is {verdict}: {sorted(set(found['rule']))}")
     return compared
 
