@@ -19,15 +19,13 @@ from ..histories.readers import READERS
 from .completing import completed
 from .engines import Engine, LocalEngine, SparkEngine, spark_options
 from .folder import name_of
-from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID
+from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
 from .progress import Progress
 
 if TYPE_CHECKING:
     from ..analysis.results import Results
 
 EXITS = {"valid": EXIT_VALID, "invalid": EXIT_BREACH, "unknown": EXIT_UNKNOWN}
-# What a script must notice first: our own crash, then unreadable input, then a breach, then unknown.
-GRAVITY = (EXIT_CRASH, EXIT_USAGE, EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID)
 
 
 def _rule_names() -> Iterable[str]:
@@ -76,6 +74,7 @@ def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
     engine = _engine(options)
     codes: list[int] = []
     judged: list[tuple[str, dict[str, Any]]] = []
+    unread: dict[str, str] = {}
     for run, folder in zip(runs, targets, strict=True):
         try:
             report = _judge(run, folder, engine, rules, options)
@@ -85,11 +84,12 @@ def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
             if len(runs) == 1:
                 raise
             click.echo(f"logjudge: {error}", err=True)
+            unread[run] = str(error)
             codes.append(EXIT_USAGE)
-    _print_for_machines(judged, options)
+    _print_for_machines(judged, unread, options)
     if not any(map(is_uri, (*runs, *targets))):
         _hint(judged, options)
-    return min(codes, key=GRAVITY.index)
+    return worst_exit(codes)
 
 
 def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
@@ -181,10 +181,14 @@ def _hint(judged: list[tuple[str, dict[str, Any]]], options: dict[str, Any]) -> 
         click.echo("small run: --engine local spares the start of Spark", err=True)
 
 
-def _print_for_machines(judged: list[tuple[str, dict[str, Any]]], options: dict[str, Any]) -> None:
+def _print_for_machines(
+    judged: list[tuple[str, dict[str, Any]]], unread: dict[str, str], options: dict[str, Any]
+) -> None:
+    """One run's report, or a list of what was judged and then of what could not be read."""
     if options["as_json"]:
         reports = [report for _, report in judged]
-        content: Any = reports[0] if len(reports) == 1 else reports
+        failures = [{"input": {"name": name_of(run)}, "error": error} for run, error in unread.items()]
+        content: Any = [*reports, *failures] if len(judged) + len(unread) > 1 else reports[0]
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")
     elif options["form"]:

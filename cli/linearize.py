@@ -16,15 +16,13 @@ from ..analysis.linearizability.own_model import load_model
 from ..histories.errors import LogjudgeError, MissingComponentError, UsageError
 from ..histories.readers.operations import OPERATION_READERS, History, read_operations
 from ..models.specifications import MODELS, models_for
+from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
 
-EXIT = {"ok": 0, "illegal": 1, "broken": 2, "unknown": 3}
+EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN}
 # A search shorter than so many seconds is measured again, at least so often and for so long, and the least time is
 # told: the scheduler alone can take more, and Python takes its time to warm up.
 SHORT, AGAIN, LENGTH = 0.2, 3, 0.05
 LARGE = 32 << 20  # bytes; of a larger file stderr says what is being done, since that may take minutes
-# Of several files the worst decides. A breach that was proved outweighs a broken file, and that an unknown
-# verdict.
-WORST_LAST = ("ok", "unknown", "broken", "illegal")
 
 
 def _model_for(history: History) -> str:
@@ -147,7 +145,6 @@ def command(
     map_payloads = _spark() if engine == "spark" else None
     warm_up()
     outcomes: dict[str, dict[str, Any]] = {}
-    verdicts: list[str] = []
     for name in files:
         try:
             history = _read(name, format_name)
@@ -158,10 +155,9 @@ def command(
                 judgement = min(judgement, *again, key=lambda each: each.result.seconds)
         except LogjudgeError as error:
             click.echo(f"logjudge: {error}", err=True)
-            verdicts.append("broken")
+            outcomes[name] = {"verdict": "broken", "error": str(error)}
             continue
         shrunk = _shrunk(judgement) if minimal else None
-        verdicts.append(judgement.result.verdict)
         outcomes[name] = _outcome(judgement, shrunk)
         if not as_json:
             _tell(judgement, shrunk, minimal)
@@ -169,7 +165,7 @@ def command(
             _draw(judgement, shrunk, picture)
     if as_json:
         click.echo(json.dumps({"files": outcomes}))
-    return EXIT[max(verdicts, key=WORST_LAST.index)]
+    return worst_exit(EXITS[outcome["verdict"]] for outcome in outcomes.values())
 
 
 def _draw(judgement: Judgement, shrunk: Minimal | None, picture: str) -> None:

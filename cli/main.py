@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import version
 
@@ -29,7 +30,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "linearize": ("linearize", "Decide whether a history of operations is linearizable."),
 }
 
-EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH = 0, 1, 2, 3, 70
+EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH, EXIT_PIPE = 0, 1, 2, 3, 70, 141
+# Of several inputs the worst decides: a breach that was proved, then what could not be read, then unknown.
+WORST_FIRST = (EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
+
+
+def worst_exit(codes: Iterable[int]) -> int:
+    return min(codes, key=WORST_FIRST.index)
 
 
 class LazyGroup(click.Group):
@@ -57,6 +64,16 @@ class LazyGroup(click.Group):
                 raise click.UsageError(f"No such command {args[0]!r}{close}", ctx) from error
             raise
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has gone, as in `logjudge rules | head`. click would exit with 1, a breach.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_PIPE
+        return code
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
@@ -69,7 +86,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 our own crash."""
+    """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 our own crash, 141 nobody reads on."""
     # NO_COLOR (no-color.org) is click's only through its `color` setting.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -86,10 +103,6 @@ def main() -> None:
     except LogjudgeError as error:
         click.echo(f"logjudge: {error}", err=True)
         code = EXIT_USAGE
-    except BrokenPipeError:
-        # Whoever read our output has gone, as in `logjudge rules | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_VALID
     except Exception:
         import traceback
 

@@ -26,13 +26,9 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
     part = next((part for part in figures["partitions"] if part["name"] == partition), None)
-    waiting, never = levels((part or figures)["series"])
-    where = f"{style.printable(partition)}: " if partition else ""
-    if never and never[-1]:
-        title = f"{where}{plural(never[-1], 'acknowledged record')} never read by anyone"
-    else:
-        peak = max(waiting, default=0)
-        title = f"{where}every acknowledged record was read; at most {style.number(peak)} were waiting"
+    series = (part or figures)["series"]
+    waiting, never = levels(series)
+    title = (f"{style.printable(partition)}: " if partition else "") + _told(series, waiting, never)
     with style.look():
         faults = bands_of(figures, *figures["span"])
         strip_height = LANE * lanes(faults)
@@ -50,10 +46,20 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
     return figure
 
 
+def _told(series: dict[str, list[int]], waiting: list[int], never: list[int]) -> str:
+    lost, gone = sum(series["lost"]), sum(series["gone"])
+    if never and never[-1]:
+        return f"{plural(never[-1], 'acknowledged record')} never read by anyone"
+    most = f"at most {style.number(max(waiting, default=0))} were waiting"
+    if gone:
+        return f"{plural(gone, 'acknowledged record')} legally gone unread; of the others {most}"
+    if lost:
+        return f"every acknowledged record was read, and {style.number(lost)} lost afterwards; {most}"
+    return f"every acknowledged record was read; {most}"
+
+
 def levels(series: dict[str, list[int]]) -> tuple[list[int], list[int]]:
     """At the end of each bin: acknowledged records that will be read, and those that nobody ever reads."""
-    never = list(accumulate(series["never"]))
-    acked, seen = accumulate(series["acked"]), accumulate(series["seen"])
+    acked, seen, never, gone = (list(accumulate(series[name])) for name in ("acked", "seen", "never", "gone"))
     # What is legally gone unread counts neither way.
-    waiting = [max(one - other - gone, 0) for one, other, gone in zip(acked, seen, never, strict=True)]
-    return waiting, never
+    return [max(one - sum(rest), 0) for one, *rest in zip(acked, seen, never, gone, strict=True)], never

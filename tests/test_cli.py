@@ -83,13 +83,32 @@ def test_verdict_json_follows_its_schema(tmp_path: Path) -> None:
         assert report == json.loads((tmp_path / verdict / "verdict.json").read_text())
 
 
+def test_an_output_that_nobody_reads_is_no_breach(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m logjudge.cli rules --markdown | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_several_runs_are_judged_each_on_its_own(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text("no history\n")
     done = shell(
-        "check", LOSSY, broken, CLEAN, "--engine", "local", "--no-plots", "--out", tmp_path / "o", cwd=tmp_path
+        "check",
+        broken,
+        LOSSY,
+        CLEAN,
+        "--engine",
+        "local",
+        "--json",
+        "--no-plots",
+        "--out",
+        tmp_path / "o",
+        cwd=tmp_path,
     )
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 1, done.stderr  # a breach that was proved outweighs what could not be read
+    lossy, clean, unread = json.loads(done.stdout)
+    assert (lossy["verdict"], clean["verdict"], unread["input"]) == ("invalid", "valid", {"name": "broken"})
+    assert unread["error"] in done.stderr
     assert "broken.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["clean-a", "unclean-election"]

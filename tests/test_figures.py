@@ -21,6 +21,7 @@ from logjudge.analysis.kernel import judge
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.histories.bundle import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
+from logjudge.plots import unread
 
 
 def by_name(name: str) -> Path:
@@ -135,7 +136,8 @@ def test_series_add_up_to_the_run(path: Path) -> None:
     assert sent == counts["sends"] + unplaced
     assert sum(series["read"]) == counts["reads"]
     assert sum(series["acked"]) == figures["impact"]["acknowledged"]
-    assert sum(series["seen"]) + sum(series["never"]) <= sum(series["acked"])
+    assert sum(series["seen"]) + sum(series["never"]) + sum(series["gone"]) == sum(series["acked"])
+    assert unread.levels(series)[0][-1:] in ([0], [])
     assert json.loads(json.dumps(figures)) == figures
 
 

@@ -75,7 +75,9 @@ def test_exit_codes_of_several_files(tmp_path: Path) -> None:
     assert run(good).return_value == 0
     result = run(broken, good, "--json")
     assert result.return_value == 2
-    assert json.loads(result.stdout)["files"].keys() == {str(good)}
+    files = json.loads(result.stdout)["files"]
+    assert (files[str(good)]["verdict"], files[str(broken)]["verdict"]) == ("ok", "broken")
+    assert files[str(broken)]["error"] in result.stderr
     assert f"{broken}:5: found" in result.stderr
     assert run(good, broken, DATA / "etcd_000.log").return_value == 1
 

@@ -8,7 +8,8 @@ The record is figures.json:
     impact     acknowledged, lost, lost_read, duplicated, legally_gone, handled_again; by_topic, by_producer, by_reader
     never_received  [process, partition, first, last, records] (consumers.py)
     heat       rows of findings by partition: {partition, cells: [{rule, severity, bins, records}]}
-    partitions [{name, topic, partition, findings, lost, series, lags, offsets, replicas, causes}], the worst first
+    partitions [{name, topic, partition, violations, acknowledged, lost, lost_read, series, lags, offsets, replicas,
+               causes}], the worst first
     windows    operations around the worst findings
     times      {finding id: {from, to, acked_from, acked_to}}
     ..._left_out  what the bounds below cut off
@@ -25,6 +26,7 @@ import polars as pl
 from .bins import Bins, bins_of, bins_over, moved, summed
 from .breaches import KINDS, TOTALS
 from .faults import fault_bands
+from .series import OF_ACKNOWLEDGED
 
 if TYPE_CHECKING:
     from ...histories.bundle import Settings
@@ -70,7 +72,6 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
         "partitions": [_partition(summary, bins) for summary in (worst + bare)[:MOST_PARTITIONS]],
         "partitions_left_out": max(len(worst) + len(bare) - MOST_PARTITIONS, 0),
         "windows": windows[:MOST_WINDOWS],
-        "windows_left_out": max(len(windows) - MOST_WINDOWS, 0),
         "times": _times(worst),
     }
 
@@ -120,7 +121,7 @@ def _common_bins(dated: list[Record], unplaced: list[Record], faults: list[Recor
 
 
 def _series(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str, list[int]]:
-    names = ("ok", "fail", "info", "read", "acked", "lost", "seen", "never")
+    names = ("ok", "fail", "info", "read", *OF_ACKNOWLEDGED)
     totals = {name: np.zeros(bins.number, np.int64) for name in names}
     for record in [*(summary["figures"] for summary in dated), *unplaced]:
         own = bins_of(record["bins"])
@@ -200,7 +201,7 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
 def _without_clients(summary: Record, bins: Bins) -> Record:
     """The summary as if clients had been asked and said nothing."""
     nothing = [0] * bins.number
-    series = dict.fromkeys(("acked", "seen", "never", "lost"), nothing)
+    series = dict.fromkeys(OF_ACKNOWLEDGED, nothing)
     impact = {"acknowledged": 0, "lost": 0, "lost_read": 0}
     figures = {"bins": bins.to_json(), "series": series, "lags": [], "impact": impact, "offsets": None}
     return {**summary, "figures": {**figures, "replicas": summary["figures"]["replicas"]}}
@@ -218,9 +219,7 @@ def _partition(summary: Record, bins: Bins) -> Record:
         "acknowledged": figures["impact"]["acknowledged"],
         "lost": figures["impact"]["lost"],
         "lost_read": figures["impact"]["lost_read"],
-        "series": {
-            name: summed(figures["series"][name], own, bins).tolist() for name in ("acked", "seen", "never", "lost")
-        },
+        "series": {name: summed(figures["series"][name], own, bins).tolist() for name in OF_ACKNOWLEDGED},
         "lags": [{"process": line["process"], "behind": _lag(line, own, bins)} for line in figures["lags"]],
         "offsets": figures["offsets"],
         "replicas": figures["replicas"],

@@ -15,6 +15,7 @@ from .bins import Bins, Ints, bins_over
 
 PER_OCTAVE = 4  # buckets of latency in each doubling: a bucket is 19 % wide
 MOST_CONSUMERS = 16
+OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # of the series over time
 
 
 def lost_values(findings: list[Finding]) -> pl.Series:
@@ -84,11 +85,12 @@ def latency(p: Partition, bins: Bins) -> list[list[int]]:
 def over_time(p: Partition, fate: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
     """By bin: ok, fail, info (sends), read (records), acked, lost (by the time of their acknowledgement),
 
-    seen (acknowledged values first read, not before their acknowledgement) and never (acknowledged, never read).
+    seen (acknowledged values first read, not before their acknowledgement), never (acknowledged, never read) and gone
+    (legally, and unread).
     """
     acked = fate["acked"].to_numpy()
     first_read = fate["first_read"]
-    known = first_read.is_not_null().to_numpy()
+    known, legal = first_read.is_not_null().to_numpy(), fate["legal"].to_numpy()
     seen = np.maximum(acked[known], first_read.drop_nulls().to_numpy())
     read_at = p.reads.select(pl.coalesce("completed", "invoked")).to_series().to_numpy()
     return {
@@ -97,7 +99,8 @@ def over_time(p: Partition, fate: pl.DataFrame, bins: Bins) -> dict[str, list[in
         "acked": bins.count_in(acked),
         "lost": bins.count_in(acked[fate["lost"].to_numpy()]),
         "seen": bins.count_in(seen),
-        "never": bins.count_in(acked[~known & ~fate["legal"].to_numpy()]),
+        "never": bins.count_in(acked[~known & ~legal]),
+        "gone": bins.count_in(acked[~known & legal]),
     }
 
 
