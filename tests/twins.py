@@ -130,6 +130,9 @@ class Twin:
             "begin": begin,
             "end": end if complete else top,
             "until": until,
+            "asked": max(
+                [op.begun for op, offset, _ in self.ends if op.begun >= self.healed and offset == end], default=None
+            ),
             "complete": complete,
             "hides": hides,
         }
@@ -200,6 +203,10 @@ class Twin:
         aborted = bool(sent) and all(send.outcome == "fail" for send in sent)
         mine = [read for read in self.reads if (read.value, read.offset) == (value, offset)]
         seen = any(not self.dirty(read.process) for read in mine)
+        if any(send.txn for send in self.sends) and any(
+            self.about(read.process, "isolation.level") is None for read in self.reads
+        ):
+            seen = seen and not any(send.value == value and send.txn and not send.acked for send in self.sends)
         return self.dirty(process) or any(send.acked for send in sent) or (seen and not aborted)
 
     def vanished(self) -> set[int]:
@@ -266,8 +273,14 @@ class Twin:
             gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
             hides = self.final["hides"]  # type: ignore[index]
             gone = gone or self.fading(send.value) or (hides < FOREVER if offset is None else offset >= hides)
-            if send.value not in seen and not gone and send.done < self.final["until"]:  # type: ignore[index]
+            if send.value not in seen and not gone and not self._is_late(send):
                 yield ("unseen", "violation", send.value)
+
+    def _is_late(self, send: Send) -> bool:
+        """Acknowledged after the final reads, or after they had asked how far to go and beyond that."""
+        final = self.final or {}
+        beyond = send.offset is None or send.offset >= final["end"]
+        return send.done >= final["until"] or (beyond and final["asked"] is not None and send.done >= final["asked"])
 
     def _is_removable(self, send: Send, offset: int | None) -> bool:
         if offset is not None:

@@ -52,6 +52,12 @@ class _Heard:
         offsets = np.append(placed["offset"].to_numpy(), BEYOND_ALL)
         return placed["invoked"].to_numpy(), np.minimum.accumulate(offsets[::-1])[::-1]
 
+    @cached_property
+    def first_final(self) -> int:
+        """The least offset that the final reads gave."""
+        least = self.p.reads.filter(_of_final(self.p))["offset"].min() if self.since is not None else None
+        return least if isinstance(least, int) else BEYOND_ALL
+
     def refutes(self, start: int, moment: int) -> bool:
         """Whether a poll that began after the moment gave an offset below the start."""
         if start <= 0:
@@ -65,7 +71,8 @@ def log_start(p: Partition, kept: int | None) -> LogStart:
     heard = _Heard(p)
     told = [*_deleted(p, heard), *_answered(p, heard)]
     if kept is not None:
-        told.append(_Told(kept, True, None))
+        # Files are copied after the final reads: what these still saw was not below the start yet.
+        told.append(_Told(min(kept, heard.first_final), True, None))
     if p.settings.final and not any(one.certain for one in told):
         # The final reads should begin at the log start, but a reader that was assigned behind it hides what it skips.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()

@@ -15,7 +15,7 @@ import polars as pl
 
 from ...histories.tables import BEYOND_ALL, CONTEXT, MARKS, READS, SENDS, Schema
 from ..replicas.kept import Kept
-from ..replicas.settled import ABSENCES, BELOW_START, legal_absences
+from ..replicas.settled import ABORTED, ABSENCES, BELOW_START, legal_absences
 from ..timelines.timeline import Timeline
 from .entries import Ints, index_entries
 from .log_start import LogStart, log_start
@@ -277,25 +277,39 @@ class Partition:
         return done.complete and done.end >= self.asked_end and forward and still and start <= self.log_start.certain
 
     @cached_property
+    def committed(self) -> pl.Expr:
+        """Of entries: is it a record for a read_committed consumer, as it was acknowledged or such a one polled it?"""
+        read = pl.col("read") & ~pl.col("aborted")
+        if self.transactional and any(self.isolation(name) is None for name in self.reads["process"].unique()):
+            # Who saw a record of an open transaction may read uncommitted ones: it need not be there for others.
+            unsure = self.sends.filter(pl.col("txn") & ~pl.col("acknowledged"))["value"].drop_nulls().unique()
+            read = read & ~pl.col("value").is_in(unsure.implode())
+        return pl.col("sent_ok") | read
+
+    @cached_property
     def existing(self) -> Offsets:
         """Offsets that hold a record for a read_committed consumer, sorted: acknowledged or polled ones.
 
         Legally absent ones are left out, and so are aborted ones: there is nothing to skip.
         """
-        kept = self.entries.filter(pl.col("sent_ok") | (pl.col("read") & ~pl.col("aborted")))
-        return self._without_absent(kept)
+        kept = self.entries.filter(self.committed)
+        return self._without_absent(kept, self.legally_absent)
 
     @cached_property
     def existing_uncommitted(self) -> Offsets:
         """The same for a read_uncommitted consumer, which sees records of aborted transactions too."""
-        return self._without_absent(self.entries)
+        return self._without_absent(self.entries, self.legally_absent.filter(pl.col("reason") != ABORTED))
 
-    def _without_absent(self, entries: pl.DataFrame) -> Offsets:
+    def _without_absent(self, entries: pl.DataFrame, ranges: pl.DataFrame) -> Offsets:
         kept = entries.filter(pl.col("offset") >= self.log_start.possible)
         for absent in (self.superseded, self.fading):
             if len(absent):
                 kept = kept.filter(~pl.col("value").is_in(absent.implode()))
-        return np.unique(kept["offset"].to_numpy())
+        offsets = np.unique(kept["offset"].to_numpy())
+        opened, closed = np.zeros(len(offsets) + 1, np.int64), np.zeros(len(offsets) + 1, np.int64)
+        np.add.at(opened, np.searchsorted(offsets, ranges["first_offset"], "left"), 1)
+        np.add.at(closed, np.searchsorted(offsets, ranges["last_offset"], "right"), 1)
+        return offsets[np.cumsum(opened - closed)[:-1] == 0]
 
     @cached_property
     def superseded(self) -> pl.Series:

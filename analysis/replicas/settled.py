@@ -13,7 +13,7 @@ from ...histories.evidence.tables import FINAL
 from .kept import Kept, extents, stretches, with_aborted
 
 SETTLED = {"place": pl.Int64, "offset": pl.Int64, "stands": pl.Boolean}
-BELOW_START, COMPACTED = "below the log start", "compacted"
+BELOW_START, COMPACTED, ABORTED = "below the log start", "compacted", "of an aborted transaction"
 ABSENCES = {"first_offset": pl.Int64, "last_offset": pl.Int64, "reason": pl.String}
 
 
@@ -58,7 +58,7 @@ def legal_absences(kept: Kept) -> pl.DataFrame:
     bounds = extents(kept).filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader))
     start, cleaned = bounds["start"][0], bounds["cleaned"][0]
     reasons = [(pl.col("control").is_not_null(), "a control record")]
-    reasons += [(pl.col("aborted") & pl.col("control").is_null(), "of an aborted transaction")]
+    reasons += [(pl.col("aborted") & pl.col("control").is_null(), ABORTED)]
     absent = [ordered.filter(which).select("first_offset", "last_offset", reason=pl.lit(why)) for which, why in reasons]
     if start:
         absent.append(pl.DataFrame([{"first_offset": 0, "last_offset": start - 1, "reason": BELOW_START}], ABSENCES))

@@ -249,7 +249,7 @@ def _standing(p: Partition, members: list[str]) -> Mask:
     """Entries that exist for the group and were not themselves lost in the log."""
     uncommitted = any(p.settings.reads_uncommitted(name) for name in members)
     existing = p.existing_uncommitted if uncommitted else p.existing
-    visible = pl.lit(True) if uncommitted else pl.col("sent_ok") | (pl.col("read") & ~pl.col("aborted"))
+    visible = pl.lit(True) if uncommitted else p.committed
     lost = fates(p).filter(pl.col("lost"))["value"]
     there = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
     return np.asarray(there & np.isin(p.entries["offset"].to_numpy(), existing))

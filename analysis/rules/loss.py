@@ -220,10 +220,18 @@ def _fates(p: Partition) -> pl.DataFrame:
     perhaps = pl.col("removable") | pl.col("hidden") | pl.col("fading")
     lost = (cut | (missed & ~perhaps)) & ~pl.col("in_final")
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
-    late = pl.col("completed") >= final.until if final else pl.lit(False)
+    late = _late(p, final) if final else pl.lit(False)
     veiled = pl.col("veiled") & ~pl.col("in_final") & ~pl.col("legal")
     doubtful = (missed | unread) & perhaps | (unread & late) | veiled
     return fate.with_columns(lost.alias("lost")).with_columns((doubtful & ~pl.col("lost")).alias("doubtful"))
+
+
+def _late(p: Partition, final: FinalReads) -> pl.Expr:
+    """Whether the final reads may have come too early: they ended, or went no further than an end asked before."""
+    asked = p.end_offsets.filter((pl.col("invoked") >= p.last_heal) & (pl.col("offset") == final.end))["invoked"].max()
+    early = pl.lit(False) if asked is None else pl.col("completed") >= asked
+    beyond = (pl.col("offset") >= final.end).fill_null(True)
+    return (pl.col("completed") >= final.until) | beyond & early
 
 
 def _hidden(p: Partition, fate: pl.DataFrame) -> pl.Series:

@@ -95,15 +95,16 @@ def _finding(
     within = records.filter(pl.col("offset").is_between(first, last))
     winner = winning_side(kept, snapshot, records, first, sides)
     standing = [_standing(within, side, sends) for side in sides]
+    # A retry may have written at the same offset what the dead leader had: only one copy was acknowledged.
+    elected = _values(within, sides, winner)
+    proved = [sends.filter(~pl.col("value").is_in(elected)) for sends in standing]
     marks = _marks(bounds, snapshot)
     committed = [
-        any((marks.get(broker) or 0) > first for broker in side) or standing[i].height > 0
-        for i, side in enumerate(sides)
+        any((marks.get(broker) or 0) > first for broker in side) or proved[i].height > 0 for i, side in enumerate(sides)
     ]
     losing = [i for i in range(len(sides)) if i != winner]
-    only_losing = [standing[i].filter(~pl.col("value").is_in(_values(within, sides, winner))) for i in losing]
     breach = any(committed[i] for i in losing) if winner is not None else sum(committed) > 1
-    lost = pl.concat(only_losing) if winner is not None else pl.concat(standing)
+    lost = pl.concat(proved[i] for i in losing)
     names = " and ".join(map(brokers, sides))
     sentence = f"{where(snapshot)} {names} hold different records of {kept.name} at {span(first, last)}"
     if winner is not None:

@@ -164,6 +164,12 @@ def test_a_tail_that_nobody_committed_is_a_note():
     assert finding.values == []
 
 
+def test_a_retry_at_the_offset_of_a_dead_leader_s_copy_is_a_note():
+    """Only the copy of the later epoch was acknowledged, though both stand at the offset that was told."""
+    [finding] = replica_divergence(of(logs("1: 0a 1b\n2: 0a 1b@1")), sends("b@1")).findings
+    assert (finding.severity, finding.values) == ("note", [])
+
+
 @pytest.mark.parametrize(
     ("marks", "known", "unknown"),
     [((), (), 1), ((), ("x@1",), 0), ((("high-watermark", "1", 1), ("high-watermark", "2", 2)), (), 0)],

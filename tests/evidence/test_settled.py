@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
+import pytest
+from logjudge.analysis.local import judge_run
 from logjudge.analysis.partitions.evidence import kept_of
+from logjudge.analysis.partitions.log_start import log_start
+from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.kept import extents
 from logjudge.analysis.replicas.settled import legal_absences, settle
-from logjudge.histories.bundle import Settings
+from logjudge.histories.bundle import Settings, open_run
+from logjudge.histories.tables import READS, complete
 
 
 def test_unknown_sends_are_in_the_log_or_not(recorded):
@@ -82,3 +90,32 @@ def test_metadata_that_ends_before_the_log_names_no_leader(recorded):
     frames["metadata"] = frames["metadata"].with_columns(pl.col("leader_epoch") - 100)
     of_another = kept_of("demo", 0, frames, Settings())
     assert (of_another.leader, of_another.replicas) == (None, ())
+
+
+@pytest.mark.parametrize(("role", "first", "start"), [("final", 10, 10), ("final", 300, 200), ("consumer", 10, 200)])
+def test_a_log_start_in_files_explains_nothing_that_final_reads_still_saw(role, first, start):
+    reads = pl.DataFrame(
+        {"process": "c", "offset": [first, first + 1], "value": ["a", "b"], "invoked": 1, "completed": 2}
+    )
+    reads = reads.with_columns(pl.lit(0).alias("index"), pl.lit(0).alias("at"), pl.lit(False).alias("exempt"))
+    kinds = {name: kind for name, kind in READS.items() if name not in ("topic", "partition")}
+    settings = Settings(config={"final": True, "processes": {"c": {"role": role}}})
+    p = Partition("t", 0, settings, reads=complete(reads, kinds).cast(pl.Schema(kinds)))
+    assert log_start(p, 200).certain == start
+
+
+@pytest.mark.parametrize("left_out", ["topics", "keys"])
+def test_nobody_passes_over_what_the_brokers_compacted(unpacked, tmp_path, left_out):
+    """Though nobody told that the topic is compacted, or which key a record has."""
+    run = shutil.copytree(unpacked("retention-a"), tmp_path / "run")
+    about = json.loads((run / "run.json").read_text())
+    if left_out == "topics":
+        del about["topics"]
+        (run / "run.json").write_text(json.dumps(about))
+    else:
+        lines = map(json.loads, (run / "history.jsonl").read_text().splitlines())
+        nameless = partial(json.dumps, separators=(",", ":"))
+        told = [nameless({name: value for name, value in line.items() if name != "key"}) for line in lines]
+        (run / "history.jsonl").write_text("".join(line + "\n" for line in told))
+    found = judge_run(open_run(run)).findings()
+    assert not found.filter(pl.col("rule").str.contains("poll-skip") & (pl.col("severity") == "violation")).height
