@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
     from .document import Document
 
+NO_FILES = "The run holds no broker's files that tell what happened to it."
 _WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
 
 
@@ -38,6 +39,9 @@ class Where(NamedTuple):
 
     partition: str
     offset: int | None
+
+    def __str__(self) -> str:
+        return self.partition if self.offset is None else f"{self.partition}@{self.offset}"
 
 
 def where_of(text: str | None) -> Where | None:

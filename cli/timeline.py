@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .document import Document
-from .looking import LocalPath, dated, open_to_look, partition_of, seconds, tell_the_zero
+from .looking import NO_FILES, LocalPath, dated, open_to_look, partition_of, seconds, tell_the_zero
 
 if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
@@ -52,11 +52,7 @@ def _document(opened: Inspected, told: list[dict[str, Any]]) -> Document:
         document.heading(f"{part['partition']}")
         own = [moment for moment in moments if len(told) == 1 or _key(moment) not in common]
         if not own:
-            document.say(
-                "The run holds no broker's files that tell what happened to it."
-                if not moments
-                else "Nothing but what is told of all partitions below."
-            )
+            document.say(NO_FILES if not moments else "Nothing but what is told of all partitions below.")
         tell(document, own, opened)
     if common and len(told) > 1:
         document.heading("All partitions")

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from logjudge.analysis.looking.unexplained import unexplained, why_unexplained, worst_first
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.tables import Finding
 
 from .conftest import DATA
 
@@ -57,7 +59,39 @@ def test_legal_absence_is_explained(unpacked: Unpack) -> None:
 
 
 def test_a_run_without_causes_says_so(unpacked: Unpack) -> None:
-    assert "nothing was found that has a cause to tell" in run("explain", unpacked("clean-a")).output
+    assert "no breach was found, so there is no cause to tell" in run("explain", unpacked("clean-a")).output
+
+
+def test_what_rules_found_stands_before_its_cause(unpacked: Unpack) -> None:
+    root = unpacked("unclean-election-a")
+    told = run("explain", root, "orders-0").output
+    found = told[told.index("Found") : told.index("Why: unclean-election")]
+    assert found.index("lost-write: 376 writes") < found.index("nonmonotonic-send (permitted)")
+    assert "not known" not in told
+    assert "Found, and not explained" not in run("explain", root).output
+
+
+def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
+    lost = {"topic": "t", "partition": 0, "first": 5, "last": 9}
+    causes = [{"findings": ["lost-write/t-0/0"], "lost": lost}]
+    told = [
+        Finding("lost-write", "", "t", 0, first_offset=5, last_offset=9, id="lost-write/t-0/0"),
+        Finding("realtime-order", "", "t", 0, related=["lost-write/t-0/0"]),
+        Finding("replica-divergence", "", "t", 0, first_offset=9, last_offset=12),
+        Finding("nonmonotonic-send", "", "t", 0, severity="permitted"),
+    ]
+    left = [
+        Finding("replica-divergence", "", "t", 0, first_offset=10, last_offset=12),
+        Finding("poll-skip", "", "t", 0, first_offset=3),
+        Finding("lost-write", "", "t", 1, first_offset=5, last_offset=9),
+    ]
+    assert unexplained([*told, *left], causes) == left
+    assert [finding.rule for finding in worst_first([told[3], *left])][::3] == ["lost-write", "nonmonotonic-send"]
+    assert why_unexplained(left, {"t-0"}) == [
+        "The run holds no broker's files that tell of t-1, so why is not known.",
+        "Why is never asked of poll-skip.",
+        "The brokers' files prove no cause of replica-divergence (of a partition at most 40 causes are told).",
+    ]
 
 
 @pytest.mark.parametrize("place", ["orders-0@99999999", "nope-7", "nope-7@1", "nonsense", "orders-0@", "orders-0@-1"])
@@ -145,7 +179,11 @@ def test_a_report_tells_the_cause_as_a_story(unpacked: Unpack, tmp_path: Path) -
     assert "high-watermark-truncation" in (out / "report.html").read_text()
     # The same from saved results.
     assert "broker 2 truncated orders-0 to offset 0" in run("explain", out, "orders-0@3").output
-    assert "no cause stands in the results" in run("explain", out, "orders-0@2000").output
+    beside = run("explain", out, "orders-0@2000").output
+    assert "orders-0@2000: no cause stands in the results (of orders-0 offsets 0 to 894 are explained)" in beside
+    for arguments in (["orders-7"], ["orders-7@3"], ["orders-7", "--json"]):
+        with pytest.raises(LogjudgeError, match=r"found orders-7, of which the results know nothing, .* orders-0"):
+            run("explain", out, *arguments)
 
 
 def test_without_clients_the_brokers_files_are_judged(unpacked: Unpack, tmp_path: Path) -> None:
