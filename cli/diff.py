@@ -11,6 +11,7 @@ import click
 from ..histories.errors import UsageError
 from .document import Document
 from .looking import LocalPath, moment, open_to_look, partition_of, seconds
+from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
 
 
 @click.command()
@@ -22,7 +23,7 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
     """Show the replicas of RUN's partitions side by side, offset by offset around each divergence, per snapshot.
 
     A cell is e, the leader epoch, the record's time (UTC), its key, if it has one, and its value. Exit code: 0 where
-    no replicas differ, 1 where some do.
+    no replicas differ, 1 where some do, 3 (unknown) where no snapshot holds two logs of a partition to compare.
     """
     from ..analysis.looking.differences import differences
 
@@ -34,15 +35,21 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
     for name in names:
         kept = opened.partition(name).kept
         told.append({"partition": name, "snapshots": differences(kept) if kept is not None else []})
-    differ = any(snapshot["divergences"] for part in told for snapshot in part["snapshots"])
     if as_json:
         click.echo(json.dumps(told, indent=2))
-        return int(differ)
+        return _exit_code(told)
     document = Document()
     for part in told:
         _partition(document, part, opened.has_history)
     click.echo(document.markdown() if as_markdown else document.terminal())
-    return int(differ)
+    return _exit_code(told)
+
+
+def _exit_code(told: list[dict[str, Any]]) -> int:
+    snapshots = [snapshot for part in told for snapshot in part["snapshots"]]
+    if any(snapshot["divergences"] for snapshot in snapshots):
+        return EXIT_BREACH
+    return EXIT_VALID if any(len(snapshot["brokers"]) > 1 for snapshot in snapshots) else EXIT_UNKNOWN
 
 
 def _refuse_second_run(given: str | None) -> None:
