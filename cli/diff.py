@@ -10,8 +10,9 @@ import click
 
 from ..histories.errors import UsageError
 from .document import Document
-from .looking import LocalPath, moment, open_to_look, partition_of, seconds
+from .looking import moment, open_to_look, partition_of, seconds
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
+from .paths import LocalPath
 
 
 @click.command()

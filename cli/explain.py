@@ -12,7 +12,8 @@ import click
 from ..analysis.wording import either
 from ..histories.errors import UsageError
 from .document import Document
-from .looking import NO_FILES, LocalPath, Where, dated, moment, open_to_look, tell_the_zero, where_of
+from .looking import NO_FILES, Where, dated, moment, open_to_look, tell_the_zero, where_of
+from .paths import LocalPath
 from .saved import Saved, is_saved, load
 from .saved_place import causes_at, explained_beside, findings_at, known_partitions, refuse_unknown
 

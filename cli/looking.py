@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import click
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..histories.errors import InputError, UsageError
-from ..histories.files import is_uri
 from .progress import Progress
 from .saved import is_saved
 
@@ -20,18 +17,6 @@ if TYPE_CHECKING:
 
 NO_FILES = "The run holds no broker's files that tell what happened to it."
 _WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
-
-
-class LocalPath(click.Path):
-    """A path for the local engine. Raises UsageError for a URI that only Spark reads."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and is_uri(value):
-            raise UsageError(f"found {value}, expected a local or mounted folder; only `logjudge check` reads URIs")
-        return super().convert(value, param, ctx)
 
 
 class Where(NamedTuple):

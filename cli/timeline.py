@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .document import Document
-from .looking import NO_FILES, LocalPath, dated, open_to_look, partition_of, seconds, tell_the_zero
+from .looking import NO_FILES, dated, open_to_look, partition_of, seconds, tell_the_zero
+from .paths import LocalPath
 
 if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
