@@ -12,7 +12,9 @@ import click
 from ..analysis.wording import either
 from ..histories.errors import UsageError
 from .document import Document
-from .looking import NO_FILES, Where, dated, moment, open_to_look, tell_the_zero, where_of
+from .forms import Form, form_options, show
+from .held import NO_LOG, content_of, extent, moment, spans_of
+from .looking import NO_FILES, Where, dated, open_to_look, tell_the_zero, where_of
 from .paths import LocalPath
 from .saved import Saved, is_saved, load
 from .saved_place import causes_at, explained_beside, findings_at, known_partitions, refuse_unknown
@@ -30,26 +32,26 @@ MOST_FOUND = 12  # findings of a run or a partition
 @click.command()
 @click.argument("source", metavar="RUN|DIR", type=LocalPath())
 @click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the causes, moments and facts as JSON.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-def command(source: Path, place: str | None, as_json: bool, as_markdown: bool) -> None:
+@form_options("Print the causes, moments and facts as JSON.")
+def command(source: Path, place: str | None, form: Form) -> None:
     """Tell the story of a run, of a partition, or of one offset, each fact with where it is written.
 
     A RUN is judged by the local engine. Of a DIR that `logjudge check` wrote, the causes are told that stand in it.
+    Breaches without a cause are told too, with why none is known.
     """
     asked = where_of(place)
-    if as_json:
+    if form == "json":
         click.echo(json.dumps(_told(source, asked), indent=2))
         return
     document = Document()
     if is_saved(source):
         _of_saved(document, _saved(source, asked), asked)
     else:
-        opened = open_to_look(source, as_markdown, asked and asked.offset)
+        opened = open_to_look(source, form, asked and asked.offset)
         _of_run(document, opened, asked)
         if opened.has_history:
             tell_the_zero(document, opened.started_at)
-    click.echo(document.markdown() if as_markdown else document.terminal())
+    show(document, form)
 
 
 def _saved(source: Path, asked: Where | None) -> Saved:
@@ -80,7 +82,7 @@ def _told(source: Path, asked: Where | None) -> Record:
     """`causes` as verdict.json has them, of a run's partition also its `moments`, of its offset all that is known."""
     if is_saved(source):
         return {"causes": causes_at(_saved(source, asked), asked)}
-    opened = open_to_look(source, True, asked and asked.offset)
+    opened = open_to_look(source, "json", asked and asked.offset)
     if asked is not None and asked.offset is not None:
         return _story(opened, asked, *opened.judged(opened.partition(asked.partition)))
     names = [opened.partition(asked.partition).name] if asked else opened.names()
@@ -138,19 +140,19 @@ def _partition(document: Document, opened: Inspected, asked: Where) -> None:
 def _numbers(document: Document, p: Partition) -> None:
     """Who wrote and read the partition, and who keeps it, in a few numbers."""
     from ..analysis.looking.differences import differences
+    from ..analysis.replicas.kept import where
 
     document.heading(p.name)
     if len(p.sends) or len(p.reads):
         acknowledged = int(p.sends["acknowledged"].sum())
         document.say(f"{len(p.sends):,} sends, {acknowledged:,} of them acknowledged; {len(p.reads):,} records read")
-    if p.kept is None:
-        document.say("No broker's log of it was kept.")
-        return
-    for snapshot in differences(p.kept):
-        named = f"in snapshot {snapshot['snapshot']}" if snapshot["snapshot"] else "at the end"
-        ends = ", ".join(f"broker {one['broker']} {one['start']} to {one['end'] - 1}" for one in snapshot["brokers"])
-        spans = ", ".join(f"{one['first']} to {one['last']}" for one in snapshot["divergences"])
-        document.say(f"{named}: {ends}" + (f"; they differ at {spans}" if spans else ""))
+    snapshots = differences(p.kept) if p.kept is not None else []
+    if not snapshots:
+        document.say(NO_LOG)
+    for snapshot in snapshots:
+        ends = ", ".join(extent(broker) for broker in snapshot["brokers"])
+        differ = f"; they differ at {spans_of(snapshot)}" if snapshot["divergences"] else ""
+        document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}")
 
 
 def _offset(document: Document, opened: Inspected, asked: Where) -> None:
@@ -194,11 +196,7 @@ def _held(row: Record) -> list[str]:
     held = row["holds"]
     if held is None:
         return ["", "", row["why_not"]]
-    value = (
-        f"<{held['control']} marker>" if held["control"] else "tombstone" if held["value"] is None else held["value"]
-    )
-    value = value if held["key"] is None else f"{held['key']}={value}"
-    return ["" if held["epoch"] is None else str(held["epoch"]), moment(held["timestamp"]), value]
+    return ["" if held["epoch"] is None else str(held["epoch"]), moment(held["timestamp"]), content_of(held)]
 
 
 def _facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:

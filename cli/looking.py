@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..analysis.wording import some
 from ..histories.errors import InputError, UsageError
 from .progress import Progress
 from .saved import is_saved
@@ -14,8 +15,10 @@ from .saved import is_saved
 if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
     from .document import Document
+    from .forms import Form
 
-NO_FILES = "The run holds no broker's files that tell what happened to it."
+NO_FILES = "The run holds no broker's files that tell what happened there."
+MOST_NAMES = 12
 _WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
 
 
@@ -47,13 +50,13 @@ def partition_of(text: str | None) -> str | None:
     return None if asked is None else asked.partition
 
 
-def open_to_look(path: Path, quiet: bool, offset: int | None = None) -> Inspected:
+def open_to_look(path: Path, form: Form, offset: int | None = None) -> Inspected:
     """The run, with what its logs hold at `offset`, though nothing else asks for it."""
     if is_saved(path):
         raise InputError(str(path), "results of `logjudge check`", "the run itself", "results don't hold the logs")
     from ..analysis.looking.inspecting import Inspected
 
-    with Progress(path.name, quiet) as progress:
+    with Progress(path.name, quiet=form != "terminal") as progress:
         return Inspected(path, progress, offset)
 
 
@@ -80,8 +83,8 @@ def tell_the_zero(document: Document, started_at: str | None) -> None:
         document.say(f"Seconds count from {zero}; beside them stands the time of day, UTC.")
 
 
-def moment(ms: int | None) -> str:
-    """A record's timestamp (ms since the epoch) as the time of day, UTC."""
-    if ms is None or not 0 <= ms < 253402300800000:
-        return "" if ms is None else str(ms)
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S.%f}"[:-3]
+def tell_alike(document: Document, names: list[str], sentence: str) -> None:
+    """What is to be said of several partitions alike, once."""
+    if names:
+        document.heading(some(names, MOST_NAMES))
+        document.say(sentence)

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import some, span
 from ..histories.errors import UsageError
-from .looking import Where
+from .looking import MOST_NAMES, Where
 from .saved import Saved
 
 if TYPE_CHECKING:
     from ..histories.tables import Finding
 
 Record = dict[str, Any]
-MOST_NAMES = 12
 
 
 def refuse_unknown(saved: Saved, asked: Where | None) -> None:

@@ -499,7 +499,7 @@ def test_of_many_breaches_without_a_cause_the_worst_are_told() -> None:
     assert "… and 26 more" in told
     of_key = run("explain", history, "10-0").stdout
     assert "lost-write: 21 was sent by 6" in of_key
-    assert of_key.rstrip().endswith("What happened\n  The run holds no broker's files that tell what happened to it.")
+    assert of_key.rstrip().endswith("What happened\n  The run holds no broker's files that tell what happened there.")
 
 
 @pytest.mark.parametrize(

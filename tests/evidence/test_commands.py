@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +167,38 @@ def test_timeline_and_explain_write_markdown(unpacked: Unpack) -> None:
     assert run("timeline", unpacked("kip-101-a"), "--markdown").output.startswith("## orders-0")
 
 
+@pytest.mark.parametrize("command", ["explain", "diff", "timeline"])
+def test_a_document_has_one_form(unpacked: Unpack, command: str) -> None:
+    with pytest.raises(LogjudgeError, match="found --json and --markdown, expected one of them"):
+        run(command, unpacked("kip-101-c"), "--json", "--markdown")
+
+
+def test_explain_and_diff_tell_logs_in_the_same_words(unpacked: Unpack) -> None:
+    root = unpacked("kip-101-c")
+    for told in (run("explain", root, "orders-1"), run("diff", root, "orders-1")):
+        assert re.search(r"broker 1 has offsets \d+ to \d+", told.output)
+        assert "at the end" in told.output
+        assert "617 to 773" in told.output
+
+
+def test_of_partitions_without_brokers_files_it_is_said_once(unpacked: Unpack, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(unpacked("kip-101-c"), root)
+    history = next(root.glob("history*"))
+    lines = history.read_text().splitlines()
+    for topic in ("aaa", "aab"):
+        sent = {"process": topic, "op": 0, "f": "send", "topic": topic, "partition": 0, "value": "a"}
+        lines.append(json.dumps({**sent, "type": "invoke", "time": 1}))
+        lines.append(json.dumps({**sent, "type": "ok", "offset": 0, "time": 2}))
+    history.write_text("\n".join(lines) + "\n")
+    told = run("timeline", root).output
+    once = "aaa-0, aab-0\n  The run holds no broker's files that tell what happened there."
+    assert told.count("The run holds no broker's files") == told.count(once) == 1
+    common = told[told.index("All partitions of which brokers' files tell") : told.index("aaa-0")]
+    assert "broker 2 was killed" in common
+    assert run("diff", root).output.count("aaa-0, aab-0\n  No broker's log with records was kept.") == 1
+
+
 def test_a_report_tells_the_cause_as_a_story(unpacked: Unpack, tmp_path: Path) -> None:
     out = tmp_path / "out"
     checked = run("check", unpacked("kip-101-a"), "--engine", "local", "--no-plots", "--out", out)
@@ -215,7 +248,7 @@ def test_server_logs_alone_have_a_timeline(unpacked: Unpack, tmp_path: Path) -> 
     assert not any("acknowledged" in fact["says"] for fact in chain)
     assert "unclean election" in run("timeline", tmp_path / "run", "orders-0").output
     compared = run("diff", tmp_path / "run", "orders-0")
-    assert (compared.return_value, "no broker's log of it" in compared.output) == (3, True)
+    assert (compared.return_value, "No broker's log with records" in compared.output) == (3, True)
     assert run("diff", tmp_path / "run", "--json").return_value == 3
 
 
