@@ -10,15 +10,16 @@ from ..histories.bundle import open_run
 from ..histories.errors import UsageError
 from ..histories.readers import READERS
 from .main import EXIT_UNKNOWN, EXIT_VALID
+from .paths import LocalPath
 from .progress import Progress
 
 
 @click.command()
-@click.argument("source", metavar="IN", type=click.Path(readable=False))
-@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=LocalPath(readable=False))
+@click.argument("target", metavar="OUT", type=LocalPath())
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of IN, instead of a look.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
-def command(source: str, target: Path, reader: str | None, overwrite: bool) -> int:
+def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> int:
     """Write the history IN as OUT: .jsonl, .jsonl.gz, .jsonl.zst or .parquet, as its ending says.
 
     Parquet is read several times faster, and a history of Jepsen stays one in it; as JSON lines it is judged by the
@@ -30,9 +31,9 @@ def command(source: str, target: Path, reader: str | None, overwrite: bool) -> i
     if target.exists() and not overwrite:
         raise UsageError(f"{target}: found a file, expected a new one; --overwrite replaces it")
     with Progress(target.name) as progress:
-        events, bad = convert(open_run(Path(source), reader), target, progress)
+        events, bad = convert(open_run(source, reader), target, progress)
     click.echo(f"{events:,} events written to {target}")
-    config = Path(source) / "run.json" if Path(source).is_dir() else Path(source).with_name("run.json")
+    config = source / "run.json" if source.is_dir() else source.with_name("run.json")
     if config.is_file() and not target.with_name("run.json").exists():
         click.echo(f"rules need run.json too, which is no part of a history: copy {config} beside it", err=True)
     if bad:

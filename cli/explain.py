@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,88 +12,79 @@ import click
 from ..analysis.wording import either
 from ..histories.errors import UsageError
 from .document import Document
-from .looking import LocalPath, Where, dated, moment, open_to_look, tell_the_zero, where_of
+from .forms import Form, form_options, show
+from .held import NO_LOG, content_of, extent, moment, spans_of
+from .looking import NO_FILES, Where, dated, open_to_look, tell_the_zero, where_of
+from .paths import LocalPath
 from .saved import Saved, is_saved, load
+from .saved_place import causes_at, explained_beside, findings_at, known_partitions, refuse_unknown
 
 if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
+    from ..analysis.partitions.partition import Partition
+    from ..histories.tables import Finding
     from ..plots.whys import Why
 
 Record = dict[str, Any]
+MOST_FOUND = 12  # findings of a run or a partition
 
 
 @click.command()
 @click.argument("source", metavar="RUN|DIR", type=LocalPath())
 @click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the causes, moments and facts as JSON.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-def command(source: Path, place: str | None, as_json: bool, as_markdown: bool) -> None:
+@form_options("Print the causes, moments and facts as JSON.")
+def command(source: Path, place: str | None, form: Form) -> None:
     """Tell the story of a run, of a partition, or of one offset, each fact with where it is written.
 
     A RUN is judged by the local engine. Of a DIR that `logjudge check` wrote, the causes are told that stand in it.
+    Breaches without a cause are told too, with why none is known.
     """
     asked = where_of(place)
-    if as_json:
+    if form == "json":
         click.echo(json.dumps(_told(source, asked), indent=2))
         return
     document = Document()
     if is_saved(source):
-        _of_saved(document, load(source), asked)
+        _of_saved(document, _saved(source, asked), asked)
     else:
-        opened = open_to_look(source, as_markdown, asked and asked.offset)
+        opened = open_to_look(source, form, asked and asked.offset)
         _of_run(document, opened, asked)
         if opened.has_history:
             tell_the_zero(document, opened.started_at)
-    click.echo(document.markdown() if as_markdown else document.terminal())
+    show(document, form)
+
+
+def _saved(source: Path, asked: Where | None) -> Saved:
+    saved = load(source)
+    refuse_unknown(saved, asked)
+    return saved
 
 
 def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
+    from ..analysis.looking.unexplained import unexplained
+
     verdict = saved.verdict
-    told = _saved_causes(saved, asked)
-    if not told:
-        name = verdict["input"]["name"] if asked is None else asked.partition
-        document.say(f"{name}: no cause stands in the results; explain the run itself to see the logs")
-    _whys(document, told, verdict["input"].get("started_at"))
+    has_files = bool(verdict["counts"].get("evidence files"))
+    causes, findings = causes_at(saved, asked), findings_at(saved, asked)
+    if not causes:
+        look = "; explain the run itself to see the logs" if has_files else ""
+        document.say(
+            f"{asked or verdict['input']['name']}: no cause stands in the results{explained_beside(saved, asked)}{look}"
+        )
+    _whys(document, causes, verdict["input"].get("started_at"))
+    _unexplained(document, unexplained(findings, causes), known_partitions(saved) if has_files else ())
     tell_the_zero(document, verdict["input"].get("started_at"))
-    if asked is not None and asked.offset is not None:
+    if has_files and asked is not None and asked.offset is not None:
         document.say("What each replica holds there is told when the run itself is explained.")
-
-
-def _saved_causes(saved: Saved, asked: Where | None) -> list[Record]:
-    found = _found_at(saved, asked) if asked else set()
-    return [c for c in saved.verdict.get("causes", []) if asked is None or _concerns(c, asked, found)]
-
-
-def _found_at(saved: Saved, asked: Where) -> set[str]:
-    """The ids of the findings that cover an offset."""
-    import polars as pl
-
-    if asked.offset is None:
-        return set()
-    here = pl.concat_str("topic", "partition", separator="-") == asked.partition
-    within = (pl.col("first_offset") <= asked.offset) & (pl.coalesce("last_offset", "first_offset") >= asked.offset)
-    return set(saved.findings.filter(here & within)["id"])
-
-
-def _concerns(cause: Record, asked: Where, found: set[str]) -> bool:
-    from ..analysis.looking.offset_story import covers
-
-    if asked.offset is not None:
-        return covers(cause, asked.partition, asked.offset, found)
-    lost = cause.get("lost")
-    if lost is not None:
-        return f"{lost['topic']}-{lost['partition']}" == asked.partition
-    # ids are rule/topic-partition/number
-    return asked.partition in [finding.split("/", 1)[-1].rsplit("/", 1)[0] for finding in cause["findings"]]
 
 
 def _told(source: Path, asked: Where | None) -> Record:
     """`causes` as verdict.json has them, of a run's partition also its `moments`, of its offset all that is known."""
     if is_saved(source):
-        return {"causes": _saved_causes(load(source), asked)}
-    opened = open_to_look(source, True, asked and asked.offset)
+        return {"causes": causes_at(_saved(source, asked), asked)}
+    opened = open_to_look(source, "json", asked and asked.offset)
     if asked is not None and asked.offset is not None:
-        return _story(opened, asked.partition, asked.offset)
+        return _story(opened, asked, *opened.judged(opened.partition(asked.partition)))
     names = [opened.partition(asked.partition).name] if asked else opened.names()
     causes = [cause for name in names for cause in opened.judged(opened.partition(name))[1]]
     moments = {"moments": _moments(opened, names[0])} if asked else {}
@@ -100,27 +92,23 @@ def _told(source: Path, asked: Where | None) -> Record:
 
 
 def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
-    if asked is not None and asked.offset is not None:
-        _offset(document, opened, asked.partition, asked.offset)
-        return
-    names = [opened.partition(asked.partition).name] if asked else opened.names()
-    told = 0
-    for name in names:
-        p = opened.partition(name)
-        _, causes = opened.judged(p)
-        told += len(causes)
-        if asked:
-            _partition(document, opened, name)
-        _whys(document, causes, opened.started_at)
-        if asked and not causes:
-            document.say("No loss or other finding was made here that has a cause to tell.")
-    if not asked and not told:
-        document.say(f"{opened.run.settings.name}: nothing was found that has a cause to tell")
-    if asked:
-        from .timeline import tell
+    from ..analysis.looking.unexplained import unexplained
 
-        document.heading("What happened")
-        tell(document, opened.located({"moments": _moments(opened, names[0])})["moments"], opened)
+    if asked is not None:
+        tell = _partition if asked.offset is None else _offset
+        tell(document, opened, asked)
+        return
+    told = 0
+    breaches: list[Finding] = []
+    for name in opened.names():
+        findings, causes = opened.judged(opened.partition(name))
+        told += len(causes)
+        _whys(document, causes, opened.started_at)
+        breaches += unexplained(findings, causes)
+    _unexplained(document, breaches, opened.with_files(), opened.located)
+    if not told and not breaches:
+        judged = "`logjudge check` says what could be judged"
+        document.say(f"{opened.run.settings.name}: no breach was found, so there is no cause to tell; {judged}")
 
 
 def _moments(opened: Inspected, name: str) -> list[Record]:
@@ -129,31 +117,56 @@ def _moments(opened: Inspected, name: str) -> list[Record]:
     return chronicle(opened.partition(name))
 
 
-def _partition(document: Document, opened: Inspected, name: str) -> None:
+def _partition(document: Document, opened: Inspected, asked: Where) -> None:
+    from ..analysis.looking.unexplained import unexplained, worst_first
+    from .timeline import tell
+
+    p = opened.partition(asked.partition)
+    findings, causes = opened.judged(p)
+    _numbers(document, p)
+    document.heading("Found")
+    _findings(document, worst_first(findings), opened.located)
+    if not findings:
+        document.say("No rule found anything here; `logjudge check` says what could be judged.")
+    _why_not(document, unexplained(findings, causes), opened.with_files())
+    _whys(document, causes, opened.started_at)
+    document.heading("What happened")
+    moments = _moments(opened, p.name)
+    tell(document, opened.located({"moments": moments})["moments"], opened)
+    if not moments:
+        document.say(NO_FILES)
+
+
+def _numbers(document: Document, p: Partition) -> None:
     """Who wrote and read the partition, and who keeps it, in a few numbers."""
     from ..analysis.looking.differences import differences
+    from ..analysis.replicas.kept import where
 
-    p = opened.partition(name)
-    document.heading(name)
+    document.heading(p.name)
     if len(p.sends) or len(p.reads):
         acknowledged = int(p.sends["acknowledged"].sum())
         document.say(f"{len(p.sends):,} sends, {acknowledged:,} of them acknowledged; {len(p.reads):,} records read")
-    if p.kept is None:
-        document.say("No broker's log of it was kept.")
-        return
-    for snapshot in differences(p.kept):
-        named = f"in snapshot {snapshot['snapshot']}" if snapshot["snapshot"] else "at the end"
-        ends = ", ".join(f"broker {one['broker']} {one['start']} to {one['end'] - 1}" for one in snapshot["brokers"])
-        spans = ", ".join(f"{one['first']} to {one['last']}" for one in snapshot["divergences"])
-        document.say(f"{named}: {ends}" + (f"; they differ at {spans}" if spans else ""))
+    snapshots = differences(p.kept) if p.kept is not None else []
+    if not snapshots:
+        document.say(NO_LOG)
+    for snapshot in snapshots:
+        ends = ", ".join(extent(broker) for broker in snapshot["brokers"])
+        differ = f"; they differ at {spans_of(snapshot)}" if snapshot["divergences"] else ""
+        document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}")
 
 
-def _offset(document: Document, opened: Inspected, name: str, offset: int) -> None:
-    story = _story(opened, name, offset)
-    document.heading(f"{name}@{offset}")
+def _offset(document: Document, opened: Inspected, asked: Where) -> None:
+    from ..analysis.looking.offset_story import within
+    from ..analysis.looking.unexplained import unexplained
+
+    findings, causes = opened.judged(opened.partition(asked.partition))
+    story = _story(opened, asked, findings, causes)
+    document.heading(str(asked))
     _facts(document, "Sent", story["sent"], story["sent_left_out"], "No send is known to have written here.")
     _facts(document, "Read", story["read"], story["read_left_out"], "Nobody is known to have read it.")
     _facts(document, "Found", story["found"], story["found_left_out"], "No rule found anything here.")
+    here = [one for one in findings if asked.offset is not None and within(asked.offset, one)]
+    _why_not(document, unexplained(here, causes), opened.with_files())
     if story["held"]:
         document.heading("Held by")
         rows = [[row["where"], f"broker {row['broker']}", *_held(row)] for row in story["held"]]
@@ -169,13 +182,13 @@ def _offset(document: Document, opened: Inspected, name: str, offset: int) -> No
     _whys(document, story["causes"], opened.started_at)
 
 
-def _story(opened: Inspected, name: str, offset: int) -> Record:
+def _story(opened: Inspected, asked: Where, findings: list[Finding], causes: list[Record]) -> Record:
     from ..analysis.looking.offset_story import offset_story
 
-    p = opened.partition(name)
-    story = offset_story(p, offset, *opened.judged(p))
+    assert asked.offset is not None
+    story = offset_story(opened.partition(asked.partition), asked.offset, findings, causes)
     if story is None:
-        raise UsageError(f"found {name}@{offset}, of which neither the history nor a log knows anything")
+        raise UsageError(f"found {asked}, of which neither the history nor a log knows anything")
     return opened.located(story)
 
 
@@ -183,11 +196,7 @@ def _held(row: Record) -> list[str]:
     held = row["holds"]
     if held is None:
         return ["", "", row["why_not"]]
-    value = (
-        f"<{held['control']} marker>" if held["control"] else "tombstone" if held["value"] is None else held["value"]
-    )
-    value = value if held["key"] is None else f"{held['key']}={value}"
-    return ["" if held["epoch"] is None else str(held["epoch"]), moment(held["timestamp"]), value]
+    return ["" if held["epoch"] is None else str(held["epoch"]), moment(held["timestamp"]), content_of(held)]
 
 
 def _facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:
@@ -203,6 +212,36 @@ def _facts(document: Document, title: str, facts: list[Record], left_out: int, n
     document.listed(items)
     if left_out:
         document.say(f"… and {left_out:,} more")
+
+
+def _unexplained(
+    document: Document,
+    breaches: list[Finding],
+    with_files: Collection[str],
+    located: Callable[[Record], Record] = lambda record: record,
+) -> None:
+    from ..analysis.looking.unexplained import worst_first
+
+    if breaches:
+        document.heading("Found, and not explained")
+        _findings(document, worst_first(breaches), located)
+        _why_not(document, breaches, with_files)
+
+
+def _findings(document: Document, findings: list[Finding], located: Callable[[Record], Record]) -> None:
+    from ..analysis.looking.offset_story import found_record
+    from ..plots.whys import source_of
+
+    told = located({"found": [found_record(one) for one in findings[:MOST_FOUND]]})["found"]
+    document.listed([(one["says"], source_of(one)) for one in told])
+    if len(findings) > MOST_FOUND:
+        document.say(f"… and {len(findings) - MOST_FOUND:,} more; `logjudge check` writes all to findings.parquet")
+
+
+def _why_not(document: Document, breaches: list[Finding], with_files: Collection[str]) -> None:
+    from ..analysis.looking.unexplained import why_unexplained
+
+    document.say(*why_unexplained(breaches, with_files))
 
 
 def _whys(document: Document, causes: list[Record], started_at: str | None) -> None:

@@ -17,6 +17,7 @@ from ..histories.errors import LogjudgeError, MissingComponentError, UsageError
 from ..histories.readers.operations import OPERATION_READERS, History, read_operations
 from ..models.specifications import MODELS, models_for
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
+from .paths import LocalPath
 
 EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN}
 # A search shorter than so many seconds is measured again, at least so often and for so long, and the least time is
@@ -112,7 +113,7 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str))
 @click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or your own as FILE.py:NAME.")
 @click.option("--from", "format_name", help=f"Format of the files: {', '.join(OPERATION_READERS)}.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")

@@ -5,32 +5,21 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
+from ..analysis.wording import some
 from ..histories.errors import InputError, UsageError
-from ..histories.files import is_uri
 from .progress import Progress
 from .saved import is_saved
 
 if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
     from .document import Document
+    from .forms import Form
 
+NO_FILES = "The run holds no broker's files that tell what happened there."
+MOST_NAMES = 12
 _WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
-
-
-class LocalPath(click.Path):
-    """A path for the local engine. Raises UsageError for a URI that only Spark reads."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and is_uri(value):
-            raise UsageError(f"found {value}, expected a local or mounted folder; only `logjudge check` reads URIs")
-        return super().convert(value, param, ctx)
 
 
 class Where(NamedTuple):
@@ -38,6 +27,9 @@ class Where(NamedTuple):
 
     partition: str
     offset: int | None
+
+    def __str__(self) -> str:
+        return self.partition if self.offset is None else f"{self.partition}@{self.offset}"
 
 
 def where_of(text: str | None) -> Where | None:
@@ -58,13 +50,13 @@ def partition_of(text: str | None) -> str | None:
     return None if asked is None else asked.partition
 
 
-def open_to_look(path: Path, quiet: bool, offset: int | None = None) -> Inspected:
+def open_to_look(path: Path, form: Form, offset: int | None = None) -> Inspected:
     """The run, with what its logs hold at `offset`, though nothing else asks for it."""
     if is_saved(path):
         raise InputError(str(path), "results of `logjudge check`", "the run itself", "results don't hold the logs")
     from ..analysis.looking.inspecting import Inspected
 
-    with Progress(path.name, quiet) as progress:
+    with Progress(path.name, quiet=form != "terminal") as progress:
         return Inspected(path, progress, offset)
 
 
@@ -91,8 +83,8 @@ def tell_the_zero(document: Document, started_at: str | None) -> None:
         document.say(f"Seconds count from {zero}; beside them stands the time of day, UTC.")
 
 
-def moment(ms: int | None) -> str:
-    """A record's timestamp (ms since the epoch) as the time of day, UTC."""
-    if ms is None or not 0 <= ms < 253402300800000:
-        return "" if ms is None else str(ms)
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S.%f}"[:-3]
+def tell_alike(document: Document, names: list[str], sentence: str) -> None:
+    """What is to be said of several partitions alike, once."""
+    if names:
+        document.heading(some(names, MOST_NAMES))
+        document.say(sentence)

@@ -11,14 +11,15 @@ import click
 from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..plots import PLOTS, draw
+from .paths import LocalPath
 
 
 @click.command()
-@click.argument("source", metavar="DIR|RUN", type=click.Path(path_type=Path))
+@click.argument("source", metavar="DIR|RUN", type=LocalPath())
 @click.argument("name", metavar="NAME", type=click.Choice(list(PLOTS)))
 @click.option("--partition", metavar="TOPIC-N", help="Of which partition (offsets, replicas, swimlane, unread, lag).")
 @click.option("--finding", metavar="ID", help="Around which finding (around).")
-@click.option("--out", "file", type=click.Path(path_type=Path), help="A .png or .svg file. [default: NAME.png]")
+@click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: NAME.png]")
 def command(source: Path, name: str, partition: str | None, finding: str | None, file: Path | None) -> None:
     """Draw the figure NAME: glance, offsets, replicas, swimlane, around, unread, lag or heatmap.
 

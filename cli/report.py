@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 
+from .paths import LocalPath
+
 _PARTS = ("plots", "report.md", "report.html")
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=LocalPath())
 def command(folder: Path) -> None:
     """Write the report of DIR again, from the results that `logjudge check` saved there.
 

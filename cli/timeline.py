@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .document import Document
-from .looking import LocalPath, dated, open_to_look, partition_of, seconds, tell_the_zero
+from .forms import Form, form_options, show
+from .looking import NO_FILES, dated, open_to_look, partition_of, seconds, tell_alike, tell_the_zero
+from .paths import LocalPath
 
 if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
@@ -20,9 +22,8 @@ MOST = 400  # moments of a partition; all of them with --json
 @click.command()
 @click.argument("run", metavar="RUN", type=LocalPath())
 @click.argument("partition", metavar="[TOPIC-PARTITION]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the moments as JSON.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) -> None:
+@form_options("Print the moments as JSON.")
+def command(run: Path, partition: str | None, form: Form) -> None:
     """Tell what happened to the partitions of RUN: elections (clean or unclean), ISR, truncations, deaths, faults.
 
     Each moment names the file and line, or byte, that tells of it.
@@ -30,37 +31,34 @@ def command(run: Path, partition: str | None, as_json: bool, as_markdown: bool) 
     from ..analysis.looking.chronicle import chronicle
 
     asked = partition_of(partition)
-    opened = open_to_look(run, as_json)
+    opened = open_to_look(run, form)
     names = [opened.partition(asked).name] if asked else opened.names()
     told = [{"partition": name, "moments": chronicle(opened.partition(name))} for name in names]
     opened.located({"all": told})
-    if as_json:
+    if form == "json":
         clocks = opened.clocks()
         click.echo(
             json.dumps({"started_at": opened.started_at or None, "clocks": clocks, "partitions": told}, indent=2)
         )
         return
     document = _document(opened, told)
-    click.echo(document.markdown() if as_markdown else document.terminal())
+    show(document, form)
 
 
 def _document(opened: Inspected, told: list[dict[str, Any]]) -> Document:
     document = Document()
     common = _everywhere(told)
-    for part in told:
-        moments = part["moments"]
+    dated = [part for part in told if part["moments"]]
+    for part in dated:
         document.heading(f"{part['partition']}")
-        own = [moment for moment in moments if len(told) == 1 or _key(moment) not in common]
+        own = [moment for moment in part["moments"] if _key(moment) not in common]
         if not own:
-            document.say(
-                "The run holds no broker's files that tell what happened to it."
-                if not moments
-                else "Nothing but what is told of all partitions below."
-            )
+            document.say("Nothing but what is told of all partitions below.")
         tell(document, own, opened)
-    if common and len(told) > 1:
-        document.heading("All partitions")
-        tell(document, [moment for moment in told[0]["moments"] if _key(moment) in common], opened)
+    if common:
+        document.heading("All partitions" if len(dated) == len(told) else "All partitions of which brokers' files tell")
+        tell(document, [moment for moment in dated[0]["moments"] if _key(moment) in common], opened)
+    tell_alike(document, [part["partition"] for part in told if not part["moments"]], NO_FILES)
     clocks = opened.clocks()
     if opened.has_history:
         tell_the_zero(document, opened.started_at)

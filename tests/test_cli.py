@@ -487,6 +487,40 @@ def test_a_key_of_jepsens_is_explained_by_its_name() -> None:
     assert by_key.startswith("0-0@0")
 
 
+OVERWRITTEN = (
+    UNREAD
+    + """{"process":"p","op":1,"type":"invoke","f":"send","topic":"x","partition":0,"value":"b","time":3}
+{"process":"p","op":1,"type":"ok","f":"send","topic":"x","partition":0,"offset":0,"value":"b","time":4}
+"""
+)
+
+
+@pytest.mark.parametrize("place", [(), ("x-0",), ("x-0@0",)])
+def test_a_loss_that_nobody_can_explain_is_told_with_why(place: tuple[str, ...], tmp_path: Path) -> None:
+    history = tmp_path / "history.jsonl"
+    history.write_text(UNREAD + OVERWRITTEN)
+    assert check(history, "--out", tmp_path / "out").return_value == 1
+    for source in (history, tmp_path / "out"):
+        told = run("explain", source, *place).stdout
+        assert "lost-write: a was acknowledged at x-0@0" in told
+        assert "[history.jsonl:1]" in told
+        assert "The run holds no broker's files that tell of x-0, so why is not known." in told
+        assert "no breach was found" not in told
+        assert "explain the run itself" not in told
+
+
+def test_of_many_breaches_without_a_cause_the_worst_are_told() -> None:
+    history = Path(__file__).with_name("data") / "jepsen.edn"
+    told = run("explain", history).stdout
+    assert [line.split()[1] for line in told.splitlines() if line.startswith("  - ")] == 4 * ["lost-write:"] + 8 * [
+        "unseen:"
+    ]
+    assert "… and 26 more" in told
+    of_key = run("explain", history, "10-0").stdout
+    assert "lost-write: 21 was sent by 6" in of_key
+    assert of_key.rstrip().endswith("What happened\n  The run holds no broker's files that tell what happened there.")
+
+
 @pytest.mark.parametrize(
     ("place", "keys"),
     [

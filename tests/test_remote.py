@@ -24,6 +24,7 @@ from logjudge.histories.errors import InputError, UsageError
 from logjudge.histories.files import local_path
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election"
+URI = "s3a://bucket/run"
 JEPSEN = Path(__file__).parent / "data" / "jepsen.edn"
 
 
@@ -177,11 +178,31 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
         assert len(str(told.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["explain", "timeline", "diff"])
-def test_what_reads_no_uri_says_so(command: str) -> None:
-    told = CliRunner().invoke(cli, [command, "s3a://bucket/run"], standalone_mode=False).exception
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explain", URI),
+        ("timeline", URI),
+        ("diff", URI),
+        ("plot", URI, "glance"),
+        ("plot", ".", "glance", "--out", URI),
+        ("report", URI),
+        ("convert", URI, "history.parquet"),
+        ("convert", ".", URI),
+        ("linearize", URI),
+    ],
+)
+def test_what_reads_no_uri_says_so(command: tuple[str, ...]) -> None:
+    told = CliRunner().invoke(cli, command, standalone_mode=False).exception
     assert isinstance(told, UsageError)
-    assert "found s3a://bucket/run, expected a local or mounted folder" in str(told)
+    assert f"found {URI}, expected a local or mounted path" in str(told)
+
+
+def test_a_file_uri_is_a_local_path(bundle: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a history.parquet"
+    done = CliRunner().invoke(cli, ["convert", bundle.as_uri(), target.as_uri()], standalone_mode=False)
+    assert done.exception is None
+    assert target.is_file()
 
 
 @pytest.mark.spark

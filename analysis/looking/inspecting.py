@@ -52,6 +52,10 @@ class Inspected:
     def names(self) -> list[str]:
         return list(self._partitions)
 
+    def with_files(self) -> set[str]:
+        """The partitions of which brokers' files tell something."""
+        return {name for name, p in self._partitions.items() if p.timeline is not None}
+
     def partition(self, name: str) -> Partition:
         """Raises UsageError where the run knows nothing of the partition."""
         if name not in self._partitions:

@@ -32,7 +32,7 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
     held = _held(p, offset)
     here = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
     legal = None if here else _absence(p, offset, sent)
-    found = [one for one in findings if _within(offset, one)]
+    found = [one for one in findings if within(offset, one)]
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
     stands = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
@@ -47,7 +47,7 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
         "sent_left_out": max(len(sent) - MOST, 0),
         "read": [_read(row) for row in read.head(MOST).iter_rows(named=True)],
         "read_left_out": max(len(read) - MOST, 0),
-        "found": [_found(one) for one in found[:MOST]],
+        "found": [found_record(one) for one in found[:MOST]],
         "found_left_out": max(len(found) - MOST, 0),
         "held": held,
         "led": [_led(p, epoch) for epoch in sorted(epochs)],
@@ -140,12 +140,13 @@ def _led(p: Partition, epoch: int) -> Record:
     }
 
 
-def _within(offset: int, one: Finding) -> bool:
+def within(offset: int, one: Finding) -> bool:
     first, last = one.first_offset, one.last_offset
     return first is not None and first <= offset <= (first if last is None else last)
 
 
-def _found(one: Finding) -> Record:
+def found_record(one: Finding) -> Record:
+    """What a rule found as a fact, with the place that is the first to show it."""
     said = one.rule if one.severity == "violation" else f"{one.rule} ({one.severity})"
     seen = one.evidence[0] if one.evidence else Evidence("")
     where_seen = {"source": seen.source, "line": seen.line, "byte": seen.byte, "place": seen.place}

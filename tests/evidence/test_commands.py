@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from logjudge.analysis.looking.unexplained import unexplained, why_unexplained, worst_first
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.tables import Finding
 
 from .conftest import DATA
 
@@ -57,7 +60,39 @@ def test_legal_absence_is_explained(unpacked: Unpack) -> None:
 
 
 def test_a_run_without_causes_says_so(unpacked: Unpack) -> None:
-    assert "nothing was found that has a cause to tell" in run("explain", unpacked("clean-a")).output
+    assert "no breach was found, so there is no cause to tell" in run("explain", unpacked("clean-a")).output
+
+
+def test_what_rules_found_stands_before_its_cause(unpacked: Unpack) -> None:
+    root = unpacked("unclean-election-a")
+    told = run("explain", root, "orders-0").output
+    found = told[told.index("Found") : told.index("Why: unclean-election")]
+    assert found.index("lost-write: 376 writes") < found.index("nonmonotonic-send (permitted)")
+    assert "not known" not in told
+    assert "Found, and not explained" not in run("explain", root).output
+
+
+def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
+    lost = {"topic": "t", "partition": 0, "first": 5, "last": 9}
+    causes = [{"findings": ["lost-write/t-0/0"], "lost": lost}]
+    told = [
+        Finding("lost-write", "", "t", 0, first_offset=5, last_offset=9, id="lost-write/t-0/0"),
+        Finding("realtime-order", "", "t", 0, related=["lost-write/t-0/0"]),
+        Finding("replica-divergence", "", "t", 0, first_offset=9, last_offset=12),
+        Finding("nonmonotonic-send", "", "t", 0, severity="permitted"),
+    ]
+    left = [
+        Finding("replica-divergence", "", "t", 0, first_offset=10, last_offset=12),
+        Finding("poll-skip", "", "t", 0, first_offset=3),
+        Finding("lost-write", "", "t", 1, first_offset=5, last_offset=9),
+    ]
+    assert unexplained([*told, *left], causes) == left
+    assert [finding.rule for finding in worst_first([told[3], *left])][::3] == ["lost-write", "nonmonotonic-send"]
+    assert why_unexplained(left, {"t-0"}) == [
+        "The run holds no broker's files that tell of t-1, so why is not known.",
+        "Why is never asked of poll-skip.",
+        "The brokers' files prove no cause of replica-divergence (of a partition at most 40 causes are told).",
+    ]
 
 
 @pytest.mark.parametrize("place", ["orders-0@99999999", "nope-7", "nope-7@1", "nonsense", "orders-0@", "orders-0@-1"])
@@ -132,6 +167,38 @@ def test_timeline_and_explain_write_markdown(unpacked: Unpack) -> None:
     assert run("timeline", unpacked("kip-101-a"), "--markdown").output.startswith("## orders-0")
 
 
+@pytest.mark.parametrize("command", ["explain", "diff", "timeline"])
+def test_a_document_has_one_form(unpacked: Unpack, command: str) -> None:
+    with pytest.raises(LogjudgeError, match="found --json and --markdown, expected one of them"):
+        run(command, unpacked("kip-101-c"), "--json", "--markdown")
+
+
+def test_explain_and_diff_tell_logs_in_the_same_words(unpacked: Unpack) -> None:
+    root = unpacked("kip-101-c")
+    for told in (run("explain", root, "orders-1"), run("diff", root, "orders-1")):
+        assert re.search(r"broker 1 has offsets \d+ to \d+", told.output)
+        assert "at the end" in told.output
+        assert "617 to 773" in told.output
+
+
+def test_of_partitions_without_brokers_files_it_is_said_once(unpacked: Unpack, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(unpacked("kip-101-c"), root)
+    history = next(root.glob("history*"))
+    lines = history.read_text().splitlines()
+    for topic in ("aaa", "aab"):
+        sent = {"process": topic, "op": 0, "f": "send", "topic": topic, "partition": 0, "value": "a"}
+        lines.append(json.dumps({**sent, "type": "invoke", "time": 1}))
+        lines.append(json.dumps({**sent, "type": "ok", "offset": 0, "time": 2}))
+    history.write_text("\n".join(lines) + "\n")
+    told = run("timeline", root).output
+    once = "aaa-0, aab-0\n  The run holds no broker's files that tell what happened there."
+    assert told.count("The run holds no broker's files") == told.count(once) == 1
+    common = told[told.index("All partitions of which brokers' files tell") : told.index("aaa-0")]
+    assert "broker 2 was killed" in common
+    assert run("diff", root).output.count("aaa-0, aab-0\n  No broker's log with records was kept.") == 1
+
+
 def test_a_report_tells_the_cause_as_a_story(unpacked: Unpack, tmp_path: Path) -> None:
     out = tmp_path / "out"
     checked = run("check", unpacked("kip-101-a"), "--engine", "local", "--no-plots", "--out", out)
@@ -145,7 +212,11 @@ def test_a_report_tells_the_cause_as_a_story(unpacked: Unpack, tmp_path: Path) -
     assert "high-watermark-truncation" in (out / "report.html").read_text()
     # The same from saved results.
     assert "broker 2 truncated orders-0 to offset 0" in run("explain", out, "orders-0@3").output
-    assert "no cause stands in the results" in run("explain", out, "orders-0@2000").output
+    beside = run("explain", out, "orders-0@2000").output
+    assert "orders-0@2000: no cause stands in the results (of orders-0 offsets 0 to 894 are explained)" in beside
+    for arguments in (["orders-7"], ["orders-7@3"], ["orders-7", "--json"]):
+        with pytest.raises(LogjudgeError, match=r"found orders-7, of which the results know nothing, .* orders-0"):
+            run("explain", out, *arguments)
 
 
 def test_without_clients_the_brokers_files_are_judged(unpacked: Unpack, tmp_path: Path) -> None:
@@ -176,7 +247,9 @@ def test_server_logs_alone_have_a_timeline(unpacked: Unpack, tmp_path: Path) -> 
     assert chain[-1]["says"] == "broker 1 truncated orders-0 to offset 255"
     assert not any("acknowledged" in fact["says"] for fact in chain)
     assert "unclean election" in run("timeline", tmp_path / "run", "orders-0").output
-    assert "no broker's log of it" in run("diff", tmp_path / "run", "orders-0").output
+    compared = run("diff", tmp_path / "run", "orders-0")
+    assert (compared.return_value, "No broker's log with records" in compared.output) == (3, True)
+    assert run("diff", tmp_path / "run", "--json").return_value == 3
 
 
 @pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a", "acks1-failover-a", "leader-kill-a"])
@@ -199,7 +272,7 @@ def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpac
     assert not verdict["findings"]
     assert any("there is nothing to compare" in item["says"] for item in verdict["assumptions"])
     compared = run("diff", unpacked("custom-kraft"))
-    assert compared.return_value == 0
+    assert compared.return_value == 3
     assert "no records of broker 101, 102" in compared.output
     assert "leader of demo-0 in epoch" in run("timeline", unpacked("custom-kraft"), "demo-0").output
 
