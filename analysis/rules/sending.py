@@ -97,6 +97,6 @@ def _in_order_of_invocation(p: Partition) -> pl.DataFrame:
             pl.col("at").shift(1).alias("previous_at"),
             pl.col("invoked").shift(1).alias("previous_invoked"),
         ).filter(pl.col("previous") + 1 != pl.col("offset"))
-        for mine in sent.partition_by("process", maintain_order=True)
+        for mine in sent.partition_by("process", maintain_order=True) or [sent]
     ]
-    return pl.concat(parts) if parts else sent.with_columns(previous=0, previous_value=pl.lit(""), previous_at=0)
+    return pl.concat(parts)
