@@ -11,6 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -474,6 +476,22 @@ def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch)
     assert found.state == "missing"
     assert "--engine local" in found.remedy
     assert run("doctor").return_value == 2
+
+
+def test_doctor_looks_at_every_dependency(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name == "orjson":
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr("logjudge.cli.doctor.version", version)
+    result = run("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(result.stdout)}
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {re.split(r"[^\w-]", one)[0] for one in needed} <= set(checks)
+    assert (checks["orjson"]["state"], checks["orjson"]["remedy"]) == ("missing", "pip install logjudge")
+    assert not {"pytest", "mypy", "logjudge"} & set(checks)
+    assert result.return_value == 2
 
 
 @pytest.mark.parametrize("name", ["jepsen.edn", "verifiable-producer.jsonl", "verifiable-consumer.jsonl"])
