@@ -75,7 +75,7 @@ def _span(results: Results) -> list[int] | None:
     return [min(span[0] for span in spans), max(span[1] for span in spans)] if spans else None
 
 
-def worst(findings: pl.DataFrame, most: int = WORST) -> pl.DataFrame:
+def worst(findings: pl.DataFrame) -> pl.DataFrame:
     """The gravest first: by severity, by the order of the rules, by how many records are concerned."""
     ranks = {name: rank for rank, name in enumerate(SEVERITIES)}
     rules = {name: rank for rank, name in enumerate(RULES)}
@@ -84,7 +84,7 @@ def worst(findings: pl.DataFrame, most: int = WORST) -> pl.DataFrame:
         pl.col("rule").replace_strict(rules, default=99, return_dtype=pl.Int64),
         -pl.col("count"),
         maintain_order=True,
-    ).head(most)
+    ).head(WORST)
 
 
 def _totals(results: Results) -> dict[str, int]:

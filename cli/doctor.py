@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,7 +79,8 @@ def _memory() -> Check:
 
 
 def _packages() -> Iterator[Check]:
-    for name in ("pyspark", "polars", "pyarrow", "matplotlib"):
+    required = [one for one in requires("logjudge") or [] if "extra ==" not in one]
+    for name in re.findall(r"^[\w.-]+", "\n".join(required), re.MULTILINE):
         try:
             yield Check("ok", name, version(name))
         except PackageNotFoundError:

@@ -115,7 +115,9 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str))
 @click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or your own as FILE.py:NAME.")
-@click.option("--from", "format_name", help=f"Format of the files: {', '.join(OPERATION_READERS)}.")
+@click.option(
+    "--from", "format_name", type=click.Choice(list(OPERATION_READERS)), help="Format of the files, instead of a look."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each file.")
 @click.option("--memory", type=click.IntRange(min=1), default=2048, show_default=True, help="MB for each file.")

@@ -110,5 +110,4 @@ def _findings(file: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(file).select(list(FINDINGS)).cast(pl.Schema(FINDINGS))
     except (pl.exceptions.PolarsError, OSError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(str(file), first, "the findings that `logjudge check` wrote", _AGAIN) from error
+        raise InputError(str(file), first_line(error), "the findings that `logjudge check` wrote", _AGAIN) from error

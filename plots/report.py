@@ -123,15 +123,9 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
         return _without_clients(verdict)
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
-        read = {
-            0: "Nobody had read them",
-            impact["lost"]: "All of them had been read before they vanished",
-        }.get(
-            impact["lost_read"],
-            f"{style.number(impact['lost_read'])} of them had been read before they vanished",
-        )
         were = "was" if impact["lost"] == 1 else "were"
         lost = plural(impact["lost"], "acknowledged write")
+        read = _lost_read(impact["lost"], impact["lost_read"])
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
     # Without final reads, or when the rule was left out, nobody can say that nothing was lost.
     sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
@@ -146,6 +140,14 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         gone = f" {style.number(legal)} of them {'is' if legal == 1 else 'are'} legally gone." if legal else ""
         return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
     return _meaning(verdict)
+
+
+def _lost_read(lost: int, read: int) -> str:
+    if not read:
+        return f"Nobody had read {'it' if lost == 1 else 'them'}"
+    if lost == 1:
+        return "It had been read before it vanished"
+    return f"{'All' if read == lost else style.number(read)} of them had been read before they vanished"
 
 
 def _meaning(verdict: dict[str, Any]) -> str:

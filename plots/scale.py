@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 ENOUGH = 0.12  # of the width for what is severe, before anything is cut
 PLAIN_SHARE = 0.3  # of the width for dull stretches once they are cut
+MOST_TICKS = 14
 
 
 class Scale(NamedTuple):
@@ -22,7 +23,7 @@ class Scale(NamedTuple):
         share = (offset - low) / (high - low)
         return self.places[index] + share * (self.places[index + 1] - self.places[index])
 
-    def ticks(self, most: int = 14) -> list[int]:
+    def ticks(self) -> list[int]:
         """Offsets to name: where stretches begin and end, or round ones; none too near to another."""
         if len(self.stops) == 2:
             first, last = self.stops[0], self.stops[1]
@@ -36,7 +37,7 @@ class Scale(NamedTuple):
             near = 0.012 + 0.008 * len(str(offset))
             if all(abs(self.place(offset) - self.place(other)) > near for other in chosen):
                 chosen.append(offset)
-        return chosen[:most]
+        return chosen[:MOST_TICKS]
 
 
 def _round_step(size: float) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,7 +23,7 @@ import pytest
 from click.testing import CliRunner, Result
 from logjudge.analysis.rules import RULES
 from logjudge.cli import output
-from logjudge.cli.main import cli
+from logjudge.cli.main import COMMANDS, cli
 from logjudge.histories.errors import LogjudgeError
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +51,8 @@ def test_a_misspelt_command_is_told_with_what_is_close() -> None:
 def test_help_lists_every_command() -> None:
     result = run("--help")
     assert "Judge a replicated log" in result.output
-    assert "check" in result.output
+    for name, (_, about) in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(about)}$", result.output, re.MULTILINE), name
 
 
 def test_a_lost_write_is_exit_1_with_the_verdict_on_one_screen(tmp_path: Path) -> None:
@@ -452,6 +458,30 @@ def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
     assert (tmp_path / "logjudge-out" / "clean-a" / "verdict.json").exists()
 
 
+def on_a_terminal(*arguments: object, **env: str) -> str:
+    """What a user sees: stdout and stderr are a terminal."""
+    seen, terminal = pty.openpty()
+    command = [sys.executable, "-m", "logjudge.cli", *map(str, arguments)]
+    plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment = {**plain, "TERM": "xterm-256color", **env}
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment):
+        os.close(terminal)
+        told = b""
+        with contextlib.suppress(OSError):  # EIO: nobody has the terminal any more
+            while block := os.read(seen, 4096):
+                told += block
+    os.close(seen)
+    return told.decode()
+
+
+def test_no_color_takes_the_colours_off_a_terminal(unread: Path, tmp_path: Path) -> None:
+    asked = ("check", unread, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    coloured, plain = on_a_terminal(*asked), on_a_terminal(*asked, NO_COLOR="1")
+    assert "unread: \x1b[33m\x1b[1mUNKNOWN\x1b[0m" in coloured
+    assert "unread: UNKNOWN" in plain
+    assert not re.search(r"\x1b\[[\d;]*m", plain)
+
+
 def test_rules_explains_with_an_example() -> None:
     assert "p:a@0" in run("rules", "lost-write").output
     assert len(run("rules").output.splitlines()) == 23
@@ -465,6 +495,22 @@ def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch)
     assert found.state == "missing"
     assert "--engine local" in found.remedy
     assert run("doctor").return_value == 2
+
+
+def test_doctor_looks_at_every_dependency(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name == "orjson":
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr("logjudge.cli.doctor.version", version)
+    result = run("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(result.stdout)}
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {re.split(r"[^\w-]", one)[0] for one in needed} <= set(checks)
+    assert (checks["orjson"]["state"], checks["orjson"]["remedy"]) == ("missing", "pip install logjudge")
+    assert not {"pytest", "mypy", "logjudge"} & set(checks)
+    assert result.return_value == 2
 
 
 @pytest.mark.parametrize("name", ["jepsen.edn", "verifiable-producer.jsonl", "verifiable-consumer.jsonl"])

@@ -21,6 +21,7 @@ from logjudge.histories import files
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.files import blocks
+from logjudge.histories.readers import parquet
 from notation import History, parse
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election" / "history.jsonl.gz"
@@ -200,6 +201,14 @@ def test_parquet_of_fractions_is_refused(column: str, tmp_path: Path) -> None:
     odd = pl.col(column).list.eval(inside) if column == "records" else pl.col(column) + 0.5
     events.with_columns(odd).write_parquet(tmp_path / "h.parquet")
     assert check(tmp_path / "h.parquet", tmp_path / "out") == 2
+
+
+def test_a_failure_to_read_parquet_that_says_nothing_is_damage_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> None:
+        raise OSError
+
+    monkeypatch.setattr(parquet.pq, "ParquetFile", fail)
+    assert parquet.read_group("history.parquet", 3)[2:] == (0, "row group 3 cannot be read: OSError")
 
 
 def test_a_poll_whose_invocation_is_unreadable_may_have_read_anything(tmp_path: Path) -> None:

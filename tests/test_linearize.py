@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logjudge.cli.main import cli
-from logjudge.histories.errors import InputError, LogjudgeError, MissingComponentError
+from logjudge.histories.errors import InputError, LogjudgeError, MissingComponentError, UsageError
 from logjudge.histories.readers.edn import FrozenMap, Word, forms
 from logjudge.histories.readers.operations import OPERATION_READERS, pair, read_operations
 from logjudge.models.operations import UNKNOWN, Action
@@ -223,9 +224,16 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         assert result.return_value == 2
         assert str(path) in result.stderr
     assert ":2: found the byte 0xe9" in result.stderr
-    result = run(DATA / "etcd_000.log", "--from", "klingon")
-    assert result.return_value == 2
-    assert "no format 'klingon'; there are " in result.stderr
+    with pytest.raises(UsageError, match="no format 'klingon'; there are "):
+        read_operations(str(DATA / "etcd_000.log"), "klingon")
+
+
+def test_a_format_that_does_not_exist_is_a_sentence_with_those_that_do() -> None:
+    refused = run(DATA / "etcd_000.log", "--from", "klingon").exception
+    assert isinstance(refused, click.BadParameter)
+    assert refused.format_message() == (
+        "Invalid value for '--from': 'klingon' is not one of 'register-log', 'edn', 'jsonl'."
+    )
 
 
 def test_spark_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

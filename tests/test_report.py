@@ -15,7 +15,7 @@ from logjudge.cli.main import cli
 from logjudge.cli.saved import save_figures
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.plots import PLOTS
-from logjudge.plots.report import write_report
+from logjudge.plots.report import headline, write_report
 from logjudge.plots.stories import stories_of
 
 
@@ -89,6 +89,21 @@ def test_the_page_needs_no_network_and_is_small(tmp_path: Path) -> None:
     assert "362 acknowledged writes of 4,122 were lost. 198 of them had been read before they vanished." in page.text
     ids = re.findall(r' id="([^"]*)"', text)
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("lost", "read", "says"),
+    [
+        (1, 0, "1 acknowledged write of 9 was lost. Nobody had read it."),
+        (1, 1, "1 acknowledged write of 9 was lost. It had been read before it vanished."),
+        (3, 0, "3 acknowledged writes of 9 were lost. Nobody had read them."),
+        (3, 1, "3 acknowledged writes of 9 were lost. 1 of them had been read before they vanished."),
+        (3, 3, "3 acknowledged writes of 9 were lost. All of them had been read before they vanished."),
+    ],
+)
+def test_the_headline_counts_what_was_lost(lost: int, read: int, says: str) -> None:
+    impact = {"lost": lost, "lost_read": read, "acknowledged": 9}
+    assert headline({"counts": {"operations": 9}}, impact) == says
 
 
 def test_the_postmortem_has_its_sections_in_order(tmp_path: Path) -> None:

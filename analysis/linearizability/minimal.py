@@ -19,6 +19,7 @@ from ...models.operations import Action, Model, Operation
 from ...models.porcupine import DEFAULT_MEMORY, Part, check_operations
 
 SECONDS, MEMORY = 5.0, 512 << 20  # of one check; a set of operations that takes longer does not count
+PATIENCE = 20.0  # seconds for the states to begin with, and for shrinking
 RECENT = 200  # operations that are shrunk; those that ended before them are kept as they are, if they are needed
 DOUBTED = 2000  # more operations than that are not doubted together: too many states become possible
 MAYBE = "maybe"
@@ -58,15 +59,13 @@ class _Start:
     placed: frozenset[int]
 
 
-def _starts(
-    model: Model[Any], operations: Sequence[Operation], chosen: list[int], before: set[int], seconds: float
-) -> list[_Start]:
+def _starts(model: Model[Any], operations: Sequence[Operation], chosen: list[int], before: set[int]) -> list[_Start]:
     """All that can be after the operations of `before`, which ended first; none where a budget ran out."""
     from ...models.linearize_deep import DeepSearch  # compiled code takes longer to load than most histories to shrink
 
     actions, observes, history = number_actions(model, [operations[i] for i in chosen])
     steps = Steps(model, actions, observes)
-    search = DeepSearch(history, steps, Budget(seconds, DEFAULT_MEMORY))
+    search = DeepSearch(history, steps, Budget(PATIENCE, DEFAULT_MEMORY))
     if search.run() != "illegal":
         return []
     states: dict[frozenset[int], set[Hashable]] = {}
@@ -79,10 +78,10 @@ def _starts(
 class _Shrinker:
     """Checks which operations, certain among doubted ones, show the failure; operations are indices."""
 
-    def __init__(self, model: Model[Any], operations: Sequence[Operation], starts: list[_Start], seconds: float):
+    def __init__(self, model: Model[Any], operations: Sequence[Operation], starts: list[_Start]):
         self.model, self.doubting = model, doubting(model)
         self.operations, self.starts = operations, starts
-        self.deadline = time.monotonic() + seconds
+        self.deadline = time.monotonic() + PATIENCE
 
     def is_over(self) -> bool:
         return time.monotonic() >= self.deadline
@@ -123,12 +122,10 @@ class _Shrinker:
         return certain
 
 
-def minimal_failure(
-    model: Model[Any], operations: Sequence[Operation], part: Part, seconds: float = 20
-) -> Minimal | None:
+def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Part) -> Minimal | None:
     """A few operations that show why a part of a history is illegal.
 
-    `part` is what the engine says of it. When `seconds` are over it is the fewest found so far; None where
+    `part` is what the engine says of it. When PATIENCE is over it is the fewest found so far; None where
     the part is not illegal.
     """
     if part.blocked is None or part.verdict != "illegal":
@@ -141,11 +138,11 @@ def minimal_failure(
     completed.sort(key=lambda i: (operations[i].end or 0, i))
     upto = completed[: completed.index(part.blocked) + 1]
     recent, before = upto[-RECENT:], upto[:-RECENT]
-    shrinker = _Shrinker(model, operations, [_Start(frozenset((model.initial,)), frozenset())], seconds)
+    shrinker = _Shrinker(model, operations, [_Start(frozenset((model.initial,)), frozenset())])
     if len(concerned) <= DOUBTED and shrinker.fails(recent, concerned):
         before = []
     elif before:
-        shrinker = _Shrinker(model, operations, _starts(model, operations, concerned, set(before), seconds), seconds)
+        shrinker = _Shrinker(model, operations, _starts(model, operations, concerned, set(before)))
     early = set(before)
     others = [i for i in concerned if i not in early]
     certain = recent  # that all of them fail is not to be asked: the engine said so

@@ -49,7 +49,7 @@ def _places(offsets: Ints) -> Ints:
 
 
 def index_entries(
-    sends: pl.DataFrame, reads: pl.DataFrame, final: list[str], dirty: list[str], healed: int = 0
+    sends: pl.DataFrame, reads: pl.DataFrame, final: list[str], dirty: list[str], healed: int
 ) -> tuple[pl.DataFrame, Ints, Ints]:
     """The entries, and the entry of each send and of each read (-1: offset or value unknown).
 

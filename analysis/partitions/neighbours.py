@@ -14,11 +14,11 @@ from ...histories.tables import BEYOND_ALL
 Offsets = npt.NDArray[np.int64]
 
 
-def neighbours(rows: pl.DataFrame, between: Offsets, *same: str, column: str = "offset") -> Iterator[pl.DataFrame]:
+def neighbours(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:
     """Groups rows sorted by offset into runs: nothing of `between` lies in a gap, and `same` columns agree."""
     if not len(rows):
         return
-    offsets = rows[column].to_numpy()
+    offsets = rows["offset"].to_numpy()
     gaps = np.searchsorted(between, offsets[1:], "left") - np.searchsorted(between, offsets[:-1], "right")
     breaks = gaps > 0
     for name in same:

@@ -5,9 +5,9 @@ A rule is a pure function of a Partition. Nothing here knows of Spark, of files,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ...histories.bundle import Settings
 
 Offsets = npt.NDArray[np.int64]
+Found = TypeVar("Found")
 BEFORE_ALL = -BEYOND_ALL  # ns
 
 
@@ -73,7 +74,7 @@ class Partition:
         self.settled = 0  # sends whose truth the brokers' logs told
         self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
         self.untold: set[tuple[str, str]] = set()  # rule, and the setting without which it cannot judge something
-        self.memo: dict[str, pl.DataFrame] = {}  # what one rule computed and another needs
+        self.memo: dict[Callable[..., Any], Any] = {}  # by function: what one rule computed and another needs (once)
 
     @property
     def name(self) -> str:
@@ -341,6 +342,19 @@ class Partition:
         judged = placed.join(newest, on="key")
         gone = (pl.col("offset") < pl.col("newest")) | (pl.col("unplaced") > pl.col("offset").is_null().cast(pl.UInt32))
         return judged.filter(gone.fill_null(pl.col("others")) & pl.col("value").is_not_null())["value"].unique()
+
+
+def once(find: Callable[[Partition], Found]) -> Callable[[Partition], Found]:
+    """A function of a Partition that is computed once for each."""
+
+    @wraps(find)
+    def found(p: Partition) -> Found:
+        if find not in p.memo:
+            p.memo[find] = find(p)
+        kept: Found = p.memo[find]
+        return kept
+
+    return found
 
 
 def _ns(value: object) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from ..partitions.tombstones import nameless
 from ..replicas.kept import Judgement, Kept, complete_sends
 from .rule import Judge
@@ -27,28 +27,22 @@ def of_replicas(name: str, rule: Callable[[Kept, pl.DataFrame], Judgement]) -> J
     return judge
 
 
+@once
 def _nameless(p: Partition) -> pl.DataFrame:
     """The same sends, with a tombstone's value null as the logs have it."""
-    if not len(p.tombstones):
-        return sends_of(p)
-    cached = p.memo.get("nameless sends")
-    if cached is None:
-        cached = p.memo["nameless sends"] = nameless(sends_of(p))
-    return cached
+    return nameless(sends_of(p)) if len(p.tombstones) else sends_of(p)
 
 
+@once
 def sends_of(p: Partition) -> pl.DataFrame:
     """Sends that are ok, with the columns that replica rules and causes take (kept.SENDS)."""
-    cached = p.memo.get("ok sends")
-    if cached is None:
-        seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"))
-        if not len(seen):
-            seen = pl.DataFrame({"read": [False], "held": [False]})
-        entry = pl.Series(p.entry_of_send)
-        columns = p.sends.with_columns(
-            *(seen[name].gather(entry.set(entry < 0, None)).fill_null(False) for name in seen.columns),
-            pl.col("at").alias("place"),
-        )
-        # A send that only the log settled was never acknowledged to anyone.
-        cached = p.memo["ok sends"] = complete_sends(columns.filter(pl.col("acknowledged")))
-    return cached
+    seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"))
+    if not len(seen):
+        seen = pl.DataFrame({"read": [False], "held": [False]})
+    entry = pl.Series(p.entry_of_send)
+    columns = p.sends.with_columns(
+        *(seen[name].gather(entry.set(entry < 0, None)).fill_null(False) for name in seen.columns),
+        pl.col("at").alias("place"),
+    )
+    # A send that only the log settled was never acknowledged to anyone.
+    return complete_sends(columns.filter(pl.col("acknowledged")))

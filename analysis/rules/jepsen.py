@@ -7,39 +7,35 @@ final. A Partition is one key here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from ..wording import plural, some
 from .wording import distinct, proof, seconds
 
 Pairs = pl.DataFrame
 
 
+@once
 def log(p: Partition) -> pl.DataFrame:
     """(offset, value) pairs that the key's log is known to have held, in order of offset."""
-    cached = p.memo.get("jepsen.log")
-    if cached is None:
-        sent = _committed(p).filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
-        polled = p.reads.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
-        both = pl.concat([sent, polled]).unique(["offset", "value"], keep="first", maintain_order=True)
-        cached = p.memo["jepsen.log"] = both.sort("offset", maintain_order=True)
-    return cached
+    sent = _committed(p).filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
+    polled = p.reads.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
+    both = pl.concat([sent, polled]).unique(["offset", "value"], keep="first", maintain_order=True)
+    return both.sort("offset", maintain_order=True)
 
 
+@once
 def index(p: Partition) -> pl.DataFrame:
     """value, first and last: its places in the dense log. Of several values at an offset one is kept."""
-    cached = p.memo.get("jepsen.index")
-    if cached is None:
-        chosen = log(p).unique("offset", keep="first", maintain_order=True).with_row_index("place")
-        cached = p.memo["jepsen.index"] = chosen.group_by("value", maintain_order=True).agg(
-            pl.col("place").min().cast(pl.Int64).alias("first"),
-            pl.col("place").max().cast(pl.Int64).alias("last"),
-        )
-    return cached
+    chosen = log(p).unique("offset", keep="first", maintain_order=True).with_row_index("place")
+    return chosen.group_by("value", maintain_order=True).agg(
+        pl.col("place").min().cast(pl.Int64).alias("first"),
+        pl.col("place").max().cast(pl.Int64).alias("last"),
+    )
 
 
 def _committed(p: Partition) -> pl.DataFrame:
@@ -206,25 +202,22 @@ def _subscribed(p: Partition) -> str:
     return "permitted" if "subscribe" in p.context["kind"] else "violation"
 
 
+# Pairs that a skip and its opposite look at alike.
+
+
+@once
 def _polls(p: Partition) -> Pairs:
-    return _once(
-        p, "polls", lambda: _across(p, p.reads, p.marks.filter(pl.col("kind") == "empty"), every_outcome=False)
-    )
+    return _across(p, p.reads, p.marks.filter(pl.col("kind") == "empty"), every_outcome=False)
 
 
+@once
 def _polls_within(p: Partition) -> Pairs:
-    return _once(p, "polls within", lambda: _within(p, p.reads.filter(~pl.col("exempt"))))
+    return _within(p, p.reads.filter(~pl.col("exempt")))
 
 
+@once
 def _sends_within(p: Partition) -> Pairs:
-    return _once(p, "sends within", lambda: _within(p, p.sends))
-
-
-def _once(p: Partition, name: str, find: Callable[[], Pairs]) -> Pairs:
-    """Pairs that a skip and its opposite look at alike."""
-    if name not in p.memo:
-        p.memo[name] = find()
-    return p.memo[name]
+    return _within(p, p.sends)
 
 
 def _within(p: Partition, rows: pl.DataFrame) -> Pairs:

@@ -11,7 +11,7 @@ import polars as pl
 from ...histories.tables import BEYOND_ALL, Finding
 from ..partitions.generations import events, generations
 from ..partitions.neighbours import beside, neighbours
-from ..partitions.partition import FinalReads, Offsets, Partition
+from ..partitions.partition import FinalReads, Offsets, Partition, once
 from ..partitions.undecided import undecided_polls
 from ..replicas.settled import COMPACTED
 from ..wording import plural, some
@@ -44,12 +44,10 @@ def vanished(p: Partition, offsets: Offsets) -> Offsets:
     return np.setdiff1d(later, stands["offset"].to_numpy())
 
 
+@once
 def _gone(p: Partition) -> pl.DataFrame:
     """The fates of what is lost: mostly few."""
-    cached = p.memo.get("gone")
-    if cached is None:
-        cached = p.memo["gone"] = fates(p).filter(pl.col("lost"))
-    return cached
+    return fates(p).filter(pl.col("lost"))
 
 
 def _lost(p: Partition, run: pl.DataFrame) -> Finding:
@@ -181,21 +179,15 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     return "acknowledged no earlier than the last of the final reads"
 
 
+@once
 def fates(p: Partition) -> pl.DataFrame:
-    """What became of each acknowledged value: one row each, computed once a partition.
+    """What became of each acknowledged value: one row each.
 
     Columns beside those of the send: first_read, first_reader, first_read_at, in_final, other, other_at,
     replaced, later_end, later_end_at, shrunk, absent, passed, legal, lost; and doubtful, where nobody knows whether it
     is gone, as it is removable (by retention or a deletion), hidden (by a poll of unknown outcome), veiled (by
     an open transaction) or fading (a tombstone, where nobody told whether the topic is compacted).
     """
-    cached = p.memo.get("fates")
-    if cached is None:
-        cached = p.memo["fates"] = _fates(p)
-    return cached
-
-
-def _fates(p: Partition) -> pl.DataFrame:
     fate = generations(_read_by(p), "at")
     fate = _with_later_end(p.log_ends, _with_other(p, fate))
     final = p.final

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL, Finding
-from ..partitions.partition import Offsets, Partition
+from ..partitions.partition import Offsets, Partition, once
 from ..partitions.undecided import undecided_polls
 from ..wording import plural
 from .loss import vanished
@@ -126,19 +126,13 @@ def _finding(
     )
 
 
+@once
 def jumps(p: Partition) -> pl.DataFrame:
     """Polled records that are not at their consumer's position, in the order of their consumer's events.
 
     Columns: process, offset, value, at, expected (the position before), previous (offset of the record that
     led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced.
     """
-    cached = p.memo.get("jumps")
-    if cached is None:
-        cached = p.memo["jumps"] = _jumps(p)
-    return cached
-
-
-def _jumps(p: Partition) -> pl.DataFrame:
     reads = p.reads.with_row_index("row").filter(pl.col("offset").is_not_null())
     moves = moves_of(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))
     rows, before = _worth_a_look(reads, moves)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from ..wording import plural
 from .wording import proof, where
 
@@ -85,21 +85,18 @@ def _back(p: Partition, row: dict[str, object], rule: str) -> Finding:
     )
 
 
+@once
 def _in_order_of_invocation(p: Partition) -> pl.DataFrame:
     """Acknowledged sends with an offset beside the previous one of their producer."""
-    cached = p.memo.get("sent")
-    if cached is None:
-        known = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
-        sent = known.select("process", "invoked", "at", "offset", "value")
-        parts = [
-            mine.with_columns(
-                pl.col("offset").shift(1).alias("previous"),
-                pl.col("value").shift(1).alias("previous_value"),
-                pl.col("at").shift(1).alias("previous_at"),
-                pl.col("invoked").shift(1).alias("previous_invoked"),
-            ).filter(pl.col("previous") + 1 != pl.col("offset"))
-            for mine in sent.partition_by("process", maintain_order=True)
-        ]
-        cached = pl.concat(parts) if parts else sent.with_columns(previous=0, previous_value=pl.lit(""), previous_at=0)
-        p.memo["sent"] = cached
-    return cached
+    known = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
+    sent = known.select("process", "invoked", "at", "offset", "value")
+    parts = [
+        mine.with_columns(
+            pl.col("offset").shift(1).alias("previous"),
+            pl.col("value").shift(1).alias("previous_value"),
+            pl.col("at").shift(1).alias("previous_at"),
+            pl.col("invoked").shift(1).alias("previous_invoked"),
+        ).filter(pl.col("previous") + 1 != pl.col("offset"))
+        for mine in sent.partition_by("process", maintain_order=True) or [sent]
+    ]
+    return pl.concat(parts)

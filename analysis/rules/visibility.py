@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.neighbours import neighbours
-from ..partitions.partition import Offsets, Partition
+from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural, some
 from .wording import distinct, proof, seconds, where
 
@@ -103,18 +103,12 @@ def _reads_of(p: Partition, suspect: pl.Expr) -> pl.DataFrame:
     return p.reads[rows].hstack(origins[entry[rows]])
 
 
+@once
 def _origins(p: Partition) -> pl.DataFrame:
     """Where the value of each entry comes from, row by row of `entries`.
 
     Columns: first_read, sender, sent_at, sent (its invocation in ns; null: not known), all_failed, in_txn.
     """
-    cached = p.memo.get("origins")
-    if cached is None:
-        cached = p.memo["origins"] = _find_origins(p)
-    return cached
-
-
-def _find_origins(p: Partition) -> pl.DataFrame:
     send = p.entries["send"]
     sent = p.sends.select(
         pl.col("process").alias("sender"),

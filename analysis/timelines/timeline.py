@@ -71,7 +71,7 @@ def build_timeline(
     config: Mapping[str, Any],
     clocks: Mapping[str, Clock],
     started: int | None,
-    version: str | None = None,
+    version: str | None,
 ) -> Timeline:
     """The timeline of a topic-partition.
 

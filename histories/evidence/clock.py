@@ -16,6 +16,7 @@ import polars as pl
 
 DAY = 86_400_000  # ms
 QUARTER = 15 * 60 * 1000  # ms
+SLACK = 50  # ms; a kill is recorded a little before its signal works
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,8 @@ def process_starts(events: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([boots, silent])
 
 
-def clock_offset(
-    broker: str, events: pl.DataFrame, faults: Sequence[Fault], started: int | None, slack: int = 50
-) -> Clock:
-    """The offset of one broker's clock, of its LOG_EVENTS; `started` is the run's start, ms since the epoch.
-
-    `slack` (ms) allows for a kill that is recorded a little before its signal works.
-    """
+def clock_offset(broker: str, events: pl.DataFrame, faults: Sequence[Fault], started: int | None) -> Clock:
+    """The offset of one broker's clock, of its LOG_EVENTS; `started` is the run's start, ms since the epoch."""
     if started is None:
         return Clock(broker)
     # In order of time, as a log that was rolled has its oldest lines in files of any name.
@@ -95,7 +91,7 @@ def clock_offset(
         for kill, line in zip(kills, last_lines, strict=True):
             if line is None:
                 continue
-            low.append(line - (started + kill.completed // 1_000_000) - slack)
+            low.append(line - (started + kill.completed // 1_000_000) - SLACK)
     highest, lowest = min(high), max(low) if low else min(high) - 60_000
     # No time zone is a day away: such a log is of another run, or the run's start is told wrong.
     if lowest > highest or lowest > DAY or highest < -DAY:

@@ -38,6 +38,7 @@ from .unpacking import CODECS, unpack
 
 # Columns of the batch table that come from elsewhere than the header of the same name.
 _DERIVED = ("attributes", "crc2", "base_offset", "count", "base_timestamp")
+UNPACKED = 16 << 20  # bytes of compressed batches that are held at a time
 
 
 @dataclass(frozen=True)
@@ -246,8 +247,8 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
     return records, bases, counts
 
 
-def _decode_packed(data: Bytes, headers: Ints, reading: _Reading, limit: int = 16 << 20) -> list[pl.DataFrame]:
-    """Records of compressed v2 batches: unpacked side by side, about `limit` bytes at a time."""
+def _decode_packed(data: Bytes, headers: Ints, reading: _Reading) -> list[pl.DataFrame]:
+    """Records of compressed v2 batches: unpacked side by side, about UNPACKED bytes at a time."""
     frames: list[pl.DataFrame] = []
     chunks: list[bytes] = []
     rows: list[int] = []
@@ -267,7 +268,7 @@ def _decode_packed(data: Bytes, headers: Ints, reading: _Reading, limit: int = 1
         chunks.append(unpacked)
         rows.append(i)
         held += len(unpacked)
-        if held >= limit:
+        if held >= UNPACKED:
             flush()
             chunks, rows, held = [], [], 0
     if rows:

@@ -56,7 +56,7 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
         typed = frame.with_columns(pl.col(name).cast(EVENTS[name]) for name in names)
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         nothing = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
-        return *nothing, 0, f"row group {group} cannot be read: {str(error).splitlines()[0]}"
+        return *nothing, 0, f"row group {group} cannot be read: {first_line(error)}"
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in [*names, "line"]]
     numbered = typed.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64), *missing)
     jepsen = (file.schema_arrow.metadata or {}).get(_DIALECT) == b"jepsen"
