@@ -23,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def spark_options(command: Command) -> Command:
-    """--master, --remote and --conf, of every command that Spark works for."""
+    """--master, --remote and --conf, of commands that a Spark session works for."""
     for option in (
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated."),
         click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port."),

@@ -16,6 +16,7 @@ from ..models.replication.scenario import Scenario
 from .check import command as check
 from .completing import completed
 from .folder import check_target
+from .paths import LocalPath
 from .simulate import summary, write
 
 # A simulated run is small, and a student may have no Java.
@@ -36,7 +37,7 @@ def command(ctx: click.Context) -> None:
 @click.argument("name", shell_complete=completed(names))
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="The folder of the bundle; the report's has -judged after its name. [default: ./NAME]",
 )
 @click.pass_context
@@ -71,7 +72,7 @@ def run(ctx: click.Context, name: str, out: Path | None) -> None:
 
 
 @command.command("pages")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=LocalPath())
 def pages(folder: Path) -> None:
     """Write a page with a picture for each scenario into FOLDER (docs/scenarios of the repository)."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from ..models.replication.variants import VARIANTS
 from .completing import completed
 from .engines import session_of, spark_options
 from .main import EXIT_BREACH
+from .paths import LocalPath
 from .scenarios import picture
 from .simulate import option
 
@@ -57,7 +58,7 @@ Work = tuple[Space, range, tuple[str, ...], bool]
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="The file (.toml) of the shrunk scenario; its picture stands beside it.",
 )
 @click.pass_context

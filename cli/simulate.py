@@ -20,6 +20,7 @@ from ..models.replication.schedule import PATTERNS, demanded, draw, known
 from ..models.replication.variants import VARIANTS
 from .completing import completed
 from .folder import is_bundle, write_whole
+from .paths import LocalPath
 
 DRAWN = ", ".join(PATTERNS)
 WRITTEN = f"In a scenario file (--config) also {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
@@ -36,13 +37,19 @@ LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
     help=f"Kinds of faults to draw, with commas: {DRAWN}. {WRITTEN}.",
     shell_complete=completed(lambda: PATTERNS),
 )
-@click.option("--fault-count", default=3, show_default=True, type=click.IntRange(0, 10_000), help="How many to draw.")
+@click.option(
+    "--fault-count",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="How many to draw, of each kind at least one.",
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
-@click.option("--config", "file", type=click.Path(path_type=Path), help="A scenario file (TOML).")
+@click.option("--config", "file", type=LocalPath(), help="A scenario file (TOML).")
 @click.option(
     "--out",
     required=True,
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="The folder of the bundle; an earlier one is replaced.",
 )
 def command(

@@ -190,6 +190,9 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
         ("convert", URI, "history.parquet"),
         ("convert", ".", URI),
         ("linearize", URI),
+        ("simulate", "--out", URI),
+        ("search", "--variant", "kraft", "--out", URI),
+        ("scenarios", "run", "elr", "--out", URI),
     ],
 )
 def test_what_reads_no_uri_says_so(command: tuple[str, ...]) -> None:

@@ -72,8 +72,6 @@ class Cluster:
         self.losing: list[int] = []
         self.doubling: list[int] = []
         self._heals: list[tuple[Fault, Heal]] = []
-        self._settling = False
-        self._asked_at = 0
 
     # --- the run
 

@@ -40,7 +40,6 @@ class Protocol:
     # The era decides the wording of logs, and who keeps the cluster's state.
     zookeeper: ClassVar[bool] = False
     epochs_in_log: ClassVar[bool] = True  # batches carry their leader epoch; message formats 0 and 1 had none
-    asks_epochs: ClassVar[bool] = True  # a new follower asks OffsetsForLeaderEpoch before it fetches
     bumps_epoch_on_shrink: ClassVar[bool] = (
         True  # the controller raises the leader epoch when it takes a replica out of an ISR
     )

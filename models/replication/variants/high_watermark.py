@@ -18,7 +18,6 @@ class HighWatermark(Zookeeper):
     version = "0.10.2.2"
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
     epochs_in_log = False
-    asks_epochs = False
 
     def truncate_at_once(self, replica: Replica) -> int | None:
         """The high watermark lags by one fetch, and after a restart by a checkpoint: committed records go."""
