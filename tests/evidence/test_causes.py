@@ -294,6 +294,21 @@ def test_what_was_configured_is_not_what_would_have_prevented_it(config, acks, m
     assert all(part in measure for part, measure in zip(measures, explained.prevented_by, strict=True))
 
 
+def test_a_second_replica_in_sync_helps_only_where_the_leader_was_alone():
+    def measures(*shrunk):
+        """Brokers 1 and 2 were in sync at first; records were acknowledged from 3 s to 5 s."""
+        meta = metadata(*shrunk, (9, {"leader": 3, "isr": [3], "leaderRecoveryState": 1}))
+        gone = replace(lost(first=1, last=2, values=("b", "c")), first_acked=3 * SECOND)
+        tables = {**logs("1: 0a 1x@1\n3: 0a 1x@1"), "epochs": epochs(("3", 0, 0), ("3", 1, 1))}
+        explained = explain_loss(timeline(tables, {"replicas": ("1", "2", "3")}, meta, leader="3"), gone)
+        assert explained.cause == "unclean-election"
+        return [measure.split(" ")[0] for measure in explained.prevented_by]
+
+    assert measures((7, {"isr": [1]})) == ["unclean.leader.election.enable=false"]
+    for since in (2, 4):
+        assert measures((since, {"isr": [1]})) == ["unclean.leader.election.enable=false", "min.insync.replicas=2"]
+
+
 def test_one_replica_alone_is_helped_by_a_second_one():
     about = {"replicas": ("1",)}
     events = [server_log("1", (12, LOADED % 1))]
