@@ -16,7 +16,7 @@ def waits_for_others(timeline: Timeline) -> bool:
 
 
 def more_in_sync(timeline: Timeline, lost: Lost) -> list[str]:
-    """min.insync.replicas=2, which only counts with acks=all, if the topic did not have it, and where the leader may have
+    """min.insync.replicas=2, which only counts with acks=all, if the topic did not have it and the leader may have
     acknowledged alone; where there is one replica alone, it asks for none that could help."""
     if _replication(timeline) == 1:
         return ["a second replica (replication.factor)"]

@@ -321,6 +321,28 @@ def test_one_replica_alone_is_helped_by_a_second_one():
     assert explained.prevented_by[0] == "a second replica (replication.factor)"
 
 
+@pytest.mark.parametrize(
+    ("since", "acks", "config", "measure"),
+    [
+        (4, "1", {}, "acks=all together with min.insync.replicas=2"),
+        (4, "1", {"min.insync.replicas": 2}, "acks=all"),
+        (4, "all", {}, "min.insync.replicas=2 (nothing is acknowledged while one replica is alone"),
+        (6, "1", {}, "eligible leader replicas"),
+        (6, "all", {}, "eligible leader replicas"),
+    ],
+)
+def test_only_who_was_in_sync_with_the_last_replica_could_have_led_instead(since, acks, config, measure):
+    said = [server_log("1", (12, LOADED % 1)), server_log("2", (7, LOADED % 2))]
+    dark = (fault("power-loss", "1", 8), fault("restart", "1", 11))
+    meta = metadata((since, {"isr": [1]}), (9, {"leader": -1}), (13, {"leader": 1}))
+    short = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    held = timeline(short, {"replicas": ("1", "2")}, meta, said, config, leader="1", faults=dark)
+    explained = explain_loss(held, lost(acks))
+    assert explained.cause == "last-replica-standing"
+    assert explained.prevented_by[0].startswith(measure)
+    assert explained.prevented_by[1].startswith("flush.messages=1")
+
+
 def test_a_broker_that_had_the_records_lost_them_itself_though_its_election_was_unclean():
     """Unless another one still had them: only then did the election take them."""
     meta = metadata((6, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
