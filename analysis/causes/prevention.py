@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..timelines.timeline import Timeline
 from .holdings import acknowledged_alone
 from .losses import Lost
+from .succession import clean_by_configuration
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 
@@ -13,6 +14,13 @@ def waits_for_others(timeline: Timeline) -> bool:
     """Whether min.insync.replicas asks for more than the leader; without a word it does not."""
     replicas = str(timeline.config.get("min.insync.replicas", "1"))
     return replicas.isdecimal() and int(replicas) > 1
+
+
+def clean_elections(timeline: Timeline) -> list[str]:
+    """No unclean election; where the topic's configuration permits none, only an operator's tool makes one."""
+    if clean_by_configuration(timeline):
+        return ["no election forced by an operator (unclean.leader.election.enable is false already)"]
+    return ["unclean.leader.election.enable=false"]
 
 
 def more_in_sync(timeline: Timeline, lost: Lost) -> list[str]:

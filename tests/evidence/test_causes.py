@@ -294,6 +294,19 @@ def test_what_was_configured_is_not_what_would_have_prevented_it(config, acks, m
     assert all(part in measure for part, measure in zip(measures, explained.prevented_by, strict=True))
 
 
+def test_an_unclean_election_that_the_configuration_forbids_was_forced():
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    config = {"unclean.leader.election.enable": False, "min.insync.replicas": 2}
+    explained = explain_loss(timeline(AFTER, {"replicas": ("1", "2")}, meta, config=config), lost())
+    assert explained.cause == "unclean-election"
+    says = [fact.says for fact in explained.chain]
+    forbidden = says.index("unclean.leader.election.enable is false for the topic")
+    assert "elected broker 2" in says[forbidden + 1]
+    assert explained.prevented_by == [
+        "no election forced by an operator (unclean.leader.election.enable is false already)"
+    ]
+
+
 def test_a_second_replica_in_sync_helps_only_where_the_leader_was_alone():
     def measures(*shrunk):
         """Brokers 1 and 2 were in sync at first; records were acknowledged from 3 s to 5 s."""
