@@ -17,17 +17,21 @@ from logjudge.analysis.causes.holdings import ended_short
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.ranges import explain_ranges
 from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
+from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.kept import complete_sends, kept
 from logjudge.analysis.replicas.leaders import last_leader
+from logjudge.analysis.rules.identity import duplicates
+from logjudge.analysis.rules.sending import nonmonotonic_sends
 from logjudge.analysis.timelines.facts import Fact, ordered
 from logjudge.analysis.timelines.telling import told_once
 from logjudge.analysis.timelines.timeline import build_timeline
+from logjudge.histories.bundle import Settings
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replayed
 from logjudge.histories.evidence.layout import find_parts, read_part
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
-from logjudge.histories.tables import Finding
+from logjudge.histories.tables import READS, SENDS, Finding
 
 from .conftest import gathered, judge_replicas
 from .test_replicas import joined, logs
@@ -161,6 +165,58 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
     assert any("it stood in snapshot before at offset 2" in fact.says for fact in explained.chain)
     apart = timeline(joined(logs("3: 0a 1b", "before"), logs("3: 0a 1x@1 2b@1")), about, leader="3")
     assert explain_repeated(apart, sent_again, {"enable.idempotence": False}).cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("producer", "says"),
+    [
+        ({"acks": 1}, "acks=1 turns idempotence off for p"),
+        ({"acks": "0"}, "acks=0 turns idempotence off for p"),
+        ({"acks": "all", "enable.idempotence": "false"}, "enable.idempotence is false for p"),
+    ],
+)
+def test_a_retry_is_known_by_what_turns_idempotence_off(producer, says):
+    held = timeline(logs("1: 0a 1b 2b"), leader="1")
+    explained = explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), producer)
+    assert explained.cause == "retry-reordering"
+    assert says in [fact.says for fact in explained.chain]
+    sure = {**producer, "enable.idempotence": True}
+    assert explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), sure).cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "producer", "severity"),
+    [
+        (None, {}, "permitted"),
+        (7, {}, "violation"),
+        (None, {"enable.idempotence": True}, "violation"),
+        (7, {"acks": "1"}, "permitted"),
+    ],
+)
+def test_batches_without_a_producer_id_excuse_what_stands_twice_or_out_of_order(producer_id, producer, severity):
+    tables = logs("1: 0a 1c 2b 3b")
+    tables["records"] = tables["records"].with_columns(producer_id=pl.lit(producer_id, pl.Int64))
+    settings = Settings(config={"processes": {"p": producer}})
+    sends = [
+        {
+            "process": "p",
+            "outcome": "ok",
+            "invoked": at,
+            "completed": at + 9,
+            "invoked_at": at,
+            "at": at + 9,
+            "index": 0,
+        }
+        | {"offset": offset, "value": value, "acks": settings.acks("p")}
+        | {"acknowledged": True, "txn": False, "synthetic": False}
+        for at, offset, value in ((1, 3, "b"), (2, 1, "c"))
+    ]
+    read = {"process": "q", "outcome": "ok", "invoked": 20, "completed": 21, "invoked_at": 20, "at": 21, "txn": False}
+    reads = [{**read, "index": i, "offset": o, "value": "b", "exempt": False} for i, o in enumerate((2, 3))]
+    p = Partition("orders", 0, settings, pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS))
+    p.kept = kept("orders", 0, tables, leader="1")
+    assert [(found.values, found.severity) for found in duplicates(p)] == [(["b"], severity)]
+    assert [(found.values, found.severity) for found in nonmonotonic_sends(p)] == [(["b", "c"], severity)]
 
 
 def test_a_follower_that_cut_its_log_above_what_its_leader_wrote_differs_for_ever():
