@@ -70,6 +70,10 @@ class Twin:
     def about(self, process: str, name: str) -> Any:
         return self.processes.get(process, {}).get(name)
 
+    def without_idempotence(self, process: str) -> bool:
+        told = self.about(process, "enable.idempotence")
+        return told is False if told is not None else str(self.about(process, "acks")) in ("0", "1")
+
     def dirty(self, process: str) -> bool:
         return bool(self.about(process, "isolation.level") == "read_uncommitted")
 
@@ -300,7 +304,7 @@ class Twin:
         for value, offsets in places.items():
             senders = [send.process for send in self.sends if send.value == value]
             if len(offsets) > 1 and len(senders) < 2:
-                excused = senders and self.about(senders[0], "enable.idempotence") is False
+                excused = senders and self.without_idempotence(senders[0])
                 yield ("duplicate", "permitted" if excused else "violation", value, min(offsets), max(offsets))
 
     def _visibility(self) -> Iterator[Breach]:
@@ -345,7 +349,7 @@ class Twin:
             mine = [send for send in placed if send.process == process]
             for one, two in pairwise(mine):
                 inside = one.op == two.op
-                excused = self.about(process, "enable.idempotence") is False
+                excused = self.without_idempotence(process)
                 crashed = any(
                     op.f == "crash" and op.process == process and one.begun < op.done <= two.begun for op in self.ops
                 )

@@ -191,6 +191,17 @@ def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
     return known[-1] if known else frozenset()
 
 
+def acknowledged_alone(timeline: Timeline, lost: Lost) -> bool | None:
+    """Whether the ISR was one broker when (some of) the records were acknowledged; None where nobody says."""
+    if lost.first_acked is None or lost.last_acked is None:
+        return None
+    before = isr_at(timeline, lost.first_acked)
+    during = [isr for time, isr, _ in timeline.isr if time is not None and lost.first_acked < time <= lost.last_acked]
+    if any(len(isr) == 1 for isr in (before, *during, in_sync(timeline, lost))):
+        return True
+    return False if before else None
+
+
 def failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:
     """What is not known where all in-sync replicas lost the records by themselves: Kafka promises nothing where they
     fail at once, and whoever is elected afterwards takes nothing away. One that is `standing` at last was not the only

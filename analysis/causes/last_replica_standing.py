@@ -14,9 +14,9 @@ from __future__ import annotations
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import alone_in_sync, away, deaths, ended_short, failed_together, had_them, in_sync
+from .holdings import acknowledged_alone, alone_in_sync, away, deaths, ended_short, failed_together, had_them, in_sync
 from .losses import Lost, acknowledgement
-from .prevention import ELIGIBLE, flushed, more_in_sync
+from .prevention import ELIGIBLE, acks_all, flushed, more_in_sync, waits_for_others
 from .succession import Succession, succession
 
 NAME = "last-replica-standing"
@@ -75,8 +75,16 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         after.facts[:1] if after else found.new.facts[-1:],
         after.start_facts[:1] if after else [],
     )
-    waiting = more_in_sync(timeline, lost) if shrunk or len(_members(timeline)) == 1 else []
-    return Attempt(True, facts, [*(waiting or [ELIGIBLE]), *flushed(timeline)])
+    return Attempt(True, facts, [*_another(timeline, lost, bool(shrunk)), *flushed(timeline)])
+
+
+def _another(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:
+    """What would have let a broker lead that had the records too: who never had them is no help as eligible."""
+    alone = acknowledged_alone(timeline, lost)
+    if alone or (alone is None and shrunk) or len(_members(timeline)) == 1:
+        return more_in_sync(timeline, lost) or (acks_all(timeline) if "1" in lost.acks else [])
+    others = alone is False or (waits_for_others(timeline) and lost.acks == {"all"})
+    return [ELIGIBLE] if others else []
 
 
 def _members(timeline: Timeline) -> set[str]:

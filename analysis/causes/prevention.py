@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..timelines.timeline import Timeline
+from .holdings import acknowledged_alone
 from .losses import Lost
+from .succession import clean_by_configuration
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 
@@ -14,12 +16,19 @@ def waits_for_others(timeline: Timeline) -> bool:
     return replicas.isdecimal() and int(replicas) > 1
 
 
+def clean_elections(timeline: Timeline) -> list[str]:
+    """No unclean election; where the topic's configuration permits none, only an operator's tool makes one."""
+    if clean_by_configuration(timeline):
+        return ["no election forced by an operator (unclean.leader.election.enable is false already)"]
+    return ["unclean.leader.election.enable=false"]
+
+
 def more_in_sync(timeline: Timeline, lost: Lost) -> list[str]:
-    """min.insync.replicas=2, which only counts with acks=all, if the topic did not have it; where there is one replica
-    alone, it asks for none that could help."""
+    """min.insync.replicas=2, which only counts with acks=all, if the topic did not have it and the leader may have
+    acknowledged alone; where there is one replica alone, it asks for none that could help."""
     if _replication(timeline) == 1:
         return ["a second replica (replication.factor)"]
-    if waits_for_others(timeline) or "1" in lost.acks:
+    if waits_for_others(timeline) or "1" in lost.acks or acknowledged_alone(timeline, lost) is False:
         return []
     price = "; with two replicas, none either while one is away" if _replication(timeline) == 2 else ""
     return [f"min.insync.replicas=2 (nothing is acknowledged while one replica is alone{price})"]

@@ -1,6 +1,6 @@
 """retry-reordering: a producer without idempotence sent a record again, and it stands twice or out of order.
 
-Needs: the producer is known to be without idempotence (its configuration, or batches without a producer id),
+Needs: the producer is known to be without idempotence (its configuration, acks 0 or 1, or batches without an id),
 and the log, or the history, shows the record at both offsets. An election or a death between them tells why
 the first acknowledgement was lost, where the evidence has one.
 """
@@ -20,6 +20,8 @@ from .attempts import Explanation
 
 NAME = "retry-reordering"
 CITATION = "KIP-98 (idempotent producer), max.in.flight.requests.per.connection; KAFKA-5494"
+
+_ALL = ("all", "-1")  # acks without which there is no idempotence
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,11 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
         return Explanation(
             "unknown", missing=[f"what cut off the copy at offset {places}, where another record stands"]
         )
-    configured = None if producer is None else producer.get("enable.idempotence")
-    if configured is True or copies["producer_id"].drop_nulls().len():
+    configured, acks = (producer or {}).get("enable.idempotence"), str((producer or {}).get("acks", "all"))
+    idempotent = str(configured).lower() == "true" if configured is not None else None if acks in _ALL else False
+    if idempotent or copies["producer_id"].drop_nulls().len():
         return Explanation("unknown", missing=["how an idempotent producer's record came to stand twice"])
-    if configured is None and copies.height < 2:
+    if idempotent is None and copies.height < 2:
         return Explanation(
             "unknown",
             missing=["whether the producer was idempotent (run.json, or the batches' producer ids)"],
@@ -58,8 +61,9 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
     if repeated.invoked is not None:
         says = f"{repeated.process or 'a producer'} sent {repeated.value!r}"
         facts.append(Fact(says, repeated.invoked, place=repeated.place))
-    if configured is False:
-        facts.append(Fact(f"enable.idempotence is false for {repeated.process}", source="run.json"))
+    if idempotent is False:
+        says = f"acks={acks} turns idempotence off" if configured is None else "enable.idempotence is false"
+        facts.append(Fact(f"{says} for {repeated.process}", source="run.json"))
     for row in copies.iter_rows(named=True):
         epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
         stood = "stands" if row["snapshot"] == timeline.kept.last else f"stood {where(row['snapshot'])}"

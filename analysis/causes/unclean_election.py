@@ -26,8 +26,8 @@ from .holdings import (
     truncations,
 )
 from .losses import Lost, acknowledgement
-from .prevention import more_in_sync
-from .succession import just_begun, lacked, succession, sync_before
+from .prevention import clean_elections, more_in_sync
+from .succession import clean_by_configuration, just_begun, lacked, succession, sync_before
 
 NAME = "unclean-election"
 CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"
@@ -76,6 +76,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         acknowledgement(lost),
         deaths(timeline, old, new.time) if old else [],
         away(timeline, old, new.time),
+        clean_by_configuration(timeline),
         new.facts[:1],
         [new.outsider] if new.outsider else [],
         sync_before(new),
@@ -83,7 +84,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         held_at_snapshot(timeline, old, lost) if old else [],
         returned(timeline, old, lost, new.time) if old else [],
     )
-    return Attempt(True, facts, ["unclean.leader.election.enable=false", *more_in_sync(timeline, lost)])
+    return Attempt(True, facts, [*clean_elections(timeline), *more_in_sync(timeline, lost)])
 
 
 def _led_with_them(timeline: Timeline, new: Term, lost: Lost) -> Term | None:

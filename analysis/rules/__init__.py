@@ -84,7 +84,8 @@ RULES: dict[str, Rule] = {
             "duplicate",
             "one value stands at two offsets",
             "A value was acknowledged or polled at several offsets. A producer that is known to be without"
-            " idempotence may write twice when it retries, so that is permitted; otherwise it is a breach. A value that"
+            " idempotence (by its configuration, by acks 0 or 1, or as brokers keep the record without a producer id)"
+            " may write twice when it retries, so that is permitted; otherwise it is a breach. A value that"
             " was sent twice is none: that values are not unique is said among the assumptions.",
             "p:a@0 c:<a@0,a@1",
             ("records",),

@@ -11,6 +11,7 @@ from ...histories.tables import Finding
 from ..partitions.neighbours import beside, neighbours
 from ..partitions.partition import Partition
 from ..wording import plural, some
+from .idempotence import without_idempotence
 from .loss import fates
 from .wording import distinct, proof, where
 
@@ -70,10 +71,11 @@ def duplicates(p: Partition) -> Iterator[Finding]:
     )
     shown = places.sort("offset").partition_by("value", as_dict=True)
     senders = {row["value"]: row["process"] for row in p.sends.unique("value", keep="first").iter_rows(named=True)}
+    excused = without_idempotence(p, twice["value"])
     for (value,), rows in twice.group_by("value", maintain_order=True):
         offsets = np.sort(rows["offset"].to_numpy())
         sender = senders.get(str(value))
-        permitted = sender is not None and p.settings.idempotent(sender) is False
+        permitted = (sender, value) in excused
         by = f", sent by {sender} without idempotence," if permitted else f", sent by {sender}," if sender else ""
         yield Finding(
             rule="duplicate",

@@ -10,6 +10,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partitions.partition import Partition, once
 from ..wording import plural
+from .idempotence import without_idempotence
 from .wording import proof, where
 
 
@@ -18,6 +19,7 @@ def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
     sent = _in_order_of_invocation(p)
     back = sent.filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
     crashes = p.context.filter(pl.col("kind") == "crash").select("process", "completed")
+    excused = _excused(p, back)
     for row in back.iter_rows(named=True):
         between = crashes.filter(
             (pl.col("process") == row["process"])
@@ -25,7 +27,7 @@ def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
             & (pl.col("completed") <= row["invoked"])
         )
         if not len(between):
-            yield _back(p, row, "nonmonotonic-send")
+            yield _back(p, row, "nonmonotonic-send", excused)
 
 
 def int_nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
@@ -33,8 +35,9 @@ def int_nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
     back = _in_order_of_invocation(p).filter(
         (pl.col("offset") < pl.col("previous")) & (pl.col("at") == pl.col("previous_at"))
     )
+    excused = _excused(p, back)
     for row in back.iter_rows(named=True):
-        yield _back(p, row, "int-nonmonotonic-send")
+        yield _back(p, row, "int-nonmonotonic-send", excused)
 
 
 def int_send_skips(p: Partition) -> Iterator[Finding]:
@@ -63,9 +66,13 @@ def int_send_skips(p: Partition) -> Iterator[Finding]:
             )
 
 
-def _back(p: Partition, row: dict[str, object], rule: str) -> Finding:
+def _excused(p: Partition, back: pl.DataFrame) -> set[tuple[str, str]]:
+    return without_idempotence(p, pl.concat([back["value"], back["previous_value"]])) if len(back) else set()
+
+
+def _back(p: Partition, row: dict[str, object], rule: str, excused: set[tuple[str, str]]) -> Finding:
     process = str(row["process"])
-    permitted = p.settings.idempotent(process) is False
+    permitted = bool(excused & {(process, str(row["value"])), (process, str(row["previous_value"]))})
     return Finding(
         rule=rule,
         severity="permitted" if permitted else "violation",

@@ -17,17 +17,21 @@ from logjudge.analysis.causes.holdings import ended_short
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.ranges import explain_ranges
 from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
+from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.kept import complete_sends, kept
 from logjudge.analysis.replicas.leaders import last_leader
+from logjudge.analysis.rules.identity import duplicates
+from logjudge.analysis.rules.sending import nonmonotonic_sends
 from logjudge.analysis.timelines.facts import Fact, ordered
 from logjudge.analysis.timelines.telling import told_once
 from logjudge.analysis.timelines.timeline import build_timeline
+from logjudge.histories.bundle import Settings
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replayed
 from logjudge.histories.evidence.layout import find_parts, read_part
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
-from logjudge.histories.tables import Finding
+from logjudge.histories.tables import READS, SENDS, Finding
 
 from .conftest import gathered, judge_replicas
 from .test_replicas import joined, logs
@@ -163,6 +167,58 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
     assert explain_repeated(apart, sent_again, {"enable.idempotence": False}).cause == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("producer", "says"),
+    [
+        ({"acks": 1}, "acks=1 turns idempotence off for p"),
+        ({"acks": "0"}, "acks=0 turns idempotence off for p"),
+        ({"acks": "all", "enable.idempotence": "false"}, "enable.idempotence is false for p"),
+    ],
+)
+def test_a_retry_is_known_by_what_turns_idempotence_off(producer, says):
+    held = timeline(logs("1: 0a 1b 2b"), leader="1")
+    explained = explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), producer)
+    assert explained.cause == "retry-reordering"
+    assert says in [fact.says for fact in explained.chain]
+    sure = {**producer, "enable.idempotence": True}
+    assert explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), sure).cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "producer", "severity"),
+    [
+        (None, {}, "permitted"),
+        (7, {}, "violation"),
+        (None, {"enable.idempotence": True}, "violation"),
+        (7, {"acks": "1"}, "permitted"),
+    ],
+)
+def test_batches_without_a_producer_id_excuse_what_stands_twice_or_out_of_order(producer_id, producer, severity):
+    tables = logs("1: 0a 1c 2b 3b")
+    tables["records"] = tables["records"].with_columns(producer_id=pl.lit(producer_id, pl.Int64))
+    settings = Settings(config={"processes": {"p": producer}})
+    sends = [
+        {
+            "process": "p",
+            "outcome": "ok",
+            "invoked": at,
+            "completed": at + 9,
+            "invoked_at": at,
+            "at": at + 9,
+            "index": 0,
+        }
+        | {"offset": offset, "value": value, "acks": settings.acks("p")}
+        | {"acknowledged": True, "txn": False, "synthetic": False}
+        for at, offset, value in ((1, 3, "b"), (2, 1, "c"))
+    ]
+    read = {"process": "q", "outcome": "ok", "invoked": 20, "completed": 21, "invoked_at": 20, "at": 21, "txn": False}
+    reads = [{**read, "index": i, "offset": o, "value": "b", "exempt": False} for i, o in enumerate((2, 3))]
+    p = Partition("orders", 0, settings, pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS))
+    p.kept = kept("orders", 0, tables, leader="1")
+    assert [(found.values, found.severity) for found in duplicates(p)] == [(["b"], severity)]
+    assert [(found.values, found.severity) for found in nonmonotonic_sends(p)] == [(["b", "c"], severity)]
+
+
 def test_a_follower_that_cut_its_log_above_what_its_leader_wrote_differs_for_ever():
     old = of_format_v1("1: 0a 1b 2c\n2: 0a 1x 2c")
     leads = 'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%d]} for offline partition [orders,0] (x)'
@@ -294,6 +350,34 @@ def test_what_was_configured_is_not_what_would_have_prevented_it(config, acks, m
     assert all(part in measure for part, measure in zip(measures, explained.prevented_by, strict=True))
 
 
+def test_an_unclean_election_that_the_configuration_forbids_was_forced():
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    config = {"unclean.leader.election.enable": False, "min.insync.replicas": 2}
+    explained = explain_loss(timeline(AFTER, {"replicas": ("1", "2")}, meta, config=config), lost())
+    assert explained.cause == "unclean-election"
+    says = [fact.says for fact in explained.chain]
+    forbidden = says.index("unclean.leader.election.enable is false for the topic")
+    assert "elected broker 2" in says[forbidden + 1]
+    assert explained.prevented_by == [
+        "no election forced by an operator (unclean.leader.election.enable is false already)"
+    ]
+
+
+def test_a_second_replica_in_sync_helps_only_where_the_leader_was_alone():
+    def measures(*shrunk):
+        """Brokers 1 and 2 were in sync at first; records were acknowledged from 3 s to 5 s."""
+        meta = metadata(*shrunk, (9, {"leader": 3, "isr": [3], "leaderRecoveryState": 1}))
+        gone = replace(lost(first=1, last=2, values=("b", "c")), first_acked=3 * SECOND)
+        tables = {**logs("1: 0a 1x@1\n3: 0a 1x@1"), "epochs": epochs(("3", 0, 0), ("3", 1, 1))}
+        explained = explain_loss(timeline(tables, {"replicas": ("1", "2", "3")}, meta, leader="3"), gone)
+        assert explained.cause == "unclean-election"
+        return [measure.split(" ")[0] for measure in explained.prevented_by]
+
+    assert measures((7, {"isr": [1]})) == ["unclean.leader.election.enable=false"]
+    for since in (2, 4):
+        assert measures((since, {"isr": [1]})) == ["unclean.leader.election.enable=false", "min.insync.replicas=2"]
+
+
 def test_one_replica_alone_is_helped_by_a_second_one():
     about = {"replicas": ("1",)}
     events = [server_log("1", (12, LOADED % 1))]
@@ -304,6 +388,28 @@ def test_one_replica_alone_is_helped_by_a_second_one():
     explained = explain_loss(held, lost())
     assert explained.cause == "last-replica-standing"
     assert explained.prevented_by[0] == "a second replica (replication.factor)"
+
+
+@pytest.mark.parametrize(
+    ("since", "acks", "config", "measure"),
+    [
+        (4, "1", {}, "acks=all together with min.insync.replicas=2"),
+        (4, "1", {"min.insync.replicas": 2}, "acks=all"),
+        (4, "all", {}, "min.insync.replicas=2 (nothing is acknowledged while one replica is alone"),
+        (6, "1", {}, "eligible leader replicas"),
+        (6, "all", {}, "eligible leader replicas"),
+    ],
+)
+def test_only_who_was_in_sync_with_the_last_replica_could_have_led_instead(since, acks, config, measure):
+    said = [server_log("1", (12, LOADED % 1)), server_log("2", (7, LOADED % 2))]
+    dark = (fault("power-loss", "1", 8), fault("restart", "1", 11))
+    meta = metadata((since, {"isr": [1]}), (9, {"leader": -1}), (13, {"leader": 1}))
+    short = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    held = timeline(short, {"replicas": ("1", "2")}, meta, said, config, leader="1", faults=dark)
+    explained = explain_loss(held, lost(acks))
+    assert explained.cause == "last-replica-standing"
+    assert explained.prevented_by[0].startswith(measure)
+    assert explained.prevented_by[1].startswith("flush.messages=1")
 
 
 def test_a_broker_that_had_the_records_lost_them_itself_though_its_election_was_unclean():
