@@ -310,7 +310,7 @@ class Partition:
         opened, closed = np.zeros(len(offsets) + 1, np.int64), np.zeros(len(offsets) + 1, np.int64)
         np.add.at(opened, np.searchsorted(offsets, ranges["first_offset"], "left"), 1)
         np.add.at(closed, np.searchsorted(offsets, ranges["last_offset"], "right"), 1)
-        return offsets[np.cumsum(opened - closed)[:-1] == 0]
+        return np.asarray(offsets[np.cumsum(opened - closed)[:-1] == 0])
 
     @cached_property
     def superseded(self) -> pl.Series:
