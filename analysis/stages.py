@@ -24,7 +24,7 @@ from ..histories.files import Split
 from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
 from ..histories.parsing import Parsed, parse_split
-from ..histories.tables import OPERATIONS, complete
+from ..histories.tables import CONTEXT, OPERATIONS, complete
 from .replicas.sealing import decode, jobs, sealed_batches
 from .timelines.log_facts import HANDLERS
 
@@ -58,9 +58,16 @@ class Parts:
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of them to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # of brokers' files of no partition
     counts: dict[str, int] = field(default_factory=dict)
+    senders: set[str] = field(default_factory=set)  # of the producers that run.json names, those that sent
 
     def add(self, name: str, number: int) -> None:
         self.counts[name] = self.counts.get(name, 0) + number
+
+    def leave_out(self, rows: pl.DataFrame) -> None:
+        """Lines that could not be read: the user is told which, and the rules that there are some."""
+        if len(rows):
+            self.quarantine.append(rows)
+            self.context.append(_context("left out", [""]))
 
 
 def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
@@ -74,6 +81,7 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Ite
     # Sends are paired apart from all else: their table is narrow, and most events are sends.
     carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = 0
+    senders: set[str] = set()
     for parsed in blocks:
         parts = Parts()
         lines += parsed.lines
@@ -84,15 +92,16 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Ite
             paired = pair(both, settings.dialect)
             carried[table] = paired.waiting
             _take_apart(complete(paired.operations, OPERATIONS), settings, parts)
-            if len(paired.malformed):
-                parts.quarantine.append(paired.malformed)
-        if len(parsed.quarantine):
-            parts.quarantine.append(parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason"))
+            parts.leave_out(paired.malformed)
+        parts.leave_out(parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason"))
         if parsed.damage:
             row = {"place": [base + max(lines - 1, 0)], "reason": [parsed.damage]}
-            parts.quarantine.append(pl.DataFrame(row, schema=QUARANTINED))
+            parts.leave_out(pl.DataFrame(row, schema=QUARANTINED))
+        senders |= parts.senders
         yield parts
     last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in carried if len(frame)])
+    if senders:
+        last.context.append(_context("sends", sorted(senders)))
     last.add("lines", lines)
     yield last
 
@@ -160,9 +169,14 @@ def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
     paired = close(waiting, settings.dialect)
     parts.add("never completed", int(paired.operations["completed"].null_count()))
     _take_apart(paired.operations, settings, parts)
-    if len(paired.malformed):
-        parts.quarantine.append(paired.malformed)
+    parts.leave_out(paired.malformed)
+    if parts.senders:
+        parts.context.append(_context("sends", sorted(parts.senders)))
     return parts
+
+
+def _context(kind: str, processes: list[str]) -> pl.DataFrame:
+    return complete(pl.DataFrame({"kind": [kind] * len(processes), "process": processes}), CONTEXT)
 
 
 def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
@@ -173,6 +187,8 @@ def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> N
         parts.add("called failed", called_failed(operations))
     backwards = operations.select((pl.col("completed") < pl.col("invoked")).sum()).item()
     parts.add("completed before invoked", int(backwards or 0))
+    if settings.producers():
+        parts.senders |= {*operations.filter(pl.col("f").is_in(["send", "txn"]))["process"].unique()}
     seen = observe(operations, settings)
     parts.observations.extend(_by_unit(seen, settings))
     if len(seen.context):

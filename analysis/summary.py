@@ -8,6 +8,7 @@ import polars as pl
 
 from ..histories.tables import Finding
 from .figures import figures_of
+from .partitions.absences import replaced
 from .partitions.partition import Partition
 from .witness import witness
 
@@ -51,7 +52,7 @@ def _untold(p: Partition, findings: list[Finding]) -> list[tuple[str, str]]:
     if "cleanup.policy" in p.settings.topic(p.topic):
         return sorted(told)
     for finding in (finding for finding in findings if finding.severity == "violation"):
-        if finding.rule in ("lost-write", "unseen") and p.replaced_by_key.is_in(finding.values).any():
+        if finding.rule in ("lost-write", "unseen") and replaced(p)["value"].is_in(finding.values).any():
             told.add((finding.rule, f"cleanup.policy of {p.topic}, taken as delete"))
     return sorted(told)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -61,6 +61,9 @@ class Settings:
     def final_processes(self) -> list[str]:
         return [name for name in self.processes if self.role(name) == "final"]
 
+    def producers(self) -> list[str]:
+        return [name for name in self.processes if self.role(name) in ("producer", "producer+consumer")]
+
     def odd_roles(self) -> list[str]:
         """Processes with a role that means nothing, each with it."""
         return [f"{name}: {self.role(name)}" for name in self.processes if self.role(name) not in ("", *ROLES)]
@@ -69,13 +72,6 @@ class Settings:
         """Kafka's default since 3.0 is all; -1 is the same."""
         acks = str(self.processes.get(process, {}).get("acks", "all"))
         return "all" if acks == "-1" else acks
-
-    def idempotent(self, process: str) -> bool | None:
-        """None where the run does not say."""
-        value = self.processes.get(process, {}).get("enable.idempotence")
-        if value is None:
-            return None
-        return str(value).lower() == "true"
 
     def reads_uncommitted(self, process: str) -> bool:
         """Kafka's own default is read_uncommitted, but a run that says nothing is judged strictly."""
@@ -111,6 +107,17 @@ class Settings:
     def from_json(text: str) -> Settings:
         told = json.loads(text)
         return Settings(**{**told, "allow": tuple(told["allow"]), "rules": tuple(told["rules"])})
+
+
+def idempotence(producer: Mapping[str, Any], acks: str) -> bool | None:
+    """Whether a process of run.json is an idempotent producer; None where nobody told.
+
+    Where it is not configured, acks 0 and 1 turn it off, as it needs acks=all (KIP-98).
+    """
+    told = producer.get("enable.idempotence")
+    if told is not None:
+        return str(told).lower() == "true"
+    return None if acks in ("all", "-1") else False
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:

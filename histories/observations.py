@@ -232,7 +232,7 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
         pl.col("group").fill_null(False),
     )
     context = rows.select(list(CONTEXT))
-    handles = operations.filter(pl.col("f") == "handle").head(1)
+    handles = operations.filter(pl.col("f") == "handle").unique("process", keep="first", maintain_order=True)
     if len(handles):
         seen = handles.with_columns(
             pl.lit("handles").alias("kind"),

@@ -52,16 +52,23 @@ _UNANSWERED = (
     "closedconnection",
     "closednetworkconnection",
     "sockethangup",
+    "clientclosed",
+    "clientisclosed",
+    "producerclosed",
+    "closedforcefully",
+    "handledestroyed",
     "purgequeue",
     "purgeinflight",
 )
+# The last of several attempts found no leader; what became of those before it is not told.
+_AT_LAST = ("leadernotavailable", "middleofaleadershipelection", "outofavailablebrokers")
 # Names that are mere words: only at the beginning are they an error's.
 _WORDS = ("unknown", "network", "transport", "expiring")
 _END_OF_STREAM = r"\beof(?:exception|error)?\b"
-# UNKNOWN_SERVER_ERROR, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-# DUPLICATE_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR; of librdkafka _PURGE_INFLIGHT, _PURGE_QUEUE, _TIMED_OUT,
-# _MSG_TIMED_OUT, _TRANSPORT.
-_CODES = ("-1", "6", "7", "13", "20", "46", "56", "-151", "-152", "-185", "-192", "-195")
+# UNKNOWN_SERVER_ERROR, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, NETWORK_EXCEPTION,
+# NOT_ENOUGH_REPLICAS_AFTER_APPEND, DUPLICATE_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR; of librdkafka _PURGE_INFLIGHT,
+# _PURGE_QUEUE, _TIMED_OUT, _MSG_TIMED_OUT, _TRANSPORT.
+_CODES = ("-1", "5", "6", "7", "13", "20", "46", "56", "-151", "-152", "-185", "-192", "-195")
 _CODE = r"^\s*(?:error[\s:=]+)?(-?\d+)\s*$|^\[(?:error )?(-?\d+)\]|\b(?:code|error|err|val)[\"']?\s*[:=]\s*(-?\d+)\b"
 # What refuses a record before it is written; what stands behind it explains it and may be in any words.
 _REFUSED = (
@@ -79,7 +86,8 @@ def is_undecided(error: pl.Expr) -> pl.Expr:
     told = error.fill_null("").str.replace(_WRAPPED, "")
     name = _plain(told.str.extract(r"^(?:ERR_)?(?:[\w$]+\.)*(\w+)")).str.replace(r"(?:exception|error)$", "")
     words = told.str.to_lowercase().str.replace_all("_", "").str.replace_all(_SETTING, "").str.replace(_REFUSED, "")
-    known = _plain(words).str.contains_any([*_AFTER_APPEND, *_UNANSWERED]) | words.str.contains(_END_OF_STREAM)
+    known = _plain(words).str.contains_any([*_AFTER_APPEND, *_UNANSWERED, *_AT_LAST])
+    known |= words.str.contains(_END_OF_STREAM)
     code = pl.coalesce(words.str.extract(_CODE, group) for group in (1, 2, 3))
     named = name.is_in(_WORDS) & ~_is_sentence(told)
     return known | named.fill_null(False) | code.is_in(_CODES).fill_null(False)

@@ -15,6 +15,7 @@ Schema = dict[str, pl.DataType | type[pl.DataType]]
 
 MOST_OFFSET = 2**63 - 2  # the offset behind it is a number of 64 bits too
 BEYOND_ALL = 2**62  # behind every time (ns) and offset of a real run; what is added to it still has 64 bits
+BEFORE_ALL = -BEYOND_ALL  # ns
 
 TYPES = ("invoke", "ok", "fail", "info")
 FUNCTIONS = (
@@ -132,7 +133,9 @@ MARKS: Schema = {
 }
 # What concerns a process or the run rather than one partition: every partition's rules get all of it.
 CONTEXT: Schema = {
-    "kind": pl.String,  # assign, subscribe, revoke, crash, seek, fault, heal, handles; poll: of unknown outcome
+    # assign, subscribe, revoke, crash, seek, fault, heal; poll: of unknown outcome; of the whole run: handles, sends
+    # (the process recorded one) and left out (lines of the history)
+    "kind": pl.String,
     "process": pl.String,
     "outcome": OUTCOME,
     "invoked": pl.Int64,

@@ -74,6 +74,14 @@ broken pipe
 connection reset by peer
 7
 -1
+LEADER_NOT_AVAILABLE
+Broker: Leader not available
+There is no leader for this topic-partition as we are in the middle of a leadership election.
+kafka: client has run out of available brokers to talk to: EOF
+client closed
+kgo: client is closed
+Producer is closed forcefully.
+Local: Broker handle destroyed
 error: 7
 {"code":7,"message":"it took too long"}
 {"errno":-104,"code":"ECONNRESET"}
@@ -96,6 +104,7 @@ Unknown topic or partition
 CORRUPT_MESSAGE
 OUT_OF_ORDER_SEQUENCE_NUMBER: Broker: Broker received an out of order sequence number
 aborted by the application
+Cannot perform operation after producer has been closed
 KafkaError{code=MSG_SIZE_TOO_LARGE,val=10,str="Unable to produce message: Broker: Message size too large"}
 KafkaError{code=NOT_ENOUGH_REPLICAS,val=19,str="Broker: Not enough in-sync replicas"}
 KafkaError{code=TOPIC_AUTHORIZATION_FAILED,val=29,str="Broker: Topic authorization failed"}

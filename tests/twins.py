@@ -64,6 +64,7 @@ class Twin:
             for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun)
             if not stable or self.dirty(op.process)
         ]
+        self.moves: list[tuple[int, int]] = []  # possible log starts, each with the time from which on
         self.start, self.possible_start = self._log_starts()
         self.final = self._final()
 
@@ -101,9 +102,22 @@ class Twin:
             later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.told.get("records", ())]
             refuted = start > most or any(offset < start for offset in later)
             (possible if refuted else certain).append(min(start, most))
-        if not certain and self.config.get("final"):
+            self.moves.append((min(start, most), op.begun if op.f == "fault" else self._deleted(start, op.done)))
+        self.assumed = not certain and bool(self.config.get("final"))  # where the final reads begin
+        if self.assumed:
             certain = [min(self._set_by("final"), default=0)]
+            self.moves.append((certain[0], self._deleted(certain[0], FOREVER)))
         return max(certain, default=0), max([*certain, *possible], default=0)
+
+    def _deleted(self, start: int, known: int) -> int:
+        """When the first deletion began that explains a log start that was known at a time; -1: none does."""
+        begun = [
+            op.begun
+            for op in self.ops
+            if op.told.get("fault", {}).get("kind") == "delete-records" and op.outcome != "fail"
+            if op.begun <= known and op.told["fault"]["offsets"]["0"] >= start
+        ]
+        return min(begun, default=-1)
 
     def _set_by(self, process: str) -> list[int]:
         return [
@@ -170,36 +184,64 @@ class Twin:
         offset = self.at(value)
         return (offset is not None and offset < self.start) or self.compacted(value)
 
-    def fading(self, value: str | None) -> bool:
-        """A tombstone, which is gone once the topic is compacted, and nobody told whether it is."""
-        return str(value).startswith("tombstone@") and "cleanup.policy" not in self.config["topics"]["x"]
+    def fading(self, value: str) -> bool:
+        """A tombstone where nobody told whether the topic is compacted, or one that may be the older of its key."""
+        if "cleanup.policy" not in self.config["topics"]["x"]:
+            return value.startswith("tombstone@")
+        return not self.compacted(value) and any(not order for _, order in self._rivals(value))
 
     def compacted(self, value: str) -> bool:
-        if "compact" not in self.config["topics"]["x"].get("cleanup.policy", ""):
-            return False
-        if value.startswith("tombstone@"):
+        if self._compacts() and value.startswith("tombstone@"):
             return True
-        mine = [send for send in self.sends if send.value == value and send.key is not None]
-        for send in mine:
+        rivals = list(self._rivals(value))
+        if any(order for _, order in rivals):
+            return True
+        mine = [send for send in self.sends if send.value == value]
+        read = {read.value for read in self.reads}
+        return any((other.acked or other.value in read) and other.begun > mine[0].done for other, _ in rivals)
+
+    def taken_since(self, value: str) -> int:
+        """From when on compaction may have removed it."""
+        if value.startswith("tombstone@") and (self.compacted(value) or self.fading(value)):
+            return -1
+        same = [send for send in self.sends if send.value == value or send in [one for one, _ in self._rivals(value)]]
+        times = [
+            other.begun if order else min(send.begun for send in same if send.outcome != "fail")
+            for other, order in self._rivals(value)
+        ]
+        return min(times, default=FOREVER)
+
+    def _compacts(self) -> bool:
+        return "compact" in self.config["topics"]["x"].get("cleanup.policy", "")
+
+    def _rivals(self, value: str) -> Iterator[tuple[Send, bool]]:
+        """Others of its key, and whether their offset is behind its own; those before it are none."""
+        for send in (send for send in self.sends if self._compacts() and send.value == value and send.key is not None):
             for other in self.sends:
-                if other.key == send.key and other.value != value and other.outcome != "fail":
+                if (other.key, send.outcome != "fail", other.outcome != "fail") == (send.key, True, True):
                     here, there = self.at(value), self.at(other.value)
-                    if here is None or there is None or there > here:
-                        return True
-        return False
+                    known = here is not None and there is not None
+                    before = there <= here if known else other.acked and other.done < send.begun  # type: ignore[operator]
+                    if other.value != value and not before:
+                        yield other, known
 
     def existing(self, process: str, time: int | None = None) -> set[int]:
         """Offsets that hold something for this reader (at a time, and not gone since), and not legally nothing."""
+        found = self.standing(process, FOREVER - 1 if time is None else time, time is not None)
+        return found if time is None else found - self.vanished()
+
+    def standing(self, process: str, time: int, sent_by_then: bool = False) -> set[int]:
+        """Offsets that hold something for this reader, which nothing may have taken legally by a time."""
         found = set()
         for offset, values in self.held().items():
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
                 visible = self.visible(offset, value, process)
-                there = time is None or not sent or min(send.begun for send in sent) <= time
-                absent = offset < self.possible_start or self.compacted(value) or self.fading(value)
-                if visible and there and not absent:
+                there = not sent_by_then or not sent or min(send.begun for send in sent) <= time
+                moved = any(offset < start and since <= time for start, since in self.moves)
+                if visible and there and not moved and self.taken_since(value) > time:
                     found.add(offset)
-        return found if time is None else found - self.vanished()
+        return found
 
     def visible(self, offset: int, value: str, process: str) -> bool:
         """Whether this reader may see the value at the offset: acknowledged, or seen by others and not aborted."""
@@ -291,8 +333,8 @@ class Twin:
             return offset < self.possible_start
         moves = [op.done for op in self.ops if op.told.get("fault", {}).get("kind") == "delete-records"]
         moves += [op.done for op, _, start in self.ends if start]
-        named = any(self._set_by("final")) and self.config.get("final")
-        return self.possible_start > 0 and (bool(named) or any(send.begun <= done for done in moves))
+        named = self.assumed and any(self._set_by("final"))
+        return self.possible_start > 0 and (named or any(send.begun <= done for done in moves))
 
     def _identity(self) -> Iterator[Breach]:
         places: dict[str, set[int]] = {}

@@ -47,9 +47,8 @@ def _committed(twin: Twin, members: list[str]) -> list[tuple[Op, int]]:
 
 def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     polls = [(op, read) for op in twin.ops if op.process in members for read in reads_of(op)]
-    handles = any(op.f == "handle" for op in twin.ops)
-    handled = {(read.offset, read.value) for _, read in polls}
-    if handles:
+    handled = {(read.offset, read.value) for op, read in polls if op.f != "txn" or op.outcome != "fail"}
+    if any(op.f == "handle" and op.process in members for op in twin.ops):
         handled = {
             (r["offset"], r["value"])
             for op in twin.ops
@@ -62,12 +61,6 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     lost = twin.lost()
     held = twin.held()
     reader = next((member for member in members if twin.dirty(member)), "") if dirty else ""
-    missed = {
-        o
-        for o in twin.existing(reader)
-        for value in held[o] - lost
-        if twin.visible(o, value, reader) and not handled & {(o, value), (o, None)}
-    }
     commits = _committed(twin, members)
     last = commits[-1][1] if commits else 0
     first, reset = 0, False
@@ -83,13 +76,21 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         lowest = min(read.offset for _, read in polls)
         first, reset = min([*set_to, lowest]), not set_to or min(set_to) > lowest
     joined = [op.done for op in twin.ops if op.process in members and _joins(op)]
-    for offset in sorted(missed):
+    name = _name(twin, members[0])
+    for offset in sorted(held):
+        passing = [op.done for op, to in commits if to > offset]
+        passing += [min(op.done for op, _ in polls)] if offset < first else []
+        if not passing or offset not in twin.standing(reader, min(passing)):
+            continue
+        left = [value for value in held[offset] - lost if twin.visible(offset, value, reader)]
+        if all(handled & {(offset, value), (offset, None)} for value in left):
+            continue
         if first <= offset < last:
-            yield ("consumer-loss", "violation", offset)
+            yield ("consumer-loss", "violation", offset, name)
         elif offset < first and reset:
             written = [send.done for send in twin.sends if send.value in held[offset]]
             older = joined and written and all(done < min(joined) for done in written)
-            yield ("consumer-loss", "permitted" if older else "violation", offset)
+            yield ("consumer-loss", "permitted" if older else "violation", offset, name)
 
 
 def _joins(op: Op) -> bool:

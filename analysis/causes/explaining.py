@@ -135,12 +135,10 @@ def _repeated(p: Partition, finding: Finding) -> Explanation | None:
         return None
     value = finding.values[0]
     offsets = tuple(p.entries.filter(pl.col("value") == value)["offset"].to_list())
-    sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at").rows()
-    process, invoked, place = sent[0] if sent else (None, None, None)
-    producer = p.settings.processes.get(process) if process else None
-    return explain_repeated(
-        p.timeline, Repeated(p.topic, p.partition, value, offsets, process, invoked, place), producer
-    )
+    sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at", "acks").rows()
+    told = sent[0] if sent else (None, None, None, None)
+    producer = p.settings.processes.get(told[0]) if told[0] else None
+    return explain_repeated(p.timeline, Repeated(p.topic, p.partition, value, offsets, *told), producer)
 
 
 # Who is asked why findings of a rule happened that are no losses.

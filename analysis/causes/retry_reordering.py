@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from ...histories.bundle import idempotence
 from ..replicas.kept import where
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
@@ -20,8 +21,6 @@ from .attempts import Explanation
 
 NAME = "retry-reordering"
 CITATION = "KIP-98 (idempotent producer), max.in.flight.requests.per.connection; KAFKA-5494"
-
-_ALL = ("all", "-1")  # acks without which there is no idempotence
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class Repeated:
     process: str | None = None
     invoked: int | None = None  # ns, of its send
     place: int | None = None
+    acks: str | None = None  # of its send
 
 
 def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[str, Any] | None) -> Explanation:
@@ -48,8 +48,9 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
         return Explanation(
             "unknown", missing=[f"what cut off the copy at offset {places}, where another record stands"]
         )
-    configured, acks = (producer or {}).get("enable.idempotence"), str((producer or {}).get("acks", "all"))
-    idempotent = str(configured).lower() == "true" if configured is not None else None if acks in _ALL else False
+    about = producer or {}
+    configured, acks = about.get("enable.idempotence"), repeated.acks or str(about.get("acks", "all"))
+    idempotent = idempotence(about, acks)
     if idempotent or copies["producer_id"].drop_nulls().len():
         return Explanation("unknown", missing=["how an idempotent producer's record came to stand twice"])
     if idempotent is None and copies.height < 2:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..partitions.absences import superseded
 from ..partitions.entries import Mask
 from ..partitions.partition import Partition
 from .bins import Ints
@@ -90,7 +91,7 @@ def _others(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints,
     if len(placed) == len(entries) and bool(entries["sent_ok"].all()):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rest = entries.join(placed.select("offset", "value"), on=["offset", "value"], how="anti")
-    gone = (pl.col("offset") < p.log_start.certain) | pl.col("value").is_in(p.superseded.implode())
+    gone = (pl.col("offset") < p.log_start.certain) | pl.col("value").is_in(superseded(p)["value"].implode())
     code = (
         pl.when(pl.col("value").is_in(twice))
         .then(_CODE["duplicate"])

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.observations import deletions_of
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import BEFORE_ALL, BEYOND_ALL
 from .entries import Ints
 
 if TYPE_CHECKING:
@@ -22,18 +22,26 @@ if TYPE_CHECKING:
 _MS = 1_000_000
 
 
+class _Told(NamedTuple):
+    offset: int
+    certain: bool
+    moved: int | None  # ns: the last moment at which it may have moved there; None: any
+    since: int = BEFORE_ALL  # ns: it did so no earlier
+
+
 class LogStart(NamedTuple):
     """Offsets below `certain` are legally gone, and those below `possible` may be."""
 
     certain: int
     possible: int
     moved: int | None  # ns: the last moment at which it may have moved; None: any
+    told: tuple[_Told, ...]
 
-
-class _Told(NamedTuple):
-    offset: int
-    certain: bool
-    moved: int | None
+    def since(self, offsets: Ints) -> Ints:
+        """From when on (ns) each of the offsets may have been below the start; beyond all: never."""
+        told = sorted(self.told, key=lambda one: one.offset)
+        earliest = np.minimum.accumulate(np.array([one.since for one in told] + [BEYOND_ALL])[::-1])[::-1]
+        return np.asarray(earliest[np.searchsorted([one.offset for one in told], offsets, "right")])
 
 
 class _Heard:
@@ -69,19 +77,26 @@ class _Heard:
 def log_start(p: Partition, kept: int | None) -> LogStart:
     """`kept` is where the leader's log starts that a broker kept, if it is known and not 0."""
     heard = _Heard(p)
-    told = [*_deleted(p, heard), *_answered(p, heard)]
+    deleted = _deleted(p, heard)
+    told = _answered(p, heard)
     if kept is not None:
         # Files are copied after the final reads: what these still saw was not below the start yet.
         told.append(_Told(min(kept, heard.first_final), True, None))
-    if p.settings.final and not any(one.certain for one in told):
+    if p.settings.final and not any(one.certain for one in (*deleted, *told)):
         # The final reads should begin at the log start, but a reader that was assigned behind it hides what it skips.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()
         told += [_Told(begun, False, None)] if isinstance(begun, int) else []
-    told += _retained(p, heard)
+    told = [*deleted, *(_since_deletion(one, deleted) for one in told), *_retained(p, heard)]
     certain = max((one.offset for one in told if one.certain), default=0)
     moves = [one.moved for one in told if one.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=-(2**63))
-    return LogStart(certain, max((one.offset for one in told), default=0), moved)
+    return LogStart(certain, max((one.offset for one in told), default=0), moved, tuple(told))
+
+
+def _since_deletion(one: _Told, deleted: list[_Told]) -> _Told:
+    """A start that a recorded deletion explains moved there no earlier than that."""
+    explain = [d.since for d in deleted if d.offset >= one.offset and (one.moved is None or d.since <= one.moved)]
+    return one._replace(since=min(explain, default=BEFORE_ALL))
 
 
 def _deleted(p: Partition, heard: _Heard) -> list[_Told]:
@@ -90,16 +105,16 @@ def _deleted(p: Partition, heard: _Heard) -> list[_Told]:
     # One that came after the final reads explains nothing that they lack.
     intime = pl.col("invoked") <= (BEYOND_ALL if until is None else until)
     faults = p.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail") & intime)
-    for detail, done in faults.select("detail", "completed").unique().iter_rows():
+    for detail, begun, done in faults.select("detail", "invoked", "completed").unique().iter_rows():
         if deletions_of(detail) is None:
-            told.append(_Told(reach, False, done))
+            told.append(_Told(reach, False, done, begun))
     for row in p.marks.filter((pl.col("kind") == "delete-records") & intime).iter_rows(named=True):
         asked, begun, done = row["offset"], row["invoked"], row["completed"]
         certain = row["outcome"] == "ok" and done is not None and done >= begun and asked is not None
         # Without a new start, or with -1, it goes to the high watermark of its moment, which nobody knows.
         certain = certain and asked <= reach and (since is None or done <= since)
         certain = certain and not heard.refutes(asked, done)
-        told.append(_Told(reach if asked is None else min(asked, reach), certain, done))
+        told.append(_Told(reach if asked is None else min(asked, reach), certain, done, begun))
     return told
 
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL, CONTEXT, MARKS, READS, SENDS, Schema
+from ...histories.tables import BEFORE_ALL, CONTEXT, MARKS, READS, SENDS, Schema
 from ..replicas.kept import Kept
-from ..replicas.settled import ABORTED, ABSENCES, BELOW_START, legal_absences
+from ..replicas.settled import ABSENCES, BELOW_START, legal_absences
 from ..timelines.timeline import Timeline
 from .entries import Ints, index_entries
+from .final_reads import FinalReads, final_reads
 from .log_start import LogStart, log_start
-from .open_transactions import hidden_from
 from .tombstones import named
 
 if TYPE_CHECKING:
@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 
 Offsets = npt.NDArray[np.int64]
 Found = TypeVar("Found")
-BEFORE_ALL = -BEYOND_ALL  # ns
-
-
-class FinalReads(NamedTuple):
-    """The passes over the whole partition after the last fault: who made them, and the offsets they cover."""
-
-    processes: tuple[str, ...]
-    start: int
-    end: int  # exclusive
-    since: int  # ns: the passes began
-    until: int  # ns: their last poll
-    complete: bool  # they went from the log start to the end that was asked for
-    hides: int  # the first offset that an open transaction may have hidden from them
 
 
 class Partition:
@@ -157,7 +144,8 @@ class Partition:
     def last_heal(self) -> int:
         """ns of the last fault or heal; before all times without one, as some clocks begin below 0."""
         faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
-        return _ns(faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item())
+        last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
+        return last if isinstance(last, int) else BEFORE_ALL
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
@@ -208,74 +196,9 @@ class Partition:
         )
 
     @cached_property
-    def asked_end(self) -> int | None:
-        """The end offset asked after the last fault healed, if anyone asked; else, of these, a last stable offset."""
-        for ends in (self.log_ends, self.end_offsets):
-            late = ends.filter(pl.col("invoked") >= self.last_heal)
-            if len(late):
-                return int(late["offset"][-1])
-        return None
-
-    @cached_property
     def final(self) -> FinalReads | None:
-        """The final reads (format.md): those of role final, or a consumer's uninterrupted pass; else None."""
-        if not self.settings.final:
-            return None
-        named = tuple(self.settings.final_processes())
-        if named:
-            return self._pass_of(named)
-        whole = (self._pass_of((process,)) for process in self.reads["process"].unique(maintain_order=True))
-        return next((done for done in whole if done and self._is_uninterrupted(done)), None)
-
-    def _pass_of(self, processes: tuple[str, ...]) -> FinalReads | None:
-        """What these processes read after the last heal, or None if they did not come by this partition."""
-        mine = self.reads.filter(pl.col("process").is_in(processes) & (pl.col("completed") >= self.last_heal))
-        assigned = self.assigned_by(list(processes))
-        if not len(mine) and not len(assigned):
-            return None
-        # Only an assignment says that the reads began behind the log start: the first record may be the lost one.
-        begin = assigned["offset"].min()
-        begins = self.log_start.certain
-        start = max(begins, begin if isinstance(begin, int) else begins)
-        top = mine["offset"].max()
-        end = int(top) + 1 if isinstance(top, int) else start
-        begun = assigned["completed"].max() if len(assigned) else mine["completed"].min()
-        asked = self.asked_end if self.asked_end is not None else end
-        # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
-        until = mine["completed"].max() if len(mine) else begun
-        hides = hidden_from(self, processes, end, _ns(until))
-        asked = max(end, min(asked, hides))
-        offset = pl.col("offset")
-        outside = (offset >= end) & (offset < asked) | (offset >= begins) & (offset < start)
-        missed = self.sends.filter(pl.col("acknowledged") & outside)
-        if len(missed):
-            # Where the log was written anew, a marker may stand where an acknowledged record stood.
-            legal = [pl.col("offset").is_between(a, b) for a, b, _ in self.legally_absent.iter_rows()]
-            missed = missed.filter(~pl.any_horizontal(pl.lit(False), *legal))
-        complete = not len(missed)
-        return FinalReads(processes, start, asked if complete else end, _ns(begun), _ns(until), complete, hides)
-
-    def _is_uninterrupted(self, done: FinalReads) -> bool:
-        """From the log start to an end offset asked after the last heal, without seek, assignment or jump."""
-        whose = pl.col("process").is_in(done.processes)
-        mine = self.reads.filter(whose & (pl.col("completed") >= self.last_heal))
-        if not len(mine) or self.asked_end is None:
-            return False
-        moves = pl.concat(
-            [
-                self.marks.filter(whose & pl.col("kind").is_in(["seek", "assign", "revoke"])).select("completed"),
-                self.context.filter(whose & (pl.col("kind") == "crash")).select("completed"),
-            ]
-        )
-        begun = _ns(mine["completed"].min())
-        forward = bool((mine["offset"].diff().drop_nulls() > 0).all())
-        first = int(mine["offset"][0] or 0)
-        # An assignment from which it had read before the last heal is not where this pass began.
-        earlier = _ns(self.reads.filter(whose & (pl.col("completed") < self.last_heal))["completed"].max())
-        assigned = self.assigned_by(list(done.processes)).filter(pl.col("completed").is_between(earlier, begun))
-        start = _ns(assigned["offset"][-1]) if len(assigned) else first
-        still = not len(moves.filter(pl.col("completed") > begun))
-        return done.complete and done.end >= self.asked_end and forward and still and start <= self.log_start.certain
+        """The final reads of it, if anybody did them (final_reads.py)."""
+        return final_reads(self)
 
     @cached_property
     def committed(self) -> pl.Expr:
@@ -286,62 +209,6 @@ class Partition:
             unsure = self.sends.filter(pl.col("txn") & ~pl.col("acknowledged"))["value"].drop_nulls().unique()
             read = read & ~pl.col("value").is_in(unsure.implode())
         return pl.col("sent_ok") | read
-
-    @cached_property
-    def existing(self) -> Offsets:
-        """Offsets that hold a record for a read_committed consumer, sorted: acknowledged or polled ones.
-
-        Legally absent ones are left out, and so are aborted ones: there is nothing to skip.
-        """
-        kept = self.entries.filter(self.committed)
-        return self._without_absent(kept, self.legally_absent)
-
-    @cached_property
-    def existing_uncommitted(self) -> Offsets:
-        """The same for a read_uncommitted consumer, which sees records of aborted transactions too."""
-        return self._without_absent(self.entries, self.legally_absent.filter(pl.col("reason") != ABORTED))
-
-    def _without_absent(self, entries: pl.DataFrame, ranges: pl.DataFrame) -> Offsets:
-        kept = entries.filter(pl.col("offset") >= self.log_start.possible)
-        for absent in (self.superseded, self.fading):
-            if len(absent):
-                kept = kept.filter(~pl.col("value").is_in(absent.implode()))
-        offsets = np.unique(kept["offset"].to_numpy())
-        opened, closed = np.zeros(len(offsets) + 1, np.int64), np.zeros(len(offsets) + 1, np.int64)
-        np.add.at(opened, np.searchsorted(offsets, ranges["first_offset"], "left"), 1)
-        np.add.at(closed, np.searchsorted(offsets, ranges["last_offset"], "right"), 1)
-        return np.asarray(offsets[np.cumsum(opened - closed)[:-1] == 0])
-
-    @cached_property
-    def superseded(self) -> pl.Series:
-        """Values that compaction may remove, tombstones among them; none where the topic is not compacted."""
-        if not self.settings.compacted(self.topic):
-            return self.tombstones.clear()
-        return pl.concat([self.replaced_by_key, self.tombstones]).unique()
-
-    @cached_property
-    def fading(self) -> pl.Series:
-        """Tombstones that compaction may have removed, as who wrote them expects it, though nobody told the policy."""
-        told = "cleanup.policy" in self.settings.topic(self.topic)
-        return self.tombstones.clear() if told else self.tombstones
-
-    @cached_property
-    def replaced_by_key(self) -> pl.Series:
-        """Values whose key a later record has, or a tombstone."""
-        written = self.sends.filter(pl.col("key").is_not_null() & (pl.col("outcome") != "fail"))
-        read_at = self.entries.select("value", pl.col("offset").alias("read_offset")).unique("value")
-        placed = written.join(read_at, on="value", how="left").with_columns(
-            pl.coalesce("offset", "read_offset").alias("offset")
-        )
-        # A record whose offset nobody learned may be the newer one, so it excuses all others of its key.
-        newest = placed.group_by("key").agg(
-            pl.col("offset").max().alias("newest"),
-            pl.col("offset").null_count().alias("unplaced"),
-            (pl.len() > 1).alias("others"),
-        )
-        judged = placed.join(newest, on="key")
-        gone = (pl.col("offset") < pl.col("newest")) | (pl.col("unplaced") > pl.col("offset").is_null().cast(pl.UInt32))
-        return judged.filter(gone.fill_null(pl.col("others")) & pl.col("value").is_not_null())["value"].unique()
 
 
 def once(find: Callable[[Partition], Found]) -> Callable[[Partition], Found]:
@@ -355,10 +222,6 @@ def once(find: Callable[[Partition], Found]) -> Callable[[Partition], Found]:
         return kept
 
     return found
-
-
-def _ns(value: object) -> int:
-    return value if isinstance(value, int) else BEFORE_ALL
 
 
 def _in_order(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL, Finding
+from ...histories.tables import BEFORE_ALL, BEYOND_ALL, Finding
+from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.entries import Mask
-from ..partitions.partition import BEFORE_ALL, Offsets, Partition
+from ..partitions.partition import Offsets, Partition
 from ..partitions.undecided import undecided_polls
 from ..wording import plural, some
 from .loss import fates
@@ -18,17 +19,22 @@ from .wording import proof, seconds, where
 
 def consumer_losses(p: Partition) -> Iterator[Finding]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
+    recorders = p.context.filter(pl.col("kind") == "handles")["process"]
     for group, members in _groups(p).items():
         commits = _commits(p, members)
         polled = p.reads.filter(pl.col("process").is_in(members))
-        standing, handled = _standing(p, members), _handled(p, members, commits)
-        offsets = p.entries["offset"].to_numpy()
-        existing, unhandled = np.unique(offsets[standing]), np.unique(offsets[standing & ~handled])
-        committed = int(commits["offset"][-1]) if len(commits) else 0
         first, reset = _first_position(p, members, polled)
-        below = existing[existing < max(committed, first)]
+        standing = _standing(p, members, commits, first, polled)
+        surely = _handled(p, members, commits)
+        handled = surely if recorders.is_in(members).any() else surely | _polled(p, members)
+        offsets = p.entries["offset"].to_numpy()
+        held, unhandled = np.unique(offsets[standing]), np.unique(offsets[standing & ~handled])
+        committed = int(commits["offset"][-1]) if len(commits) else 0
+        below = held[held < max(committed, first)]
         missed = np.intersect1d(below, unhandled, assume_unique=True)
         done = np.setdiff1d(below, missed, assume_unique=True)
+        if len(recorders) and np.isin(done, offsets[standing & handled & ~surely]).any():
+            p.doubt("consumer-loss", f"nobody recorded what {_called(group)} handled of {p.name}, though others did")
         hidden = undecided_polls(p, members).hold(missed)
         if hidden.any():
             p.doubt("consumer-loss", f"nobody knows what polls of {p.name} by {_called(group)} gave")
@@ -220,39 +226,61 @@ def _commits(p: Partition, members: list[str]) -> pl.DataFrame:
 
 
 def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
-    """Entries that a member finished with; in a run without any `handle` a poll counts as handling.
+    """Entries that a member finished with.
 
     A committed transaction that commits the offsets of what it polled has done with it what it is for. What took an
     offset after its first record was lost is another record, which must be handled too.
     """
-    polled = pl.Series(p.reads["process"].is_in(members))
+    mine = p.reads.select("at", "process").with_row_index("row").filter(_of(p, members) & p.reads["txn"])
+    found = _at_rows(p, mine.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
+    done = p.marks.filter(
+        (pl.col("kind") == "handle") & pl.col("process").is_in(members) & (pl.col("outcome") != "fail")
+    )
+    entries = p.entries.select("offset", "value").with_row_index("row")
+    found[entries.join(done, on=["offset", "value"], how="semi")["row"].to_numpy()] = True
+    return found | _anything_at(p, done.filter(pl.col("value").is_null())["offset"])
+
+
+def _polled(p: Partition, members: list[str]) -> Mask:
+    """Entries that a member polled, and not in a transaction that aborted: where nobody recorded what was handled."""
+    return _at_rows(p, (_of(p, members) & ~(p.reads["txn"] & (p.reads["outcome"] == "fail"))).arg_true())
+
+
+def _of(p: Partition, members: list[str]) -> pl.Series:
+    return p.reads["process"].is_in(members)
+
+
+def _at_rows(p: Partition, rows: pl.Series) -> Mask:
+    """Entries of which these rows of `reads` tell."""
+    entry = p.entry_of_read[rows.to_numpy()]
     found = np.zeros(len(p.entries), bool)
-    if len(p.context.filter(pl.col("kind") == "handles")):
-        mine = p.reads.select("at", "process").with_row_index("row").filter(polled & p.reads["txn"])
-        rows = mine.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"].to_numpy()
-        done = p.marks.filter(
-            (pl.col("kind") == "handle") & pl.col("process").is_in(members) & (pl.col("outcome") != "fail")
-        )
-        entries = p.entries.select("offset", "value").with_row_index("row")
-        found[entries.join(done, on=["offset", "value"], how="semi")["row"].to_numpy()] = True
-        blank = done.filter(pl.col("value").is_null())["offset"]
-    else:
-        rows, blank = polled.arg_true().to_numpy(), p.reads["offset"].clear()
-    entry = p.entry_of_read[rows]
     found[entry[entry >= 0]] = True
-    # Where nobody recorded the value, any record at the offset may be meant.
-    anywhere = pl.concat([blank, p.reads["offset"].gather(rows[entry < 0])]).drop_nulls()
-    return found | p.entries["offset"].is_in(anywhere.unique().implode()).to_numpy() if len(anywhere) else found
+    return found | _anything_at(p, p.reads["offset"].gather(rows.filter(pl.Series(entry < 0))))
 
 
-def _standing(p: Partition, members: list[str]) -> Mask:
-    """Entries that exist for the group and were not themselves lost in the log."""
+def _anything_at(p: Partition, offsets: pl.Series) -> Mask:
+    """Where nobody recorded the value, any record at the offset may be meant."""
+    return np.asarray(p.entries["offset"].is_in(offsets.drop_nulls().unique().implode()).to_numpy())
+
+
+def _standing(p: Partition, members: list[str], commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Mask:
+    """Entries that existed for the group when it came past them, and were not themselves lost in the log."""
     uncommitted = any(p.settings.reads_uncommitted(name) for name in members)
-    existing = p.existing_uncommitted if uncommitted else p.existing
+    held = existing_uncommitted(p) if uncommitted else existing(p)
+    there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
     visible = pl.lit(True) if uncommitted else p.committed
     lost = fates(p).filter(pl.col("lost"))["value"]
-    there = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
-    return np.asarray(there & np.isin(p.entries["offset"].to_numpy(), existing))
+    kept = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
+    return np.asarray(kept & np.isin(p.entries["offset"].to_numpy(), there))
+
+
+def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Offsets:
+    """When (ns) the group came past each of the offsets: by a commit, or by its first poll, which began at `first`."""
+    done = np.append(commits["completed"].to_numpy(), BEYOND_ALL)
+    covered = np.searchsorted(np.maximum.accumulate(commits["offset"].to_numpy()), offsets, "right")
+    begun = polled["completed"].min()
+    skipped = np.where(offsets < first, begun if isinstance(begun, int) else BEYOND_ALL, BEYOND_ALL)
+    return np.asarray(np.minimum(done[covered], skipped))
 
 
 def _runs(offsets: Offsets, between: Offsets) -> list[Offsets]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from ...histories.bundle import idempotence
 from ..partitions.partition import Partition
 
 
@@ -11,15 +12,19 @@ def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str, str]]
     """The sends (process, value) of these values whose producer is known to be without idempotence: as it was
     configured, as acks 0 and 1 turn it off (KIP-98 needs acks=all), or as brokers keep them without a producer id.
     """
-    sent = p.sends.filter(pl.col("value").is_in(values.drop_nulls().unique().implode()))
+    sought = pl.col("value").is_in(values.drop_nulls().unique().implode())
+    sent = pl.concat([frame.filter(sought).select("process", "value", "acks") for frame in (p.sends, p.unplaced)])
     if not len(sent):
         return set()
     idless = _without_producer_id(p, sent["value"])
-    known = {name: p.settings.idempotent(name) for name in sent["process"].unique()}
+    told = {
+        (process, acks): idempotence(p.settings.processes.get(process, {}), acks)
+        for process, acks in sent.select("process", "acks").unique().iter_rows()
+    }
     return {
         (process, value)
-        for process, value, acks in sent.select("process", "value", "acks").iter_rows()
-        if known[process] is False or (known[process] is None and (acks in ("0", "1") or value in idless))
+        for process, value, acks in sent.iter_rows()
+        if told[process, acks] is False or (told[process, acks] is None and value in idless)
     }
 
 

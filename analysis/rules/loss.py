@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL, Finding
+from ..partitions.absences import fading, lasting, superseded
+from ..partitions.final_reads import FinalReads
 from ..partitions.generations import events, generations
 from ..partitions.neighbours import beside, neighbours
-from ..partitions.partition import FinalReads, Offsets, Partition, once
+from ..partitions.partition import Offsets, Partition, once
 from ..partitions.undecided import undecided_polls
 from ..replicas.settled import COMPACTED
 from ..wording import plural, some
@@ -123,7 +125,7 @@ def unseen(p: Partition) -> Iterator[Finding]:
     if not len(missing):
         return
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
-    others = np.setdiff1d(p.existing, placed["offset"].to_numpy())
+    others = np.setdiff1d(lasting(p), placed["offset"].to_numpy())
     unplaced = missing.filter(pl.col("offset").is_null())
     for run in [*neighbours(placed, others), *([unplaced] if len(unplaced) else [])]:
         first, last = run.row(0, named=True), run.row(-1, named=True)
@@ -172,8 +174,11 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
         return "a poll that may have read " + ("it" if len(doubtful) == 1 else "them") + " has no known outcome"
     if doubtful["removable"].any():
         return "retention or delete-records may have taken " + ("it" if len(doubtful) == 1 else "them")
-    if doubtful["fading"].any():
+    if doubtful["fading"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
         return f"compaction removes tombstones, and run.json does not tell cleanup.policy of {p.topic}"
+    if doubtful["fading"].any():
+        own = "it, if another record of its key is" if len(doubtful) == 1 else "them, if others of their keys are"
+        return f"compaction may have removed {own} in the log and later, which nobody knows"
     if doubtful["veiled"].any():
         return "an open transaction may hide " + ("it" if len(doubtful) == 1 else "them") + " from the final reads"
     return "acknowledged no earlier than the last of the final reads"
@@ -204,7 +209,7 @@ def fates(p: Partition) -> pl.DataFrame:
         (pl.col("offset") < start.possible).fill_null(unplaced).alias("removable"),
         _hidden(p, fate).alias("hidden"),
         _veiled(final).alias("veiled"),
-        (pl.col("value").is_in(p.fading.implode()) if len(p.fading) else pl.lit(False)).alias("fading"),
+        pl.col("value").is_in(fading(p)["value"].implode()).alias("fading"),
     )
     # No deletion and no compaction gives an offset to another record, or moves the log's end back.
     cut = pl.col("replaced") | pl.col("shrunk")
@@ -212,16 +217,15 @@ def fates(p: Partition) -> pl.DataFrame:
     perhaps = pl.col("removable") | pl.col("hidden") | pl.col("fading")
     lost = (cut | (missed & ~perhaps)) & ~pl.col("in_final")
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
-    late = _late(p, final) if final else pl.lit(False)
+    late = _late(final) if final else pl.lit(False)
     veiled = pl.col("veiled") & ~pl.col("in_final") & ~pl.col("legal")
     doubtful = (missed | unread) & perhaps | (unread & late) | veiled
     return fate.with_columns(lost.alias("lost")).with_columns((doubtful & ~pl.col("lost")).alias("doubtful"))
 
 
-def _late(p: Partition, final: FinalReads) -> pl.Expr:
+def _late(final: FinalReads) -> pl.Expr:
     """Whether the final reads may have come too early: they ended, or went no further than an end asked before."""
-    asked = p.end_offsets.filter((pl.col("invoked") >= p.last_heal) & (pl.col("offset") == final.end))["invoked"].max()
-    early = pl.lit(False) if asked is None else pl.col("completed") >= asked
+    early = pl.lit(False) if final.asked is None else pl.col("completed") >= final.asked
     beyond = (pl.col("offset") >= final.end).fill_null(True)
     return (pl.col("completed") >= final.until) | beyond & early
 
@@ -253,7 +257,8 @@ def _legally_gone(p: Partition) -> pl.Expr:
         p.legally_absent.filter(pl.col("reason") == COMPACTED).select("first_offset", "last_offset").iter_rows()
     ):
         gone |= pl.col("offset").is_between(first, last).fill_null(False)
-    return gone | pl.col("value").is_in(p.superseded.implode()) if len(p.superseded) else gone
+    taken = superseded(p)["value"]
+    return gone | pl.col("value").is_in(taken.implode()) if len(taken) else gone
 
 
 def _read_by(p: Partition) -> pl.DataFrame:

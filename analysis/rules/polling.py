@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL, Finding
+from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.undecided import undecided_polls
 from ..wording import plural
@@ -44,23 +45,23 @@ def _skips(p: Partition, within: bool) -> Iterator[Finding]:
     polled = cache(lambda process: undecided_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
         uncommitted = p.settings.reads_uncommitted(row["process"])
-        existing = p.existing_uncommitted if uncommitted else p.existing
-        first, last = np.searchsorted(existing, [row["expected"], row["offset"]], "left")
-        skipped = _there(p, existing[first:last], row["completed"], uncommitted)
+        held = existing_uncommitted(p) if uncommitted else existing(p)
+        passed = held.between(row["expected"], row["offset"], row["completed"])
+        skipped = _there(p, passed, row["completed"], uncommitted)
         if not len(skipped):
             continue
         # Within one poll no other poll can have given what is missing.
         if not within and polled(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
             p.doubt("poll-skip", f"{row['process']} polled {p.name} once more, and nobody knows what it was given")
             continue
-        passed = where(p, int(skipped[0]), int(skipped[-1]))
+        place = where(p, int(skipped[0]), int(skipped[-1]))
         values = _values_at(p, int(skipped[0]), int(skipped[-1]))
         yield _finding(
             p,
             row,
             "int-poll-skip" if within else "poll-skip",
             f"{row['process']} {_came_from(row)} to {row['offset']} of {p.name} and passed over"
-            f" {plural(len(skipped), 'record')} at {passed}",
+            f" {plural(len(skipped), 'record')} at {place}",
             int(skipped[0]),
             int(skipped[-1]),
             len(skipped),

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..partitions.absences import lasting
 from ..partitions.partition import Partition, once
 from ..wording import plural
 from .idempotence import without_idempotence
@@ -46,8 +47,8 @@ def int_send_skips(p: Partition) -> Iterator[Finding]:
         (pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at"))
     )
     for row in ahead.iter_rows(named=True):
-        first, last = np.searchsorted(p.existing, [row["previous"] + 1, row["offset"]], "left")
-        between = np.setdiff1d(p.existing[first:last], p.sends.filter(pl.col("at") == row["at"])["offset"].to_numpy())
+        first, last = np.searchsorted(lasting(p), [row["previous"] + 1, row["offset"]], "left")
+        between = np.setdiff1d(lasting(p)[first:last], p.sends.filter(pl.col("at") == row["at"])["offset"].to_numpy())
         if len(between):
             yield Finding(
                 rule="int-send-skip",

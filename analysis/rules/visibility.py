@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..partitions.absences import lasting
 from ..partitions.neighbours import neighbours
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural, some
@@ -23,7 +24,7 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
     excused = pl.col("process").is_in(uncommitted) & pl.col("in_txn")
     read = _without_untold(p, read, pl.col("in_txn"), "aborted-read")
-    for run in _runs(read.filter(~excused), p.existing):
+    for run in _runs(read.filter(~excused), lasting(p)):
         fate = "whose transaction aborted" if run["in_txn"][0] else "whose send failed"
         yield _aborted(p, run, "violation", fate)
     # One setting is the cause of all that it permits, whatever stands between.
@@ -44,7 +45,13 @@ def phantom_reads(p: Partition) -> Iterator[Finding]:
     """Polled, though nobody sent it, or before it was sent."""
     if not len(p.sends) and not len(p.unplaced):
         return
-    for run in _runs(_reads_of(p, pl.col("sender").is_null())):
+    unsent = _reads_of(p, pl.col("sender").is_null())
+    missing = _missing(p)
+    if missing and len(unsent):
+        values = some(distinct(unsent["value"]))
+        p.doubt("phantom-read", f"no send of what was read of {p.name} is recorded ({values}), but {missing}")
+        unsent = unsent.clear()
+    for run in _runs(unsent):
         sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it"
         yield _finding(p, run, "phantom-read", "violation", sentence)
     early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
@@ -56,9 +63,18 @@ def phantom_reads(p: Partition) -> Iterator[Finding]:
             "phantom-read",
             "violation",
             f"{_readers(run)} read {_values(run)} at {_span(p, run)} at {seconds(first['completed'])}, before"
-            f" {first['sender']} sent it at {seconds(first['sent'])}",
+            f" {first['sender']} sent it at {seconds(first['sent'])}, if their clocks agree",
             (f"{first['sender']} sends {first['value']}", first["sent_at"]),
         )
+
+
+def _missing(p: Partition) -> str:
+    """Why the history may lack sends, if it may."""
+    if p.context["kind"].is_in(["left out"]).any():
+        return "lines of the history are missing or could not be read"
+    senders = p.context.filter(pl.col("kind") == "sends")["process"]
+    silent = [name for name in p.settings.producers() if name not in senders]
+    return f"run.json names {some(silent)}, of whom nothing is recorded" if silent else ""
 
 
 def precommitted_reads(p: Partition) -> Iterator[Finding]:
