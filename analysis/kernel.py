@@ -79,8 +79,8 @@ def partitions_of(
     topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
     split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
     for name in topics:
-        mine_by_table = {table: split[table].get((name,)) for table in full}
-        yield Partition(name, 0, settings, **mine_by_table, context=common.context, confirmed=confirmed)
+        sends, reads, marks = (split[table].get((name,)) for table in ("sends", "reads", "marks"))
+        yield Partition(name, 0, settings, sends, reads, marks, context=common.context, confirmed=confirmed)
 
 
 def _native(
@@ -93,7 +93,11 @@ def _native(
     if logs is not None:
         observed["sends"], settled = settled_sends(observed["sends"], logs)
     unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
-    p = Partition(
+    timeline = None
+    if logs is not None or is_told_of(whole):
+        held = logs or kept(topic, partition, {})
+        timeline = timeline_of(held, whole, common.shared, common.context, settings)
+    return Partition(
         topic,
         partition,
         settings,
@@ -102,12 +106,10 @@ def _native(
         observed["marks"],
         context=common.context,
         unplaced=unplaced,
+        kept=logs,
+        timeline=timeline,
+        settled=settled,
     )
-    p.kept, p.settled = logs, settled
-    if logs is not None or is_told_of(whole):
-        held = logs or kept(topic, partition, {})
-        p.timeline = timeline_of(held, whole, common.shared, common.context, settings)
-    return p
 
 
 def _without_key(schema: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import polars as pl
 
 from ...histories.tables import BEFORE_ALL, BEYOND_ALL
 from ..replicas.settled import ABORTED, BELOW_START, COMPACTED
-from .entries import Ints, Mask
+from .entries import Ints
 from .partition import Offsets, Partition, once
+from .ranges import told_in
 
 
 class Existing(NamedTuple):
@@ -50,11 +51,12 @@ def lasting(p: Partition) -> Offsets:
 def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Existing:
     offsets = entries["offset"].to_numpy()
     taken = _taken(p, entries["value"])
-    never = ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED]))
+    never = told_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
+    cleaned = told_in(ranges.filter(pl.col("reason") == COMPACTED))
     until = np.minimum(p.log_start.since(offsets), taken)
-    until[_within(offsets, never)] = BEFORE_ALL
+    until[never.hold(offsets)] = BEFORE_ALL
     # Of what the cleaner is seen to have removed nobody knows when, unless the history tells what replaced it.
-    until[_within(offsets, ranges.filter(pl.col("reason") == COMPACTED)) & (taken == BEYOND_ALL)] = BEFORE_ALL
+    until[cleaned.hold(offsets) & (taken == BEYOND_ALL)] = BEFORE_ALL
     offsets, until = offsets[until > BEFORE_ALL], until[until > BEFORE_ALL]
     if not len(offsets):
         return Existing(offsets, until)
@@ -69,14 +71,6 @@ def _taken(p: Partition, values: pl.Series) -> Ints:
         return np.full(len(values), BEYOND_ALL, np.int64)
     found = values.to_frame("value").join(gone, on="value", how="left", maintain_order="left")["since"]
     return np.asarray(found.fill_null(BEYOND_ALL).to_numpy())
-
-
-def _within(offsets: Offsets, ranges: pl.DataFrame) -> Mask:
-    """Which of the sorted offsets lie in a range."""
-    opened, closed = np.zeros(len(offsets) + 1, np.int64), np.zeros(len(offsets) + 1, np.int64)
-    np.add.at(opened, np.searchsorted(offsets, ranges["first_offset"], "left"), 1)
-    np.add.at(closed, np.searchsorted(offsets, ranges["last_offset"], "right"), 1)
-    return np.asarray(np.cumsum(opened - closed)[:-1] > 0)
 
 
 @once

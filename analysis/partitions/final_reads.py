@@ -8,6 +8,7 @@ import polars as pl
 
 from ...histories.tables import BEYOND_ALL
 from .open_transactions import hidden_from
+from .ranges import told_in
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -70,8 +71,7 @@ def _pass_of(p: Partition, processes: tuple[str, ...]) -> FinalReads | None:
     missed = p.sends.filter(pl.col("acknowledged") & outside)
     if len(missed):
         # Where the log was written anew, a marker may stand where an acknowledged record stood.
-        legal = [pl.col("offset").is_between(a, b) for a, b, _ in p.legally_absent.iter_rows()]
-        missed = missed.filter(~pl.any_horizontal(pl.lit(False), *legal))
+        missed = missed.filter(~pl.Series(told_in(p.legally_absent).hold(missed["offset"].to_numpy())))
     complete = not len(missed)
     end = asked if complete else end
     late = (pl.col("invoked") >= p.last_heal) & (pl.col("offset") == end)

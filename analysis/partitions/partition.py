@@ -43,6 +43,9 @@ class Partition:
         context: pl.DataFrame | None = None,
         unplaced: pl.DataFrame | None = None,
         confirmed: pl.Series | None = None,
+        kept: Kept | None = None,
+        timeline: Timeline | None = None,
+        settled: int = 0,
     ) -> None:
         self.topic, self.partition, self.settings = topic, partition, settings
         # Operations stand in the order of time, then of their lines, whatever the order of files and of tasks.
@@ -56,9 +59,9 @@ class Partition:
         self.unplaced = _in_order(unplaced, SENDS)
         # Undecided operations that must have happened, since another operation saw what they wrote (Jepsen).
         self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
-        self.kept: Kept | None = None  # what brokers kept of it
-        self.timeline: Timeline | None = None  # dated facts about it, for causes
-        self.settled = 0  # sends whose truth the brokers' logs told
+        self.kept = kept  # what brokers kept of it
+        self.timeline = timeline  # dated facts about it, for causes
+        self.settled = settled  # sends whose truth the brokers' logs told
         self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
         self.untold: set[tuple[str, str]] = set()  # rule, and the setting without which it cannot judge something
         self.memo: dict[Callable[..., Any], Any] = {}  # by function: what one rule computed and another needs (once)

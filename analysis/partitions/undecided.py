@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ...histories.tables import BEYOND_ALL
-from .entries import Ints
+from .ranges import Ranges, merged
 
 if TYPE_CHECKING:
     from .partition import Partition
-
-
-class Ranges(NamedTuple):
-    """Disjoint ranges of offsets in order: the first and the last of each."""
-
-    first: Ints
-    last: Ints
-
-    def cover(self, first: int, last: int) -> bool:
-        """Whether all from the first to the last offset lie in one range."""
-        at = int(np.searchsorted(self.first, first, "right")) - 1
-        return at >= 0 and bool(last <= self.last[at])
-
-    def hold(self, offsets: Ints) -> npt.NDArray[np.bool_]:
-        """Which of the offsets lie in a range."""
-        if not len(self.first):
-            return np.zeros(len(offsets), bool)
-        at = np.searchsorted(self.first, offsets, "right") - 1
-        return (at >= 0) & (offsets <= self.last[np.maximum(at, 0)])
 
 
 def undecided_polls(p: Partition, processes: Iterable[str]) -> Ranges:
@@ -50,12 +30,3 @@ def undecided_polls(p: Partition, processes: Iterable[str]) -> Ranges:
         # Where it goes back, or nowhere, nothing bounds what the poll may have given.
         highs.append(np.where(after > before, after - 1, BEYOND_ALL))
     return merged(np.concatenate(lows), np.concatenate(highs))
-
-
-def merged(low: Ints, high: Ints) -> Ranges:
-    """Ranges from a low to a high offset each, those left out that end before they begin; none touches another."""
-    order = np.argsort(low[low <= high], kind="stable")
-    low, high = low[low <= high][order], np.maximum.accumulate(high[low <= high][order])
-    starts = np.append(True, low[1:] > high[:-1] + 1)[: len(low)]
-    ends = np.append(starts[1:], True)[: len(low)]
-    return Ranges(low[starts], high[ends])

@@ -14,6 +14,7 @@ from ..partitions.final_reads import FinalReads
 from ..partitions.generations import events, generations
 from ..partitions.neighbours import beside, neighbours
 from ..partitions.partition import Offsets, Partition, once
+from ..partitions.ranges import told_in
 from ..partitions.undecided import undecided_polls
 from ..replicas.settled import COMPACTED
 from ..wording import plural, some
@@ -205,7 +206,7 @@ def fates(p: Partition) -> pl.DataFrame:
         pl.col("other").is_not_null().alias("replaced"),
         pl.col("later_end").is_not_null().alias("shrunk"),
         _passed_over(p, fate).alias("passed"),
-        _legally_gone(p).alias("legal"),
+        _legally_gone(p, fate).alias("legal"),
         (pl.col("offset") < start.possible).fill_null(unplaced).alias("removable"),
         _hidden(p, fate).alias("hidden"),
         _veiled(final).alias("veiled"),
@@ -251,14 +252,11 @@ def _veiled(final: FinalReads | None) -> pl.Expr:
     return (pl.col("offset") >= final.hides).fill_null(pl.col("first_read").is_null())
 
 
-def _legally_gone(p: Partition) -> pl.Expr:
-    gone = (pl.col("offset") < p.log_start.certain).fill_null(False)
-    for first, last in (
-        p.legally_absent.filter(pl.col("reason") == COMPACTED).select("first_offset", "last_offset").iter_rows()
-    ):
-        gone |= pl.col("offset").is_between(first, last).fill_null(False)
-    taken = superseded(p)["value"]
-    return gone | pl.col("value").is_in(taken.implode()) if len(taken) else gone
+def _legally_gone(p: Partition, fate: pl.DataFrame) -> pl.Series:
+    cleaned = told_in(p.legally_absent.filter(pl.col("reason") == COMPACTED))
+    offset = fate["offset"].fill_null(BEYOND_ALL)
+    taken = fate["value"].is_in(superseded(p)["value"].implode())
+    return (offset < p.log_start.certain) | pl.Series(cleaned.hold(offset.to_numpy())) | taken
 
 
 def _read_by(p: Partition) -> pl.DataFrame:

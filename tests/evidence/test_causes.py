@@ -213,8 +213,8 @@ def test_batches_without_a_producer_id_excuse_what_stands_twice_or_out_of_order(
     ]
     read = {"process": "q", "outcome": "ok", "invoked": 20, "completed": 21, "invoked_at": 20, "at": 21, "txn": False}
     reads = [{**read, "index": i, "offset": o, "value": "b", "exempt": False} for i, o in enumerate((2, 3))]
-    p = Partition("orders", 0, settings, pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS))
-    p.kept = kept("orders", 0, tables, leader="1")
+    seen = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS)
+    p = Partition("orders", 0, settings, *seen, kept=kept("orders", 0, tables, leader="1"))
     assert [(found.values, found.severity) for found in duplicates(p)] == [(["b"], severity)]
     assert [(found.values, found.severity) for found in nonmonotonic_sends(p)] == [(["b", "c"], severity)]
 

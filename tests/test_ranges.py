@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.analysis.partitions.undecided import merged
+from logjudge.analysis.partitions.ranges import merged
 
 SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(-1, 6)), max_size=8)
 
