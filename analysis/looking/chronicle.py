@@ -19,10 +19,11 @@ Told = tuple[str, str, Fact]  # kind, how the leader was elected or nothing, wha
 
 
 def chronicle(p: Partition) -> list[Record]:
-    """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also.
+    """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also,
+    and what else is known of the fact as data (facts.ABOUT).
 
-    Kinds: election, leader, isr, truncation, noop, log, died, started, unfenced, fault, retention, compaction,
-    snapshot. What nothing dates stands at the end.
+    Kinds, coarser than those of facts: election, leader, isr, truncation, noop, log, died, started, unfenced, fault,
+    retention, compaction, snapshot. What nothing dates stands at the end.
     """
     if p.timeline is None:
         return []
