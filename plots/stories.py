@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from ..analysis.causes.explaining import LOSSES
-from ..analysis.timelines.timeline import DEATHS, RESTARTED
+from ..analysis.timelines.facts import RESTART
+from ..analysis.timelines.timeline import DEATHS
 
 if TYPE_CHECKING:
     from .whys import Why
@@ -99,9 +100,12 @@ def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] 
 def _facts(known: list[Why], figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
     """What brokers and clients are known to have done on the way to a loss, each once; faults are told as such."""
     stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
-    faults = {f"broker {node} {verb}" for kind, node in stopped for verb in (DEATHS[kind], RESTARTED)}
-    facts = {(fact["time"], fact["says"]): None for why in known for fact in (*why.facts, *why.alike_facts)}
-    return [(0, time, "fact", says) for time, says in facts if time is not None and says not in faults]
+    faults = {(told, node) for kind, node in stopped for told in (kind, RESTART)}
+    facts = [fact for why in known for fact in (*why.facts, *why.alike_facts)]
+    told = {
+        (fact["time"], fact["says"]): None for fact in facts if (fact.get("kind"), fact.get("broker")) not in faults
+    }
+    return [(0, time, "fact", says) for time, says in told if time is not None]
 
 
 def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:

@@ -5,7 +5,6 @@ Works on the `causes` of verdict.json alone. Explanations of one loss that sever
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ MOST_WHYS = 12
 MOST_STEPS = 30
 MOST_BLAMED = 3
 ONE_TIME = 2_000_000_000  # ns between what one event did to two partitions
+ALIKE = ("kind", "epoch", "broker", "brokers", "isr", "snapshot")  # of facts that one event made of two partitions
 REPEATED = "duplicate/"  # findings of this rule are many and alike
 
 Record = dict[str, Any]
@@ -74,19 +74,19 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
 
 def _incidents(told: list[Why], started_at: str) -> list[Why]:
     """Causes that led to losses of several partitions by the same steps are told once, with all that they lost."""
-    by_steps: dict[Any, Why] = {}
     out: list[Why] = []
     for why in told:
-        steps = tuple(_step(fact, why.lost) for fact in why.facts) if why.known and why.lost else None
-        first = by_steps.setdefault((why.cause, steps), why) if steps else why
-        if first is why or why.lost is None or not _near(first, why):
+        first = next((one for one in out if _same_way(one, why)), None)
+        if first is None or why.lost is None:
             out.append(why)
             continue
         first.alike.append(why.lost)
         first.alike_facts.append(_in_short(why, why.lost))
-        first.steps.append(step_of(first.alike_facts[-1], started_at))
         first.findings += why.findings
         first.title = f"{first.title}; {title_of({'lost': why.lost})}, in the same way"
+    for why in out:
+        why.alike_facts.sort(key=lambda fact: (fact["time"] is None, fact["time"]))
+        why.steps += [step_of(fact, started_at) for fact in why.alike_facts]
     return out
 
 
@@ -95,27 +95,28 @@ def _in_short(why: Why, lost: Record) -> Record:
     since, until, name = lost.get("first_acked"), lost.get("last_acked"), f"{lost['topic']}-{lost['partition']}"
     says = f"in the same way {place_of_lost(lost)}"
     if since is None or until is None:
-        return {**why.facts[0], "says": says, "time": None}
-    says += f", acknowledged from {since / 1e9:.3f} s to {until / 1e9:.3f} s"
-    for fact in why.facts:
-        if name in fact["says"] and (fact["time"] or 0) > until:
-            return {**fact, "says": f"{says}; at {fact['time'] / 1e9:.3f} s {fact['says']}", "time": since}
-    return {**why.facts[0], "says": says, "time": since}
+        return {**why.facts[0], "kind": "acknowledged", "says": says, "time": None}
+    says += ", acknowledged " + ("at" if since == until else f"from {since / 1e9:.3f} s to") + f" {until / 1e9:.3f} s"
+    after = (fact for fact in why.facts if fact.get("partition") == name and (fact["time"] or 0) > until)
+    if then := next(after, None):
+        says += f"; at {then['time'] / 1e9:.3f} s {then['says']}"
+    return {**(then or why.facts[0]), "kind": "acknowledged", "says": says, "time": since}
 
 
-def _step(fact: Record, lost: Record) -> str:
-    """What a fact says of any partition: without its name, and without offsets and counts."""
-    says = fact["says"].replace(f"{lost['topic']}-{lost['partition']}", "")
-    return re.sub(r"(?<!broker )(?<!epoch )(?<![\[\d])\d+", "", says)
+def _same_way(one: Why, other: Why) -> bool:
+    """Whether the same steps at one time led to both losses; when clients were answered is of each partition alone."""
+    if not one.known or None in (one.lost, other.lost):
+        return False
+    if (one.cause, one.prevented_by) != (other.cause, other.prevented_by):
+        return False
+    facts, twins = ([fact for fact in why.facts if fact.get("kind") != "acknowledged"] for why in (one, other))
+    return len(facts) == len(twins) > 0 and all(map(_alike, facts, twins))
 
 
-def _near(one: Why, other: Why) -> bool:
-    """Whether what happened to both happened at one time, but for the acknowledgements."""
-    return all(
-        fact["time"] == twin["time"] or abs((fact["time"] or 0) - (twin["time"] or 0)) <= ONE_TIME
-        for fact, twin in zip(one.facts, other.facts, strict=True)
-        if "acknowledged" not in fact["says"]
-    )
+def _alike(fact: Record, twin: Record) -> bool:
+    """Whether one event made both; results of an earlier version don't tell of what kind facts are."""
+    one_time = fact["time"] == twin["time"] or abs((fact["time"] or 0) - (twin["time"] or 0)) <= ONE_TIME
+    return "kind" in fact and one_time and all(fact.get(name) == twin.get(name) for name in ALIKE)
 
 
 def _size(cause: Record) -> int:

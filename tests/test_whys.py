@@ -6,10 +6,20 @@ import copy
 from typing import Any
 
 import click
+import pytest
 from logjudge.cli.document import Document
+from logjudge.plots.stories import timeline
 from logjudge.plots.whys import amount, blame, impact_by_cause, whys_of
 
-FACT = {"says": "broker 1 was killed", "time": 10_830_589_426, "source": "history.jsonl", "line": 2568, "byte": None}
+FACT = {
+    "says": "broker 1 was killed",
+    "time": 10_830_589_426,
+    "source": "history.jsonl",
+    "line": 2568,
+    "byte": None,
+    "kind": "kill",
+    "broker": "1",
+}
 LOST = {"topic": "orders", "partition": 0, "first": 255, "last": 630, "count": 376, "read": 3}
 
 
@@ -66,13 +76,54 @@ def test_unknown_reads_make_the_impact_unknown() -> None:
 
 def test_other_partitions_of_an_incident_have_a_line_each() -> None:
     acked = {"first_acked": 9_000_000_000, "last_acked": 10_000_000_000}
-    cut = {**FACT, "says": "broker 1 cut its log of orders-1 to 255"}
+    cut = {**FACT, "says": "broker 1 cut its log of orders-1 to 255", "kind": "truncated", "partition": "orders-1"}
     twin = cause(lost={**LOST, "partition": 1, **acked}, chain=[cut])
-    (why,) = whys_of([cause(chain=[{**cut, "says": cut["says"].replace("orders-1", "orders-0")}]), twin], "")
+    first = cause(chain=[{**cut, "says": "cut in other words", "partition": "orders-0"}])
+    (why,) = whys_of([first, twin], "")
     assert len(why.steps) == 2
     told = "in the same way offsets 255 to 630 of orders-1, acknowledged from 9.000 s to 10.000 s"
     assert why.steps[1].says == f"{told}; at 10.831 s broker 1 cut its log of orders-1 to 255"
     assert why.steps[1].seconds == "9.000"
+
+
+def test_other_partitions_of_an_incident_are_told_in_order_of_time() -> None:
+    def later(partition: int, count: int, acked: int | None) -> dict[str, Any]:
+        return cause(lost={**LOST, "partition": partition, "count": count, "first_acked": acked, "last_acked": acked})
+
+    (why,) = whys_of([cause(), later(1, 9, None), later(2, 8, 7 * 10**9), later(3, 7, 5 * 10**9)], "")
+    assert [step.seconds for step in why.steps] == ["10.831", "5.000", "7.000", ""]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kind": "power-loss"},
+        {"broker": "2"},
+        {"epoch": 3},
+        {"isr": ["1", "2"]},
+        {"time": FACT["time"] + 3 * 10**9},
+    ],
+)
+def test_what_is_alike_in_words_alone_is_not_one_incident(other: dict[str, Any]) -> None:
+    twin = cause(lost={**LOST, "partition": 1}, chain=[{**FACT, **other}])
+    assert len(whys_of([cause(), twin], "")) == 2
+    assert len(whys_of([cause(), cause(lost=twin["lost"])], "")) == 1
+
+
+def test_a_death_that_a_fault_tells_is_no_moment_of_its_own() -> None:
+    band = {"kind": "kill", "nodes": ["1"], "place": "", "from": 10 * 10**9, "to": 20 * 10**9}
+    figures = {"faults": [band], "partitions": [], "started_at": "", "times": {}}
+    noticed = {**FACT, "says": "broker 1 was killed", "kind": "failed"}
+    chain = [{**FACT, "says": "in other words"}, {**FACT, "kind": "restart"}, {**FACT, "broker": "2"}, noticed]
+    moments, _ = timeline([], figures, whys_of([cause(chain=chain)], ""))
+    assert [moment.kind for moment in moments] == ["fault", "fact", "heal"]
+    moments, _ = timeline([], {**figures, "faults": []}, whys_of([cause(chain=chain[:1])], ""))
+    assert [moment.says for moment in moments] == ["in other words"]
+
+
+def test_results_of_an_earlier_version_are_told_apart() -> None:
+    bare = {name: value for name, value in FACT.items() if name not in ("kind", "broker")}
+    assert len(whys_of([cause(chain=[bare]), cause(chain=[bare], lost={**LOST, "partition": 1})], "")) == 2
 
 
 def test_a_headline_blames_the_causes_of_breaches_alone() -> None:
@@ -111,10 +162,10 @@ def test_one_incident_of_two_partitions_is_told_once_and_names_both() -> None:
     def lost_of(partition: int, first: int, at: int, broker: int = 2) -> dict[str, Any]:
         name = f"orders-{partition}"
         steps = [
-            (f"offsets {first} to {first + 4} of {name} (5 records) began to be acknowledged", at - 20_000_000_000),
-            (f"the controller elected broker {broker} leader of {name} in epoch 3, ISR [{broker}]", at),
+            {"says": f"a {first}", "time": at - first * 10**9, "kind": "acknowledged"},
+            {"says": f"b {first}", "time": at, "kind": "elected", "broker": str(broker), "epoch": 3, "offset": first},
         ]
-        facts = [{"says": says, "time": time, "source": "x.log", "line": 1, "byte": None} for says, time in steps]
+        facts = [{**step, "partition": name, "source": "x.log", "line": 1, "byte": None} for step in steps]
         span = {"first": first, "last": first + 4, "count": 5, "read": 5}
         return {
             "findings": [f"lost-write/{name}/0"],

@@ -88,13 +88,16 @@ def consumer_reset(events: pl.DataFrame, missed: Missed, processes: Mapping[str,
     began = polls.row(0, named=True)
     says = f"{first['process']} was assigned {missed.name}, for which group {missed.group} had committed nothing"
     facts = [
-        Fact(says, first["time"], place=first["place"]),
-        Fact(f"auto.offset.reset of {first['process']} is {reset}", source="run.json"),
+        Fact(says, "assigned", first["time"], place=first["place"], partition=missed.name),
+        Fact(f"auto.offset.reset of {first['process']} is {reset}", "configured", source="run.json"),
         Fact(
             f"{began['process']} began to read {missed.name} at offset {began['first_offset']}, after the "
             f"{missed.count} records up to {missed.last}",
+            "polled",
             began["time"],
             place=began["place"],
+            partition=missed.name,
+            offset=began["first_offset"],
         ),
     ]
     prevented = ["auto.offset.reset=earliest", "by_duration where the group may start afresh (KIP-1106)"]
@@ -137,17 +140,24 @@ def commit_before_handle(
     facts = [
         Fact(
             f"{poll['process']} polled offset {missed.first} of {missed.name}",
+            "polled",
             poll["time"],
             place=poll["place"],
+            partition=missed.name,
+            offset=missed.first,
         ),
         Fact(
             f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}",
+            "committed",
             commit["time"],
             place=commit["place"],
+            partition=missed.name,
+            offset=commit["first_offset"],
         ),
         Fact(
             f"{end['process']} crashed, and no member of {missed.group} had handled the {missed.count} "
             f"records from {missed.first} to {missed.last}",
+            "crashed",
             end["time"],
             place=end["place"],
         ),

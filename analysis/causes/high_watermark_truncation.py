@@ -137,7 +137,8 @@ def _at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
 
 def _stands(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
     says = f"broker {row['broker']} kept its own records at {span(differ.first, differ.last)}"
-    return Fact(says, timeline.kept.times.get(timeline.kept.last), row["file"], None, row["byte"])
+    source = (timeline.kept.times.get(timeline.kept.last), row["file"], None, row["byte"])
+    return Fact(says, "kept", *source, partition=differ.name, broker=row["broker"], offset=differ.first)
 
 
 def _cut_to_mark(timeline: Timeline, cut: LogEnd) -> list[Fact]:
@@ -155,7 +156,7 @@ def _without_epochs(timeline: Timeline) -> list[Fact] | None:
         if (batches["magic"] < 2).all():
             row = batches.row(0, named=True)
             says = f"the log is of message format v{row['magic']}, which has no leader epochs"
-            return [Fact(says, None, row["file"], None, row["byte"])]
+            return [Fact(says, "version", None, row["file"], None, row["byte"])]
         return []
     return [] if release is not None else None
 

@@ -57,14 +57,20 @@ def _survived(timeline: Timeline, differ: Lost) -> list[Fact]:
         facts = [
             Fact(
                 f"broker {row['broker']} has a record of epoch {row['leader_epoch']} at offset {differ.first}",
+                "kept",
                 time,
                 row["file"],
                 None,
                 row["byte"],
+                partition=differ.name,
+                epoch=row["leader_epoch"],
+                broker=row["broker"],
+                offset=differ.first,
             )
             for row in (rows[0], rows[other])
         ]
         again = shared.row(0, named=True)
         says = f"both hold the same records from offset {again['offset']} on, so one had followed the other"
-        return [*facts, Fact(says, time, again["file"], None, again["byte"])]
+        source = (time, again["file"], None, again["byte"])
+        return [*facts, Fact(says, "kept", *source, partition=differ.name, offset=again["offset"])]
     return []

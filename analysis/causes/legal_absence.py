@@ -32,16 +32,22 @@ def retention(timeline: Timeline, lost: Lost) -> Attempt:
     starts = [
         Fact(
             f"{where(kept.last)} broker {row['broker']}'s log starts at offset {row['start']}",
+            "log-start",
             kept.times.get(kept.last),
             *_source_of_start(timeline, row["broker"]),
+            partition=lost.name,
+            broker=row["broker"],
+            offset=row["start"],
         )
         for row in bounds.iter_rows(named=True)
     ]
     deleted = [
         Fact(
             f"records of {lost.topic} were deleted below {_asked(fault.details, lost)}",
+            "deleted",
             fault.completed,
             place=fault.place,
+            partition=lost.name,
         )
         for fault in timeline.faults
         if fault.kind == "delete-records" and fault.type == "fault" and _asked(fault.details, lost) is not None
@@ -87,9 +93,13 @@ def compaction(timeline: Timeline, lost: Lost) -> Attempt:
     facts = [
         Fact(
             f"broker {row['broker']}'s cleaner has been over {lost.name} up to offset {row['offset']}",
+            "cleaned",
             kept.times.get(kept.last),
             row["file"],
             row["line"],
+            partition=lost.name,
+            broker=row["broker"],
+            offset=row["offset"],
         )
         for row in cleaned.iter_rows(named=True)
     ]

@@ -91,8 +91,8 @@ def acknowledgement(lost: Lost) -> list[Fact]:
     read = f"; consumers had read {'all' if lost.read == lost.count else lost.read} of them" if lost.read else ""
     lost_ones = f"{span(lost.first, lost.last)} of {lost.name}"
     says = f"{lost_ones} ({plural(lost.count, 'record')}) began to be acknowledged{acks}{read}"
-    facts = [Fact(says, lost.first_acked, place=lost.place)]
+    facts = [Fact(says, "acknowledged", lost.first_acked, place=lost.place, partition=lost.name)]
     if lost.last_acked is not None and lost.last_acked != lost.first_acked:
         says = f"the last of {lost_ones} was acknowledged"
-        facts.append(Fact(says, lost.last_acked, place=lost.last_place))
+        facts.append(Fact(says, "acknowledged", lost.last_acked, place=lost.last_place, partition=lost.name))
     return facts

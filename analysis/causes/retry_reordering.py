@@ -61,15 +61,15 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
     facts = []
     if repeated.invoked is not None:
         says = f"{repeated.process or 'a producer'} sent {repeated.value!r}"
-        facts.append(Fact(says, repeated.invoked, place=repeated.place))
+        facts.append(Fact(says, "sent", repeated.invoked, place=repeated.place))
     if idempotent is False:
         says = f"acks={acks} turns idempotence off" if configured is None else "enable.idempotence is false"
-        facts.append(Fact(f"{says} for {repeated.process}", source="run.json"))
+        facts.append(Fact(f"{says} for {repeated.process}", "configured", source="run.json"))
     for row in copies.iter_rows(named=True):
         epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
         stood = "stands" if row["snapshot"] == timeline.kept.last else f"stood {where(row['snapshot'])}"
         says = f"it {stood} at offset {row['offset']}{epoch}, in a batch without a producer id"
-        facts.append(Fact(says, None, row["file"], None, row["byte"]))
+        facts.append(Fact(says, "kept", None, row["file"], None, row["byte"], offset=row["offset"]))
     facts += _between(timeline, copies)
     return Explanation(
         NAME,

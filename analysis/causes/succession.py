@@ -215,7 +215,8 @@ def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     if any(time is not None and new.time < time <= lost.replaced for time in (*later, *again)):
         return []
     says = f"another record was acknowledged at offset {lost.first} of {lost.name}"
-    return [Fact(says, lost.replaced, place=lost.replaced_place)]
+    place = lost.replaced_place
+    return [Fact(says, "acknowledged", lost.replaced, place=place, partition=lost.name, offset=lost.first)]
 
 
 def _ended_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -> list[Fact]:
@@ -248,7 +249,9 @@ def clean_by_configuration(timeline: Timeline) -> list[Fact]:
     """That the topic's configuration permits no unclean election; empty where it does or nobody says."""
     value = str(timeline.config.get("unclean.leader.election.enable", "")).lower()
     return (
-        [Fact("unclean.leader.election.enable is false for the topic", source="run.json")] if value == "false" else []
+        [Fact("unclean.leader.election.enable is false for the topic", "configured", source="run.json")]
+        if value == "false"
+        else []
     )
 
 
@@ -259,7 +262,8 @@ def sync_before(new: Term) -> list[Fact]:
     if said := new.before_fact:
         was = "was" if new.leader in new.before else "was not"
         says = f"broker {new.leader} {was} in sync before: [{', '.join(sorted(new.before))}]"
-        return [Fact(says, new.time, said.source, said.line, said.byte)]
+        source = (new.time, said.source, said.line, said.byte)
+        return [Fact(says, "in-sync-before", *source, broker=new.leader, brokers=new.before)]
     return [fact for before, fact in new.elections if before == new.before]
 
 

@@ -123,7 +123,7 @@ def _in_sync(timeline: Timeline) -> list[list[Any]]:
     one (ReplicationControlManager.handleBrokerFenced).
     """
     said: list[tuple[int | None, list[str], str]] = [(time, sorted(brokers), "") for time, brokers, _ in timeline.isr]
-    fenced = (event for event in timeline.events if event.fact.about and event.fact.about[0] == "fenced")
+    fenced = (event for event in timeline.events if event.fact.kind == "fenced")
     dated = [row for row in (*said, *((event.time, [], event.broker) for event in fenced)) if row[0] is not None]
     changes: list[list[Any]] = []
     for time, brokers, gone in sorted(dated, key=itemgetter(0)):

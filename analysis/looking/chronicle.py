@@ -19,10 +19,11 @@ Told = tuple[str, str, Fact]  # kind, how the leader was elected or nothing, wha
 
 
 def chronicle(p: Partition) -> list[Record]:
-    """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also.
+    """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also,
+    and what else is known of the fact as data (facts.ABOUT).
 
-    Kinds: election, leader, isr, truncation, noop, log, died, started, unfenced, fault, retention, compaction,
-    snapshot. What nothing dates stands at the end.
+    Kinds, coarser than those of facts: election, leader, isr, truncation, noop, log, died, started, unfenced, fault,
+    retention, compaction, snapshot. What nothing dates stands at the end.
     """
     if p.timeline is None:
         return []
@@ -30,7 +31,7 @@ def chronicle(p: Partition) -> list[Record]:
     for kind, how, fact in [*_facts(p.timeline), *_snapshots(p)]:
         told = p.timeline.told.get(fact, fact)
         says = f"{told.says} [{how}]" if how else told.says
-        moments.setdefault(told, {"kind": kind, **told.record(), "says": says})
+        moments.setdefault(told, {**told.record(), "kind": kind, "says": says})
     # Python's sort is stable: facts of one millisecond keep the order of their kinds above.
     return sorted(moments.values(), key=lambda moment: BEYOND_ALL if moment["time"] is None else moment["time"])
 
@@ -82,5 +83,6 @@ def _snapshots(p: Partition) -> list[Told]:
         if not name or not held.height:
             continue
         brokers = ", ".join(sorted(held["broker"].unique()))
-        told.append(("snapshot", "", Fact(f"snapshot {name} of the logs of brokers {brokers}", p.kept.times.get(name))))
+        says = f"snapshot {name} of the logs of brokers {brokers}"
+        told.append(("snapshot", "", Fact(says, "snapshot", p.kept.times.get(name), snapshot=name)))
     return told

@@ -8,26 +8,48 @@ from typing import Any
 from ...histories.tables import BEYOND_ALL, Evidence
 
 SECOND = 1_000_000_000  # ns
+RESTART = "restart"  # kind of a start that the history tells
+ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "snapshot")
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One dated thing that happened, and where it is written. Undated facts come from files."""
+    """One dated thing that happened, and where it is written. Undated facts come from files.
+
+    What it `says` is for people alone: code goes by what ABOUT names, as far as it applies to a kind.
+    """
 
     says: str
+    kind: str
     time: int | None = None  # ns since the start of the run, on the history's clock
     source: str | None = None
     line: int | None = None
     byte: int | None = None
     place: int | None = None
-    about: tuple[Any, ...] | None = None  # what happened, alike in all sources that tell of it (telling.py)
+    partition: str | None = None  # topic-partition; None for what brokers did as a whole
+    epoch: int | None = None  # of the leader
+    broker: str | None = None  # who did it or suffered it; of elections the leader
+    brokers: frozenset[str] | None = None  # others: in sync before, followed, removed, hit by a fault
+    isr: frozenset[str] | None = None  # from then on
+    offset: int | None = None
+    snapshot: str | None = None
     also: tuple[Fact, ...] = ()  # the same as other files tell it
+
+    @property
+    def about(self) -> tuple[Any, ...]:
+        """What happened, alike in all sources that tell of it (telling.py)."""
+        if self.kind == "isr":
+            return self.kind, self.isr
+        kind = "started" if self.kind == RESTART else self.kind
+        return kind, self.epoch, self.broker, self.offset, self.snapshot
 
     def evidence(self) -> Evidence:
         return Evidence(self.says, self.place, self.source, self.line, self.byte)
 
     def record(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("says", "time", "source", "line", "byte", "place")}
+        known = {name: value for name in ABOUT if (value := getattr(self, name)) is not None}
+        told |= {name: sorted(value) if isinstance(value, frozenset) else value for name, value in known.items()}
         return {**told, "also": [fact.record() for fact in self.also]} if self.also else told
 
 

@@ -8,9 +8,10 @@ from .facts import Fact
 from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
 
-def _fact(builder: Builder, row: dict[str, Any], says: str, *about: Any) -> Fact:
+def _fact(builder: Builder, row: dict[str, Any], says: str, kind: str, **about: Any) -> Fact:
     time = builder.at(row["time"], row["broker"])
-    return Fact(says, time, row["file"], row["line"], about=about or None)
+    partition = None if row["topic"] is None else _name(row)
+    return Fact(says, kind, time, row["file"], row["line"], partition=partition, **about)
 
 
 def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -18,9 +19,10 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     term = builder.term(fields["leader_epoch"])
     broker, start = row["broker"], fields["offset"]
     says = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
-    if "isr" in fields:
+    isr = ids(fields["isr"]) if "isr" in fields else None
+    if isr is not None:
         says += f", ISR {fields['isr']}"
-    fact = _fact(builder, row, says, "begins", term.epoch, start, broker)
+    fact = _fact(builder, row, says, "begins", epoch=term.epoch, offset=start, broker=broker, isr=isr)
     # A leader that restarts says so again in the same epoch, from where its log ends then.
     again = term.leader == broker and term.start is not None
     term.name_leader(broker)
@@ -32,8 +34,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         term.time = fact.time if term.time is None else term.time
         term.start_facts.append(fact)
     term.facts.append(fact)
-    if "isr" in fields:
-        isr = ids(fields["isr"])
+    if isr is not None:
         term.isr = isr if term.isr is None else term.isr
         builder.isr.append((fact.time, isr, fact))
     _epochs_of(term, fields)
@@ -60,7 +61,11 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     says = f"broker {row['broker']} followed{whom} in epoch {term.epoch} of {_name(row)}"
     if leader is not None:
         term.name_leader(str(leader))
-    fact = _fact(builder, row, f"{says}, its log ending at {fields['offset']}")
+    says += f", its log ending at {fields['offset']}"
+    led = None if leader is None else ids([leader])
+    fact = _fact(
+        builder, row, says, "followed", epoch=term.epoch, broker=row["broker"], brokers=led, offset=fields["offset"]
+    )
     term.facts.append(fact)
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "followed", fact, fact.time))
     term.time = fact.time if term.time is None else term.time
@@ -70,7 +75,8 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     """A controller says who leads (ZooKeeper's, or the first record of a KRaft partition)."""
     isr, leader = ids(fields.get("isr")), str(fields["leader"])
     says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
-    fact = _fact(builder, row, f"{says}, ISR {fields.get('isr')}", "elected", fields.get("leader_epoch"), leader)
+    says += f", ISR {fields.get('isr')}"
+    fact = _fact(builder, row, says, "elected", epoch=fields.get("leader_epoch"), broker=leader, isr=isr)
     _state(builder, fields, fact)
     if fields["leader"] < 0 or "leader_epoch" not in fields:
         return
@@ -80,7 +86,7 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     # Requests and caches repeat a decision for as long as it stands: one fact a file is enough.
     files = builder.decisions.setdefault((term.epoch, leader, isr), set())
     if not files and any(fact.about == other.about for other in term.facts):
-        fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", isr)
+        fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", isr=isr)
     elif row["file"] not in files:
         term.facts.append(fact)
     if not files:
@@ -98,7 +104,9 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     says += f"; broker {leader} led in epoch {fields['leader_epoch']}"
     if leader < 0:
         says = f"{name} had no leader any more, as broker {fields['removed']} was gone, ISR [{listed}]"
-    fact = _fact(builder, row, says, "isr", isr)
+    who = None if leader < 0 else str(leader)
+    gone = ids([fields["removed"]])
+    fact = _fact(builder, row, says, "isr", epoch=fields["leader_epoch"], broker=who, brokers=gone, isr=isr)
     # A controller that takes over says again what the one before had done.
     if fields["partition_epoch"] in builder.stated:
         return
@@ -125,12 +133,12 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     before = known if last_known else sync | elr or known
     if before:
         term.before = before
-    could = eligible(frozenset() if last_known else before)
-    says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{could}"
+    could = frozenset() if last_known else before
+    says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{eligible(could)}"
     if last_known:
         term.last_known = True
         says += "; it was the last known leader, which Kafka elects again though nobody is in sync (KIP-966)"
-    fact = _fact(builder, row, says, "elected", term.epoch, leader)
+    fact = _fact(builder, row, says, "elected", epoch=term.epoch, broker=leader, brokers=could)
     term.facts.append(fact)
     term.elections.append((before, fact))
     term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)
@@ -138,22 +146,25 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
 
 def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     says = f"the controller elected broker {fields['leader']} for {_name(row)} though no broker of the ISR lived"
-    fact = _fact(builder, row, says)
+    fact = _fact(builder, row, says, "elected-unclean", broker=str(fields["leader"]))
     # The line has no epoch: it is that of the next term that names this leader (see _clean_successions).
     builder.outsiders.append((fact.time, str(fields["leader"]), fact))
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     says = f"broker {row['broker']} said that the ISR of {_name(row)} is {fields['isr']}"
+    old = None
     if row["kind"] == "isr-shrink":
+        old = ids(fields["old"])
         says = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
-    fact = _fact(builder, row, says, "isr", ids(fields["isr"]))
+    fact = _fact(builder, row, says, "isr", isr=ids(fields["isr"]), broker=row["broker"], brokers=old)
     builder.said.append((row["broker"], fact.time, ids(fields["isr"]), fact))
     _state(builder, fields, fact)
 
 
 def _loaded(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    fact = _fact(builder, row, f"broker {row['broker']} loaded {_name(row)}, ending at {fields['end_offset']}")
+    says = f"broker {row['broker']} loaded {_name(row)}, ending at {fields['end_offset']}"
+    fact = _fact(builder, row, says, "loaded", broker=row["broker"], offset=fields["end_offset"])
     builder.ends.append(LogEnd(row["broker"], fields["end_offset"], "loaded", fact, fact.time))
 
 
@@ -161,7 +172,7 @@ def _corruption(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -
     if "offset" not in fields:
         return
     says = f"broker {row['broker']} found its log of {_name(row)} broken and cut it at offset {fields['offset']}"
-    fact = _fact(builder, row, says)
+    fact = _fact(builder, row, says, "corruption", broker=row["broker"], offset=fields["offset"])
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "corruption", fact, fact.time))
 
 
@@ -170,24 +181,26 @@ def _truncated(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     says = f"broker {row['broker']} truncated {_name(row)} to offset {fields['offset']}"
     if noop:
         says += ", which changed nothing"
-    fact = _fact(builder, row, says)
+    kind = "noop" if noop else "truncated"
+    fact = _fact(builder, row, says, kind, broker=row["broker"], offset=fields["offset"])
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "truncated", fact, fact.time, noop=noop))
 
 
 def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     why = f" ({fields['reason']})" if fields.get("reason") else ""
     to = f" to offset {fields['offset']}" if "offset" in fields else ""
-    builder.log_starts.append(
-        _fact(builder, row, f"broker {row['broker']} moved the log start of {_name(row)}{to}{why}")
-    )
+    says = f"broker {row['broker']} moved the log start of {_name(row)}{to}{why}"
+    fact = _fact(builder, row, says, "log-start", broker=row["broker"], offset=fields.get("offset"))
+    builder.log_starts.append(fact)
 
 
 def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    builder.cleanings.append(_fact(builder, row, f"broker {row['broker']} compacted {_name(row)}"))
+    says = f"broker {row['broker']} compacted {_name(row)}"
+    builder.cleanings.append(_fact(builder, row, says, "cleaned", broker=row["broker"]))
 
 
 def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    fact = _fact(builder, row, f"broker {row['broker']} started", "started", row["broker"])
+    fact = _fact(builder, row, f"broker {row['broker']} started", "started", broker=row["broker"])
     builder.events.append(BrokerEvent(row["broker"], "started", fact.time, fact))
 
 
@@ -211,7 +224,7 @@ def _returned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
 
 def _seen(builder: Builder, row: dict[str, Any], broker: str, kind: str, says: str) -> None:
     """A controller saw a broker go or come."""
-    fact = _fact(builder, row, says.format(broker), row["kind"], broker)
+    fact = _fact(builder, row, says.format(broker), row["kind"], broker=broker)
     builder.events.append(BrokerEvent(broker, kind, fact.time, fact))
 
 
@@ -219,7 +232,8 @@ def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     text = str(fields["version"])
     if builder.version is None:
         builder.version = text
-        builder.version_fact = _fact(builder, row, f"broker {row['broker']} runs Kafka {text}")
+        says = f"broker {row['broker']} runs Kafka {text}"
+        builder.version_fact = _fact(builder, row, says, "version", broker=row["broker"])
 
 
 HANDLERS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,8 @@ BOTH_SIDES = ("fenced", "unfenced")  # a node that is controller and broker logs
 ONCE = ("elected", "begins")  # a leader epoch has one of each, whenever it is told
 
 
-def told_once(facts: Iterable[Fact], isr: Mapping[Fact, frozenset[str]]) -> dict[Fact, Fact]:
-    """Each fact with the one that is told instead: the earliest of the same thing, `also` naming the others.
-
-    isr: what the facts say that the ISR is from then on.
-    """
+def told_once(facts: Iterable[Fact]) -> dict[Fact, Fact]:
+    """Each fact with the one that is told instead: the earliest of the same thing, `also` naming the others."""
     told: list[Fact] = []
     stands: dict[Fact, int] = {}
     alike: dict[Any, list[int]] = {}
@@ -28,9 +25,8 @@ def told_once(facts: Iterable[Fact], isr: Mapping[Fact, frozenset[str]]) -> dict
     for fact in sorted(facts, key=lambda fact: BEYOND_ALL if fact.time is None else fact.time):
         if fact in stands:
             continue
-        about = fact.about or (fact.says,)
-        same = alike.setdefault(about, [])
-        if about[0] == "isr" and isr[fact] == now:
+        same = alike.setdefault(fact.about, [])
+        if fact.kind == "isr" and fact.isr == now:
             twin = said
         else:
             twin = next((one for one in reversed(same) if _is_one(told[one], fact)), len(told))
@@ -39,16 +35,16 @@ def told_once(facts: Iterable[Fact], isr: Mapping[Fact, frozenset[str]]) -> dict
         else:
             same.append(twin)
             told.append(fact)
-            now, said = (isr[fact], twin) if fact in isr else (now, said)
+            now, said = (fact.isr, twin) if fact.isr is not None else (now, said)
         stands[fact] = twin
     return {fact: told[one] for fact, one in stands.items()}
 
 
 def _is_one(one: Fact, other: Fact) -> bool:
     """Whether facts about the same thing are one: a source that tells it twice tells of two."""
-    if other.about and other.about[0] in ONCE:
+    if other.kind in ONCE:
         return True
-    for known in (one, *one.also) if other.about is None or other.about[0] not in BOTH_SIDES else ():
+    for known in (one, *one.also) if other.kind not in BOTH_SIDES else ():
         if _origin(known) == _origin(other):
             return all(getattr(known, name) == getattr(other, name) for name in ("time", "line", "byte", "place"))
     return one.time is not None and other.time is not None and abs(one.time - other.time) <= SAME_TIME

@@ -16,19 +16,18 @@ import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas.kept import Kept, extents, where
-from .facts import Fact
+from .facts import RESTART, Fact
 from .log_facts import HANDLERS
 from .telling import told_once
 from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
-# What metadata records say of brokers: the event, what it is about (telling.py), and its wording.
+# What metadata records say of brokers: the event, the kind of fact, and its wording.
 BROKERS = {
     "fence": ("died", "fenced", "the controller fenced broker {}"),
     "unfence": ("unfenced", "unfenced", "the controller unfenced broker {}"),
     "register": ("started", "started", "broker {} registered with the controller"),
 }
 DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
-RESTARTED = "was started again"
 
 
 @dataclass
@@ -91,7 +90,7 @@ def build_timeline(
     _from_files(builder)
     _from_faults(builder, faults)
     if version is not None:
-        builder.version, builder.version_fact = version, Fact(f"Kafka {version}", None, "run.json")
+        builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
     ends = sorted(builder.ends, key=lambda e: (e.time is None, e.time or 0))
     events = sorted(builder.events, key=lambda e: (e.time is None, e.time or 0))
     stale = [said for said in builder.said if builder.overruled(*said[:2])]
@@ -113,7 +112,7 @@ def build_timeline(
         builder.log_starts,
         builder.cleanings,
         dict(clocks),
-        told_once(builder.facts(), {fact: brokers for _, brokers, fact in [*isr, *(said[1:] for said in stale)]}),
+        told_once(builder.facts()),
     )
 
 
@@ -134,9 +133,9 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             builder.config.setdefault(row["key"], row["value"])
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
             broker = str(row["broker_id"])
-            kind, about, says = BROKERS[row["kind"]]
-            fact = Fact(says.format(broker), time, row["file"], None, row["byte"], about=(about, broker))
-            builder.events.append(BrokerEvent(broker, kind, time, fact))
+            event, kind, says = BROKERS[row["kind"]]
+            fact = Fact(says.format(broker), kind, time, row["file"], None, row["byte"], broker=broker)
+            builder.events.append(BrokerEvent(broker, event, time, fact))
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.kept.partition:
             _partition_row(builder, row, previous, time)
             previous = row
@@ -150,14 +149,15 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
-        builder.isr.append((time, isr, Fact(f"{name} had no leader any more, ISR [{listed}]", time, *source)))
+        says = f"{name} had no leader any more, ISR [{listed}]"
+        builder.isr.append((time, isr, Fact(says, "leaderless", time, *source, partition=name, isr=isr)))
         return
     if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
         if row["isr"] != previous["isr"]:
             verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
-            fact = Fact(f"the ISR of {name} {verb} to [{listed}]", time, *source, about=("isr", isr))
+            fact = Fact(f"the ISR of {name} {verb} to [{listed}]", "isr", time, *source, partition=name, isr=isr)
             # A batch of records takes brokers out one by one: what it comes to is told.
-            if (last := builder.isr[-1][2]).about and last.about[0] == "isr" and last.byte == fact.byte:
+            if (last := builder.isr[-1][2]).kind == "isr" and last.byte == fact.byte:
                 builder.isr.pop()
             builder.isr.append((time, isr, fact))
         return
@@ -166,12 +166,15 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     term.isr, term.time = isr, time
     leader = str(row["leader"])
     says = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
+    could = None
     if previous is not None:
         sync, elr, known = (ids(previous[name]) for name in ("isr", "elr", "last_known_elr"))
         term.last_known = recalled(builder, leader, sync, elr, known)
         term.before = known if term.last_known else sync | elr or known
-        says += eligible(frozenset() if term.last_known else term.before)
-    term.facts.append(Fact(says, time, *source, about=("elected", term.epoch, leader)))
+        could = frozenset() if term.last_known else term.before
+        says += eligible(could)
+    fact = Fact(says, "elected", time, *source, partition=name, epoch=term.epoch, broker=leader, brokers=could, isr=isr)
+    term.facts.append(fact)
     if term.before:
         term.elections.append((term.before, term.facts[-1]))
     builder.isr.append((time, isr, term.facts[-1]))
@@ -180,30 +183,32 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
 def _from_files(builder: Builder) -> None:
     """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
     kept = builder.kept
+    name = f"{kept.topic}-{kept.partition}"
     last_first = {name: i for i, name in enumerate(kept.snapshots)}
     rows = sorted(kept.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
     for row in rows:
         term = builder.term(row["leader_epoch"])
+        start = row["start_offset"]
         says = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
-        says += f"{row['leader_epoch']} at offset {row['start_offset']}"
-        about = ("begins", term.epoch, row["start_offset"], term.leader)
-        fact = Fact(says, kept.times.get(row["snapshot"]), row["file"], row["line"], about=about)
+        says += f"{term.epoch} at offset {start}"
+        source = (kept.times.get(row["snapshot"]), row["file"], row["line"])
+        fact = Fact(says, "begins", *source, partition=name, epoch=term.epoch, broker=term.leader, offset=start)
         if term.start is None:
-            term.start = row["start_offset"]
-        if term.start == row["start_offset"] and len(term.start_facts) < 2:
+            term.start = start
+        if term.start == start and len(term.start_facts) < 2:
             term.start_facts.append(fact)
     for row in extents(kept).iter_rows(named=True):
         time = kept.times.get(row["snapshot"])
         own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
         file = pl.concat([kept.segments.filter(own)["file"], kept.batches.filter(own)["file"]])[-1]
-        log = f"broker {row['broker']}'s log of {kept.topic}-{kept.partition}"
-        says = f"{where(row['snapshot'])} {log} ended at {row['end']}"
-        fact = Fact(says, time, file)
-        builder.ends.append(LogEnd(row["broker"], row["end"], "snapshot", fact, time, row["snapshot"]))
+        broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
+        says = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
+        fact = Fact(says, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
+        builder.ends.append(LogEnd(broker, end, "snapshot", fact, time, snapshot))
         if row["high_watermark"] is not None:
             _high_watermark(builder, row, time)
     if builder.version is None and kept.batches.height and kept.batches["magic"].max() == 2:
-        builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought")
+        builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought", "version")
 
 
 def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> None:
@@ -213,10 +218,12 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
         & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
-    of = f"of {builder.kept.topic}-{builder.kept.partition}"
-    says = f"{where(row['snapshot'])} broker {row['broker']}'s checkpointed high watermark {of} was {point['offset']}"
-    fact = Fact(says, time, point["file"], point["line"])
-    builder.ends.append(LogEnd(row["broker"], point["offset"], "high-watermark", fact, time, row["snapshot"]))
+    name = f"{builder.kept.topic}-{builder.kept.partition}"
+    broker, mark, snapshot = row["broker"], point["offset"], row["snapshot"]
+    says = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
+    source = (time, point["file"], point["line"])
+    fact = Fact(says, "high-watermark", *source, partition=name, broker=broker, offset=mark, snapshot=snapshot)
+    builder.ends.append(LogEnd(broker, mark, "high-watermark", fact, time, snapshot))
 
 
 def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
@@ -226,20 +233,24 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
         brokers = "brokers" if len(fault.nodes) > 1 else "broker"
         says = f"{fault.kind} of {brokers} {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
         details = fault.details or {}
+        topic, partition = details.get("topic"), details.get("partition")
         if fault.kind == "truncate":
-            of = f"{details['topic']}-{details.get('partition')}" if "topic" in details else "logs"
+            of = f"{topic}-{partition}" if "topic" in details else "logs"
             says = f"the tail of {of} was cut off on {brokers} {nodes}"
-        fact = Fact(says, fault.completed, place=fault.place)
+        name = None if topic is None or partition is None else f"{topic}-{partition}"
+        kind, hit = f"{fault.type}-{fault.kind}", frozenset(fault.nodes)
+        fact = Fact(says, kind, fault.completed, place=fault.place, partition=name, brokers=hit)
         builder.fault_facts.append(fact)
         for node in fault.nodes:
             if fault.type == "fault" and fault.kind in DEATHS:
-                killed = Fact(f"broker {node} {DEATHS[fault.kind]}", fault.completed, place=fault.place)
-                builder.events.append(BrokerEvent(node, "died", fault.completed, killed))
-            elif fault.type == "heal" and fault.kind == "restart":
-                restarted = Fact(
-                    f"broker {node} {RESTARTED}", fault.invoked, place=fault.place, about=("started", node)
+                died = Fact(
+                    f"broker {node} {DEATHS[fault.kind]}", fault.kind, fault.completed, place=fault.place, broker=node
                 )
-                builder.events.append(BrokerEvent(node, "started", fault.invoked, restarted))
+                builder.events.append(BrokerEvent(node, "died", fault.completed, died))
+            elif fault.type == "heal" and fault.kind == "restart":
+                says = f"broker {node} was started again"
+                again = Fact(says, RESTART, fault.invoked, place=fault.place, broker=node)
+                builder.events.append(BrokerEvent(node, "started", fault.invoked, again))
 
 
 def _successions(builder: Builder) -> None:

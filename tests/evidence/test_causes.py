@@ -628,24 +628,22 @@ def test_without_any_evidence_the_missing_is_named():
 
 
 def test_facts_without_a_time_keep_their_place():
-    one, two, three = Fact("one", 1), Fact("undated"), Fact("three", 3)
+    one, two, three = Fact("one", "started", 1), Fact("undated", "started"), Fact("three", "started", 3)
     assert [fact.says for fact in ordered([one, two, three, one])] == ["one", "undated", "three"]
     assert [fact.says for fact in ordered([three, two, one])] == ["one", "three", "undated"]
 
 
-def metadata_fact(at, says="the controller fenced broker 2", *about):
-    return Fact(says, at * SECOND // 10, "__cluster_metadata-0", None, at, about=about or ("fenced", "2"))
+def metadata_fact(at, kind="fenced", broker="2", **about):
+    return Fact("says", kind, at * SECOND // 10, "__cluster_metadata-0", None, at, broker=broker, **about)
 
 
-def log_fact(at, says="the controller fenced broker 2", *about, file="controller.log"):
-    return Fact(says, at * SECOND // 10, file, at, about=about or ("fenced", "2"))
+def log_fact(at, kind="fenced", broker="2", file="controller.log", **about):
+    """In other words than the metadata's, as what is one is not known by its words."""
+    return Fact("told", kind, at * SECOND // 10, file, at, broker=broker, **about)
 
 
-def told(facts, isr=()):
-    return [
-        (fact.time, *(other.source for other in fact.also))
-        for fact in dict.fromkeys(told_once(facts, dict(isr)).values())
-    ]
+def told(facts):
+    return [(fact.time, *(other.source for other in fact.also)) for fact in dict.fromkeys(told_once(facts).values())]
 
 
 def test_what_two_sources_tell_is_told_once_with_both():
@@ -658,8 +656,8 @@ def test_what_two_sources_tell_is_told_once_with_both():
     "other",
     [
         log_fact(90),  # too late to be the same
-        log_fact(51, "the controller fenced broker 3", "fenced", "3"),
-        Fact("the controller fenced broker 2", None, "controller.log", 7, about=("fenced", "2")),  # nobody knows when
+        log_fact(51, broker="3"),
+        Fact("says", "fenced", None, "controller.log", 7, broker="2"),  # nobody knows when
     ],
 )
 def test_what_is_not_the_same_is_told_apart(other):
@@ -667,27 +665,30 @@ def test_what_is_not_the_same_is_told_apart(other):
 
 
 def test_a_source_that_tells_it_twice_tells_of_two():
-    boots = [log_fact(at, "broker 1 started", "started", "1", file="brokers/1/server.log") for at in (50, 55)]
+    boots = [log_fact(at, "started", file="brokers/1/server.log") for at in (50, 55)]
     assert len(told(boots)) == 2
     # A node that is controller and broker logs an unfencing from both sides.
-    assert len(told([log_fact(at, "the controller unfenced broker 1", "unfenced", "1") for at in (50, 51)])) == 1
+    assert len(told([log_fact(at, "unfenced") for at in (50, 51)])) == 1
+
+
+def test_a_restart_of_the_history_is_the_start_that_its_broker_logs():
+    history = Fact("broker 2 was started again", "restart", 5 * SECOND, place=1, broker="2")
+    assert told([history, log_fact(51, "started")]) == [(history.time, "controller.log")]
 
 
 def test_an_isr_is_told_when_it_changes():
     small, large = frozenset("1"), frozenset("12")
-    changes = [(metadata_fact(at, str(at), "isr", isr), isr) for at, isr in ((10, small), (20, large), (30, small))]
-    later = log_fact(60, "broker 1 said that the ISR is [1]", "isr", small)
-    facts = [fact for fact, _ in changes]
-    assert told([*facts, later], [*changes, (later, small)]) == [
+    facts = [metadata_fact(at, "isr", isr=isr) for at, isr in ((10, small), (20, large), (30, small))]
+    assert told([*facts, log_fact(60, "isr", isr=small)]) == [
         *((f.time,) for f in facts[:2]),
         (facts[2].time, "controller.log"),
     ]
 
 
 def test_an_epoch_begins_once():
-    log = log_fact(50, "broker 2 began to lead from offset 1", "begins", 1, 1, "2")
-    file = Fact("epoch 1 begins at 1", None, "leader-epoch-checkpoint", 3, about=("begins", 1, 1, "2"))
-    elsewhere = Fact("epoch 1 begins at 5", None, "leader-epoch-checkpoint", 4, about=("begins", 1, 5, "2"))
+    log = log_fact(50, "begins", epoch=1, offset=1)
+    file = Fact("in a file", "begins", None, "leader-epoch-checkpoint", 3, epoch=1, offset=1, broker="2")
+    elsewhere = Fact("in a file", "begins", None, "leader-epoch-checkpoint", 4, epoch=1, offset=5, broker="2")
     assert told([file, log, elsewhere]) == [(log.time, "leader-epoch-checkpoint"), (None,)]
 
 
