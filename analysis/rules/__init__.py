@@ -41,7 +41,8 @@ RULES: dict[str, Rule] = {
             " what a deletion may have taken that is not certain (of unknown outcome, beyond the log's end, refuted by"
             " later reads), or retention where all below is older than retention.ms or the log is limited in size;"
             " neither explains that an offset holds another value or that the end went back. Unknown is a missing"
-            " tombstone too where cleanup.policy is not told, as compaction removes it."
+            " tombstone too where cleanup.policy is not told, as compaction removes it, and on a compacted topic a"
+            " value of whose key another record may be the later one."
             " Under acks=1 the configuration permits the loss; it stays a"
             " breach unless --allow lost-write:acks=1 accepts it. In Jepsen's histories: never read by an ok"
             " operation, though its writer must have committed and a later value was read.",
@@ -109,7 +110,8 @@ RULES: dict[str, Rule] = {
             "phantom-read",
             "a value was read that nobody had sent",
             "A consumer polled a value that no send of the history explains, or polled it before its send was"
-            " invoked. Jepsen's checker has no such rule.",
+            " invoked. Unknown where sends may be missing: lines that could not be read, or a producer that run.json"
+            " names and of whom nothing is recorded. Jepsen's checker has no such rule.",
             "p:a@0 c:<a@0,b@1",
             ("reads", "sends"),
             visibility.phantom_reads,
@@ -146,7 +148,7 @@ RULES: dict[str, Rule] = {
             "a consumer passed over records",
             "A consumer's next record stands behind its position, and records exist between: acknowledged or read by"
             " others, visible at its isolation level, and not legally absent. Offsets of markers, of aborted"
-            " transactions and of compacted records are nothing to skip. After a rebalance of its group it is"
+            " transactions and of records that may have been compacted or deleted by then are nothing to skip. After a rebalance of its group it is"
             " permitted.",
             "p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
             ("reads",),
@@ -237,10 +239,12 @@ RULES: dict[str, Rule] = {
             "a group passed over records for good",
             "Records below the group's last committed offset that no member handled by the end of the run, those among"
             " them that took the offsets of lost ones (without"
-            " any handle events a poll counts as handling; a transaction handles what it polls and commits), and"
+            " any handle events a poll counts as handling, and where only other groups recorded any, nobody knows; a"
+            " transaction handles what it polls and commits), and"
             " records below the first position of the group, skipped by auto.offset.reset; where a seek or a committed"
             " offset chose where the group began, nothing was skipped. Records that are older than the group itself are"
-            " permitted to be skipped.",
+            " permitted to be skipped; what retention, delete-records or compaction took before the group came past is"
+            " nothing to handle.",
             "p:a@0 p:b@1 c:<a@0 c:commit=2",
             ("groups",),
             groups.consumer_losses,
