@@ -148,8 +148,8 @@ RULES: dict[str, Rule] = {
             "a consumer passed over records",
             "A consumer's next record stands behind its position, and records exist between: acknowledged or read by"
             " others, visible at its isolation level, and not legally absent. Offsets of markers, of aborted"
-            " transactions and of records that may have been compacted or deleted by then are nothing to skip. After a rebalance of its group it is"
-            " permitted.",
+            " transactions and of records that may have been compacted or deleted by then are nothing to"
+            " skip. After a rebalance of its group it is permitted.",
             "p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
             ("reads",),
             polling.poll_skips,
