@@ -16,6 +16,8 @@ import polars as pl
 import pytest
 import zstandard
 from click.testing import CliRunner
+from logjudge.analysis.local import judge_run
+from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories import files
 from logjudge.histories.bundle import open_run
@@ -215,6 +217,15 @@ def test_a_poll_whose_invocation_is_unreadable_may_have_read_anything(tmp_path: 
     told = parse("p:a@0 p:b@1 final:assign=0 final:<a@0 final:<b@1")
     folder = History(told.events[:-2] + told.events[-1:], told.config).write(tmp_path / "run")
     assert check(folder, tmp_path / "out", "--no-plots") == 3
+
+
+def test_who_sent_what_was_read_may_stand_in_a_line_that_is_missing(tmp_path: Path) -> None:
+    told = parse("p:a@0 q:b@1 q:e@2 c:<a@0,b@1,e@2")
+    whole = History(told.events, told.config).write(tmp_path / "whole")
+    assert verdict_of(judge_run(open_run(whole)))["rules"]["phantom-read"]["verdict"] == "valid"
+    for name, events in (("head", told.events[3:]), ("line", told.events[:2] + told.events[3:])):
+        folder = History(events, told.config).write(tmp_path / name)
+        assert verdict_of(judge_run(open_run(folder)))["rules"]["phantom-read"]["verdict"] == "unknown", name
 
 
 @pytest.mark.parametrize("change", [lambda data: b"\xef\xbb\xbf" + data, lambda data: data.replace(b"\n", b"\r\n")])
