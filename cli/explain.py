@@ -118,7 +118,8 @@ def _moments(opened: Inspected, name: str) -> list[Record]:
 
 
 def _partition(document: Document, opened: Inspected, asked: Where) -> None:
-    from ..analysis.looking.unexplained import unexplained, worst_first
+    from ..analysis.looking.unexplained import unexplained
+    from ..analysis.ranking import worst_first
     from .timeline import tell
 
     p = opened.partition(asked.partition)
@@ -220,7 +221,7 @@ def _unexplained(
     with_files: Collection[str],
     located: Callable[[Record], Record] = lambda record: record,
 ) -> None:
-    from ..analysis.looking.unexplained import worst_first
+    from ..analysis.ranking import worst_first
 
     if breaches:
         document.heading("Found, and not explained")

@@ -44,9 +44,10 @@ def check(*arguments: str, cwd: Path) -> tuple[int, dict[str, object]]:
 
 
 def expected(path: Path) -> list[dict[str, object]]:
-    from logjudge.analysis.verdict import worst
+    from logjudge.analysis.ranking import worst_rows_first
+    from logjudge.analysis.verdict import WORST
 
-    return worst(local.judge_run(open_run(path)).findings()).to_dicts()
+    return worst_rows_first(local.judge_run(open_run(path)).findings()).head(WORST).to_dicts()
 
 
 @pytest.fixture(scope="module")

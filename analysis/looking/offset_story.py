@@ -13,6 +13,7 @@ from ..causes import explain_absence
 from ..causes.explaining import record_of
 from ..causes.losses import Lost
 from ..partitions.partition import Partition
+from ..ranking import worst_first
 from ..replicas.kept import extents, where
 from .differences import cell
 
@@ -32,7 +33,7 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
     held = _held(p, offset)
     here = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
     legal = None if here else _absence(p, offset, sent)
-    found = [one for one in findings if within(offset, one)]
+    found = worst_first(one for one in findings if within(offset, one))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
     stands = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
