@@ -67,8 +67,9 @@ def test_connect_server(tmp_path: Path) -> None:
         wait_for_port(port, server, log)
         remote = ("--remote", f"sc://{HOST}:{port}")
         code, report = check(str(EXAMPLE), *remote, cwd=tmp_path)
-        search = [sys.executable, "-m", "logjudge.cli", "search", "--variant", "high-watermark", "--runs", "300"]
-        found = subprocess.run([*search, "--spark", *remote], capture_output=True, text=True, cwd=tmp_path, check=False)
+        arguments = ["search", "--variant", "high-watermark", "--runs", "300", "--engine", "spark", *remote]
+        search = [sys.executable, "-m", "logjudge.cli", *arguments]
+        found = subprocess.run(search, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (found.returncode, "is broken" in found.stdout) == (1, True), found.stderr[-3000:]
     assert code == 1
     assert report["findings"] == expected(EXAMPLE)
