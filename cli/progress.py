@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import Any
 
+EVERY = 10  # seconds between two sentences
+
 
 class Progress:
     """Call it with what is done and how far; use it as a context."""
@@ -50,6 +52,6 @@ class Progress:
                 total=max(total, 1),
                 unit=unit,
             )
-        elif not self._quiet and time.monotonic() - self._said > 10:
+        elif not self._quiet and time.monotonic() - self._said > EVERY:
             self._said = time.monotonic()
             print(f"{self._name}: {what} {done:,} of {total:,} {unit}", file=sys.stderr, flush=True)

@@ -235,6 +235,46 @@ def test_who_waits_for_spark_unasked_is_told_of_the_local_engine_once(
     assert run("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("check", CLEAN, "--engine", "local", "--no-plots", "--out", "out"), "clean-a: judging 2 of 3 partitions"),
+        (("plot", CLEAN, "offsets", "--out", "plot.png"), "clean-a: judging 2 of 3 partitions"),
+        (("search", "--variant", "kip-320", "--runs", "3"), "kip-320: searching 3 of 3 schedules"),
+        (("search", "--variant", "high-watermark", "--runs", "50"), "high-watermark: shrinking 0 of 1 schedules"),
+        (("explain", CLEAN), "clean-a: reading 0 of 1 parts"),
+    ],
+)
+def test_long_work_says_on_stderr_how_far_it_is(
+    arguments: tuple[object, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert says not in run(*arguments).stderr  # as it takes less than ten seconds
+    monkeypatch.setattr("logjudge.cli.progress.EVERY", -1)
+    result = run(*arguments)
+    assert says in result.stderr.splitlines()
+    assert says not in result.stdout
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    assert says not in run(*arguments).stderr  # a live line, which is gone in the end
+
+
+@pytest.mark.parametrize("command", [("check", CLEAN), ("search", "--variant", "kraft"), ("linearize", CLEAN)])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--engine", "local", "--master", "local[1]"), "found --master, --remote or --conf with --engine local"),
+        (("--engine", "spark", "--master", "local[1]", "--remote", "sc://x"), "found --master and --remote"),
+        (("--engine", "spark", "--conf", "x"), "found --conf x, expected KEY=VALUE"),
+    ],
+)
+def test_the_engine_is_chosen_alike_everywhere(
+    command: tuple[object, ...], options: tuple[str, ...], says: str
+) -> None:
+    result = run(*command, *options)
+    assert isinstance(result.exception, LogjudgeError)
+    assert says in str(result.exception)
+
+
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     def verdict(*options: str) -> tuple[str, set[str]]:
         report = json.loads(check(LOSSY, "--json", "--out", tmp_path / "out", *options).output)
