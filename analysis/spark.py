@@ -142,7 +142,8 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
         def tell(stage: Any) -> None:
             if stage.numTasks == tasks:
                 # A task's lines are known when it is done.
-                what = f"Spark has read {lines.value:,} lines" if lines.value else "Spark is reading"
+                read = lines.value if lines is not None else 0
+                what = f"Spark has read {read:,} lines" if read else "Spark is reading"
                 progress(what, stage.numCompletedTasks, tasks)
             else:
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")

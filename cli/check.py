@@ -19,7 +19,7 @@ from ..histories.readers import READERS
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .folder import name_of
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
+from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
         except LogjudgeError as error:
             if len(runs) == 1:
                 raise
-            click.echo(f"logjudge: {error}", err=True)
+            complain(error)
             unread[run] = str(error)
             codes.append(EXIT_USAGE)
     _print_for_machines(judged, unread, options)

@@ -16,7 +16,7 @@ from ..histories.errors import LogjudgeError, UsageError
 from ..histories.readers.operations import OPERATION_READERS, History, read_operations
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
+from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
 from .paths import LocalPath
 from .progress import Progress
 
@@ -140,7 +140,7 @@ def command(
             model = model_name or _model_for(history)
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
         except LogjudgeError as error:
-            click.echo(f"logjudge: {error}", err=True)
+            complain(error)
             outcomes[name] = {"verdict": "broken", "error": str(error)}
             continue
         shrunk = _shrunk(judgement) if minimal else None

@@ -35,6 +35,13 @@ EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH, EXIT_PIPE = 0, 1,
 WORST_FIRST = (EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
 
 
+def complain(error: LogjudgeError) -> None:
+    """Says on stderr what is wrong, in one line, as a stranger's names and values may hold anything."""
+    from .output import printable
+
+    click.echo(f"logjudge: {printable(str(error))}", err=True)
+
+
 def worst_exit(codes: Iterable[int]) -> int:
     return min(codes, key=WORST_FIRST.index)
 
@@ -101,7 +108,7 @@ def main() -> None:
         error.show()
         code = EXIT_USAGE
     except LogjudgeError as error:
-        click.echo(f"logjudge: {error}", err=True)
+        complain(error)
         code = EXIT_USAGE
     except Exception:
         import traceback

@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import Any
 
+from .output import printable
+
 EVERY = 10  # seconds between two sentences
 
 
@@ -14,7 +16,7 @@ class Progress:
     """Call it with what is done and how far; use it as a context."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
-        self._name, self._quiet = name, quiet
+        self._name, self._quiet = printable(name), quiet
         self._live: Any = None
         self._task: Any = None
         self._said = time.monotonic()
@@ -26,7 +28,7 @@ class Progress:
             from rich.progress import Progress as Bar
 
             self._live = Bar(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.completed:,} of {task.total:,} {task.fields[unit]}"),
                 TimeElapsedColumn(),

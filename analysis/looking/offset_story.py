@@ -147,10 +147,12 @@ def within(offset: int, one: Finding) -> bool:
 
 
 def found_record(one: Finding) -> Record:
-    """What a rule found as a fact, with the place that is the first to show it."""
+    """What a rule found as a fact, with the place that is the first to show it, where that is yet to be located."""
     said = one.rule if one.severity == "violation" else f"{one.rule} ({one.severity})"
     seen = one.evidence[0] if one.evidence else Evidence("")
-    where_seen = {"source": seen.source, "line": seen.line, "byte": seen.byte, "place": seen.place}
+    where_seen: Record = {"source": seen.source, "line": seen.line, "byte": seen.byte}
+    if seen.place is not None:
+        where_seen["place"] = seen.place
     return {"says": f"{said}: {one.sentence}", "time": None, **where_seen}
 
 
