@@ -120,8 +120,11 @@ def _write(folder: Path, report: dict[str, Any], results: Results, plots: bool) 
 
     (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
     findings = results.findings()
-    findings.write_parquet(folder / "findings.parquet")
-    results.quarantine().write_ndjson(folder / "quarantine.jsonl")
+    # Polars opens no path whose bytes are not UTF-8, so it gets open files.
+    with (folder / "findings.parquet").open("wb") as file:
+        findings.write_parquet(file)
+    with (folder / "quarantine.jsonl").open("wb") as file:
+        results.quarantine().write_ndjson(file)
     figures = merge_figures(results.summaries, results.context, results.run.settings)
     save_figures(folder, figures)
     write_report(folder, report, findings, figures, plots)
