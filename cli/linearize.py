@@ -129,6 +129,8 @@ def command(
 
     if picture is not None and len(files) > 1:
         raise UsageError("--picture draws one file, not several")
+    if picture is not None and not Path(picture).absolute().parent.is_dir():
+        raise UsageError(f"--picture {picture}: there is no folder {Path(picture).absolute().parent}")
     if model_name is not None:
         load_model(model_name)
     map_payloads = None if spark is None else _spark(spark, as_json)

@@ -35,13 +35,13 @@ def command(source: Path, name: str, partition: str | None, finding: str | None,
 
     if file is not None and file.suffix not in (".png", ".svg"):
         raise UsageError(f"--out {file}: expected a file that ends in .png or .svg")
+    if file is not None and not file.absolute().parent.is_dir():
+        raise UsageError(f"--out {file}: there is no folder {file.absolute().parent}")
     with Progress(name_of(str(source))) as progress:
         figures = figures_of(source, progress)
     with drawn_from(source):
         subject = _subject(name, figures, {"partition": partition, "finding": finding})
         target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
-        if not target.absolute().parent.is_dir():
-            raise UsageError(f"--out {target}: there is no folder {target.absolute().parent}")
         style.save(draw(name, figures, subject), target)
     click.echo(str(target))
     click.echo(PLOTS[name].CAPTION, err=True)

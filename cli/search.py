@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -71,7 +72,9 @@ def _space_options(command: Command) -> Command:
 )
 @click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="How many schedules.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes, without Spark.")
+@click.option(
+    "--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes, with --engine local."
+)
 @engine_options(default="local")
 @click.option(
     "--out",
@@ -82,6 +85,8 @@ def command(
     space: Space, invariant: str, runs: int, seed: int, jobs: int, spark: Spark | None, out: Path | None
 ) -> int:
     """Search for the schedule that loses: exit 1 with its story if there is one, 0 if none was found."""
+    if spark and jobs > 1:
+        raise UsageError(f"found --jobs {jobs} with --engine spark, expected it with --engine local")
     name = f"{space.variant}-{invariant}"
     path = out or Path(f"{name}.toml")
     # Before hours of searching.
@@ -99,9 +104,9 @@ def command(
         explored = search(space, range(seed, seed + runs), (invariant,), jobs, session=session, progress=progress)
         took = time.monotonic() - began
     click.echo(
-        f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol "
+        f"{explored.runs:,} schedules, {len(explored.states):,} distinct states, {explored.events:,} protocol "
         f"events in {took:.1f} s"
-        + (f"; in {explored.unfinished} of them a partition had no leader in the end" if explored.unfinished else "")
+        + (f"; in {explored.unfinished:,} of them a partition had no leader in the end" if explored.unfinished else "")
     )
     if invariant not in explored.first:
         click.echo(f"{invariant} held in all of them")
@@ -171,7 +176,9 @@ def _run(work: list[Work], jobs: int) -> Iterator[Explored]:
     if jobs == 1 or len(work) == 1:
         yield from map(_explore, work)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    # A terminal's Ctrl-C reaches all processes; workers that it kills would leave the pool waiting for them.
+    ignored = (signal.SIGINT, signal.SIG_IGN)
+    with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignored) as pool:
         yield from pool.imap(_explore, work)
 
 

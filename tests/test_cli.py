@@ -275,6 +275,34 @@ def test_the_engine_is_chosen_alike_everywhere(
     assert says in str(result.exception)
 
 
+def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Path) -> None:
+    def called(words: str, redirected: str) -> subprocess.CompletedProcess[str]:
+        command = f"{sys.executable} -m logjudge.cli {words} {redirected}"
+        return subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    assert [called("rules", closed).returncode for closed in (">&-", "2>&-", ">&- 2>&-")] == [0, 0, 0]
+    assert called("rules nope", "2>&-").returncode == 2
+    full = called("rules", ">/dev/full")
+    assert full.returncode == 2
+    assert full.stderr.startswith("logjudge: found no room to write (No space left on device)")
+    assert full.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("scenarios", "kip-101-loss"), "scenarios run kip-101-loss"),
+        (("search", "--variant", "kraft", "--jobs", "2", "--engine", "spark"), "found --jobs 2 with --engine spark"),
+        (("plot", "nope", "offsets", "--out", "no/such.png"), "there is no folder"),
+        (("linearize", "nope", "--picture", "no/such.html"), "there is no folder"),
+    ],
+)
+def test_what_cannot_come_to_an_end_is_refused_before_it_begins(arguments: tuple[str, ...], says: str) -> None:
+    result = run(*arguments)
+    assert isinstance(result.exception, LogjudgeError)
+    assert says in str(result.exception)
+
+
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     def verdict(*options: str) -> tuple[str, set[str]]:
         report = json.loads(check(LOSSY, "--json", "--out", tmp_path / "out", *options).output)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +93,35 @@ def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
         two.first,
         two.broken,
     )
+
+
+def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
+    """As a terminal sends it: to the whole group, not to the first process alone."""
+    command = [
+        sys.executable,
+        "-m",
+        "logjudge.cli",
+        "search",
+        "--variant",
+        "kip-320",
+        "--runs",
+        "100000",
+        "--jobs",
+        "2",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            while len(children.read_text().split()) < 3:  # two workers, and who counts their resources
+                time.sleep(0.1)
+            time.sleep(4)  # until the workers have begun
+            os.killpg(process.pid, signal.SIGINT)
+            _, told = process.communicate(timeout=30)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
 
 
 def test_the_story_tells_the_truncation_before_the_election() -> None:
