@@ -9,7 +9,7 @@ import polars as pl
 
 from ..histories.errors import InputError
 from ..histories.tables import CONTEXT, FINDINGS
-from .rules import RULES
+from .ranking import by_rule
 from .stages import QUARANTINED
 from .wording import plural
 
@@ -65,10 +65,9 @@ class Results:
         """All findings with the columns of FINDINGS, sorted by rule, partition and offset."""
         if not self._findings:
             return pl.DataFrame(schema=FINDINGS)
-        rank = {name: number for number, name in enumerate(RULES)}
         number = pl.col("id").str.extract(r"/(\d+)$").cast(pl.Int64)
         found = pl.concat(self._findings).sort(
-            pl.col("rule").replace_strict(rank, default=len(rank), return_dtype=pl.Int64),
+            by_rule(),
             "topic",
             "partition",
             number,

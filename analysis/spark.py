@@ -58,16 +58,16 @@ def open_session(
     os.environ["PYSPARK_PYTHON"] = dict(conf).get("spark.pyspark.python") or os.environ.get(
         "PYSPARK_PYTHON", sys.executable
     )
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.appName("logjudge")
     settings = {} if remote else _defaults(master)
-    for name, value in {**settings, **dict(conf)}.items():
-        builder = builder.config(name, value)
-    builder = builder.remote(remote) if remote else builder
-    if not remote and (master or not _is_submitted()):
-        builder = builder.master(master or "local[*]")
     try:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.appName("logjudge")
+        for name, value in {**settings, **dict(conf)}.items():
+            builder = builder.config(name, value)
+        builder = builder.remote(remote) if remote else builder
+        if not remote and (master or not _is_submitted()):
+            builder = builder.master(master or "local[*]")
         session = builder.getOrCreate()
     except Exception as error:
         raise MissingComponentError(
@@ -137,7 +137,19 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
         # Spark Connect has neither accumulators nor a status tracker; there it is not to be seen how far it is.
         context = getattr(session, "_sc", None)
         lines = context.accumulator(0) if context is not None else None
-        with _Watch(context, lines, len(_tasks(run)), progress):
+        tasks = len(_tasks(run))
+
+        def tell(stage: Any) -> None:
+            if stage.numTasks == tasks:
+                # A task's lines are known when it is done.
+                read = lines.value if lines is not None else 0
+                what = f"Spark has read {read:,} lines" if read else "Spark is reading"
+                progress(what, stage.numCompletedTasks, tasks)
+            else:
+                progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
+
+        progress("Spark is reading", 0, tasks)
+        with _Watch(context, tell):
             # Not toLocalIterator: it judges one partition after the other.
             for row in _plan(session, run, lines).collect():
                 _take(results, row["kind"], row["name"], bytes(row["payload"]))
@@ -146,16 +158,14 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
 
 
 class _Watch:
-    """Tells how far Spark is, from a thread: its status tracker counts the tasks of each stage."""
+    """Shows `tell` the stages at which Spark is, from a thread: its status tracker counts the tasks of each."""
 
-    def __init__(self, context: Any, lines: Any, splits: int, progress: Progress) -> None:
-        self._lines, self._splits, self._progress = lines, splits, progress
-        self._done = threading.Event()
+    def __init__(self, context: Any, tell: Callable[[Any], None]) -> None:
+        self._tell, self._done = tell, threading.Event()
         self._tracker = context.statusTracker() if context is not None else None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> None:
-        self._progress("Spark is reading", 0, self._splits)
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -165,14 +175,8 @@ class _Watch:
     def _run(self) -> None:
         while self._tracker and not self._done.wait(0.5):
             for stage in self._tracker.getActiveStageIds():
-                info = self._tracker.getStageInfo(stage)
-                if info and info.numTasks == self._splits:
-                    # A task's lines are known when it is done.
-                    lines = self._lines.value
-                    what = f"Spark has read {lines:,} lines" if lines else "Spark is reading"
-                    self._progress(what, info.numCompletedTasks, info.numTasks)
-                elif info:
-                    self._progress("Spark is judging", info.numCompletedTasks, info.numTasks, "tasks")
+                if info := self._tracker.getStageInfo(stage):
+                    self._tell(info)
 
 
 def _take(results: Results, kind: str, name: str, payload: bytes) -> None:
@@ -194,10 +198,12 @@ def _take(results: Results, kind: str, name: str, payload: bytes) -> None:
 
 
 def map_payloads(
-    judge: Callable[[bytes], bytes], payloads: Iterable[bytes], session: SparkSession | None = None
+    judge: Callable[[bytes], bytes],
+    payloads: Iterable[bytes],
+    session: SparkSession,
+    progress: Progress = lambda *_: None,
 ) -> Iterable[bytes]:
-    """`judge` of each payload on the cluster of a session, or on local[*]; results in any order."""
-    session = session or open_session()
+    """`judge` of each payload where the session's tasks run, a task each; results in any order."""
     rows = [{"number": number, "payload": payload} for number, payload in enumerate(payloads)]
     if not rows:
         return []
@@ -207,8 +213,13 @@ def map_payloads(
             results = [judge(payload) for payload in batch.column("payload").to_pylist()]
             yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.binary())})
 
+    def tell(stage: Any) -> None:
+        if stage.numTasks == len(rows):  # else the stage that hands them out
+            progress("Spark is working", stage.numCompletedTasks, len(rows), "tasks")
+
     frame = session.createDataFrame(pa.Table.from_pylist(rows)).repartition(len(rows), "number")
-    return [bytes(row["result"]) for row in frame.select("payload").mapInArrow(run, "result binary").collect()]
+    with _Watch(getattr(session, "_sc", None), tell):
+        return [bytes(row["result"]) for row in frame.select("payload").mapInArrow(run, "result binary").collect()]
 
 
 def _plan(session: SparkSession, run: Run, lines: Any) -> DataFrame:

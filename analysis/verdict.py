@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import polars as pl
-
 from ..histories.bundle import ROLES, Settings
+from .ranking import SEVERITIES, worst_rows_first
 from .resting import assumption, evidence_assumptions
 from .results import Results
 from .rules import RULES, Rule, assuming
 from .wording import plural, some
 
 FORMAT = 1
-SEVERITIES = ("violation", "permitted", "note")
 NO_CLIENTS = "no history of clients: what was acknowledged, and so what was lost, is not known"
 
 
@@ -64,7 +62,7 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
             "started_at": None if run.settings.undated else run.settings.config.get("started_at"),
             "span_ns": _span(results),
         },
-        "findings": worst(results.findings()).to_dicts(),
+        "findings": worst_rows_first(results.findings()).head(WORST).to_dicts(),
         "causes": results.causes(),
     }
 
@@ -73,18 +71,6 @@ def _span(results: Results) -> list[int] | None:
     """The first and the last time of what the partitions' clients did, ns."""
     spans = [summary["span"] for summary in results.summaries if summary["span"]]
     return [min(span[0] for span in spans), max(span[1] for span in spans)] if spans else None
-
-
-def worst(findings: pl.DataFrame) -> pl.DataFrame:
-    """The gravest first: by severity, by the order of the rules, by how many records are concerned."""
-    ranks = {name: rank for rank, name in enumerate(SEVERITIES)}
-    rules = {name: rank for rank, name in enumerate(RULES)}
-    return findings.sort(
-        pl.col("severity").replace_strict(ranks, default=9, return_dtype=pl.Int64),
-        pl.col("rule").replace_strict(rules, default=99, return_dtype=pl.Int64),
-        -pl.col("count"),
-        maintain_order=True,
-    ).head(WORST)
 
 
 def _totals(results: Results) -> dict[str, int]:

@@ -17,9 +17,9 @@ from ..histories.errors import LogjudgeError, UsageError, meant
 from ..histories.files import is_uri
 from ..histories.readers import READERS
 from .completing import completed
-from .engines import Engine, LocalEngine, SparkEngine, spark_options
+from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .folder import name_of
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
+from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ SMALL = 200_000  # operations and brokers' records, which Spark judges sooner th
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
 @click.option("--out", metavar="FOLDER", type=PATH, help="Folder or URI for the report [default: logjudge-out/RUN].")
-@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
@@ -58,8 +57,8 @@ SMALL = 200_000  # operations and brokers' records, which Spark judges sooner th
     "--strict", is_flag=True, help="What the configuration permits is a breach too, unless --allow accepts it."
 )
 @click.option("--no-plots", is_flag=True, help="Write no pictures.")
-@spark_options
-def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
+@engine_options(default="spark")
+def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **options: Any) -> int:
     """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
 
     RUN is a run bundle (a folder); a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
@@ -71,7 +70,7 @@ def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
         raise UsageError(f"found --json and --format {options['form']}, expected one of them, as both print to stdout")
     rules = _chosen_rules(options["only"], options["skip"], options["allow"])
     targets = _targets(runs, out)
-    engine = _engine(options)
+    engine = LocalEngine() if spark is None else SparkEngine(spark)
     codes: list[int] = []
     judged: list[tuple[str, dict[str, Any]]] = []
     unread: dict[str, str] = {}
@@ -83,12 +82,12 @@ def command(runs: tuple[str, ...], out: str | None, **options: Any) -> int:
         except LogjudgeError as error:
             if len(runs) == 1:
                 raise
-            click.echo(f"logjudge: {error}", err=True)
+            complain(error)
             unread[run] = str(error)
             codes.append(EXIT_USAGE)
     _print_for_machines(judged, unread, options)
     if not any(map(is_uri, (*runs, *targets))):
-        _hint(judged, options)
+        _hint(judged, spark)
     return worst_exit(codes)
 
 
@@ -104,7 +103,7 @@ def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], optio
         run = dataclasses.replace(run, settings=settings)
         results = engine.judge(run, progress)
         results.refuse_unusable()
-        report = report_of(results, options["engine"])
+        report = report_of(results, engine.name)
         progress("writing", 0, 1, "reports")
         engine.write(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))
     if not quiet:
@@ -121,8 +120,11 @@ def _write(folder: Path, report: dict[str, Any], results: Results, plots: bool) 
 
     (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
     findings = results.findings()
-    findings.write_parquet(folder / "findings.parquet")
-    results.quarantine().write_ndjson(folder / "quarantine.jsonl")
+    # Polars opens no path whose bytes are not UTF-8, so it gets open files.
+    with (folder / "findings.parquet").open("wb") as file:
+        findings.write_parquet(file)
+    with (folder / "quarantine.jsonl").open("wb") as file:
+        results.quarantine().write_ndjson(file)
     figures = merge_figures(results.summaries, results.context, results.run.settings)
     save_figures(folder, figures)
     write_report(folder, report, findings, figures, plots)
@@ -161,20 +163,10 @@ def _targets(runs: tuple[str, ...], out: str | None) -> list[str]:
     return targets
 
 
-def _engine(options: dict[str, Any]) -> Engine:
-    if options["engine"] == "local":
-        if options["master"] or options["remote"] or options["conf"]:
-            raise UsageError(
-                "found --master, --remote or --conf with --engine local, expected them with --engine spark"
-            )
-        return LocalEngine()
-    return SparkEngine(options["master"], options["remote"], options["conf"])
-
-
-def _hint(judged: list[tuple[str, dict[str, Any]]], options: dict[str, Any]) -> None:
+def _hint(judged: list[tuple[str, dict[str, Any]]], spark: Spark | None) -> None:
     """To a person who waited for Spark without having asked for it."""
     chosen = click.get_current_context().get_parameter_source("engine") is not ParameterSource.DEFAULT
-    if chosen or options["master"] or options["remote"] or options["conf"] or not sys.stderr.isatty():
+    if chosen or any(spark or ()) or not sys.stderr.isatty():
         return
     counts = [report["counts"] for _, report in judged]
     if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 import click
 
@@ -22,24 +23,50 @@ Fill = Callable[[Path], None]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def spark_options(command: Command) -> Command:
-    """--master, --remote and --conf, of commands that a Spark session works for."""
-    for option in (
-        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated."),
-        click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port."),
-        click.option("--master", metavar="URL", help="Spark master [default: local[*]]."),
-    ):
-        command = option(command)
-    return command
+class Spark(NamedTuple):
+    """The session of Spark that the user asked for: what `analysis.spark.open_session` takes."""
+
+    master: str | None = None
+    remote: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+
+    def open(self, progress: Progress) -> Any:
+        """Raises MissingComponentError where it cannot be started."""
+        from ..analysis import spark
+
+        progress("starting Spark", 0, 1, "sessions")
+        return spark.open_session(*self)
 
 
-def session_of(
-    master: str | None, remote: str | None, conf: Sequence[str]
-) -> tuple[str | None, str | None, list[tuple[str, str]]]:
-    """What `spark.open_session` takes, of what the user gave. Raises UsageError."""
-    if master and remote:
-        raise UsageError("found --master and --remote, expected one of them")
-    return master, remote, [_setting(item) for item in conf]
+def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Command]:
+    """--engine, --master, --remote and --conf; the command gets one `spark`, which is None where it works without."""
+
+    def decorate(command: Command) -> Command:
+        @click.option(
+            "--engine",
+            type=click.Choice(["spark", "local"]),
+            default=default,
+            show_default=True,
+            help="What does the work.",
+        )
+        @click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
+        @click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
+        @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
+        @wraps(command)
+        def with_spark(
+            engine: str, master: str | None, remote: str | None, conf: tuple[str, ...], **options: Any
+        ) -> Any:
+            if engine == "local" and (master or remote or conf):
+                found = "found --master, --remote or --conf with --engine local"
+                raise UsageError(f"{found}, expected them with --engine spark")
+            if master and remote:
+                raise UsageError("found --master and --remote, expected one of them")
+            spark = Spark(master, remote, tuple(map(_setting, conf))) if engine == "spark" else None
+            return command(**options, spark=spark)
+
+        return cast(Command, with_spark)
+
+    return decorate
 
 
 def _setting(item: str) -> tuple[str, str]:
@@ -52,6 +79,8 @@ def _setting(item: str) -> tuple[str, str]:
 class Engine(Protocol):
     """Where a run is judged; `open_run` may raise InputError, `check_target` and `write` UsageError."""
 
+    name: str
+
     def check_target(self, folder: str, progress: Progress) -> None: ...
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run: ...
@@ -63,6 +92,8 @@ class Engine(Protocol):
 
 class LocalEngine:
     """polars alone."""
+
+    name = "local"
 
     def check_target(self, folder: str, progress: Progress) -> None:  # noqa: ARG002
         if is_uri(folder):
@@ -86,16 +117,15 @@ class LocalEngine:
 class SparkEngine:
     """Spark, in one session that is started when it is first needed."""
 
-    def __init__(self, master: str | None, remote: str | None, conf: Sequence[str]) -> None:
-        self._how = session_of(master, remote, conf)
+    name = "spark"
+
+    def __init__(self, asked: Spark) -> None:
+        self._asked = asked
         self._opened: Any = None
 
     def _session(self, progress: Progress) -> Any:
         if self._opened is None:
-            from ..analysis import spark
-
-            progress("starting Spark", 0, 1, "sessions")
-            self._opened = spark.open_session(*self._how)
+            self._opened = self._asked.open(progress)
         return self._opened
 
     def check_target(self, folder: str, progress: Progress) -> None:

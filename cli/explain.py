@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 MOST_FOUND = 12  # findings of a run or a partition
+MOST_LEFT = 100  # breaches without a told cause, in JSON
 
 
 @click.command()
 @click.argument("source", metavar="RUN|DIR", type=LocalPath())
 @click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
-@form_options("Print the causes, moments and facts as JSON.")
+@form_options("Print the causes, the breaches without one, moments and facts as JSON.")
 def command(source: Path, place: str | None, form: Form) -> None:
     """Tell the story of a run, of a partition, or of one offset, each fact with where it is written.
 
@@ -60,35 +61,60 @@ def _saved(source: Path, asked: Where | None) -> Saved:
     return saved
 
 
+def _with_files(saved: Saved) -> Collection[str]:
+    """The partitions of which brokers' files may tell."""
+    return known_partitions(saved) if saved.verdict["counts"].get("evidence files") else ()
+
+
 def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
     from ..analysis.looking.unexplained import unexplained
 
     verdict = saved.verdict
-    has_files = bool(verdict["counts"].get("evidence files"))
+    with_files = _with_files(saved)
     causes, findings = causes_at(saved, asked), findings_at(saved, asked)
     if not causes:
-        look = "; explain the run itself to see the logs" if has_files else ""
+        look = "; explain the run itself to see the logs" if with_files else ""
         document.say(
             f"{asked or verdict['input']['name']}: no cause stands in the results{explained_beside(saved, asked)}{look}"
         )
     _whys(document, causes, verdict["input"].get("started_at"))
-    _unexplained(document, unexplained(findings, causes), known_partitions(saved) if has_files else ())
+    _unexplained(document, unexplained(findings, causes), with_files)
     tell_the_zero(document, verdict["input"].get("started_at"))
-    if has_files and asked is not None and asked.offset is not None:
+    if with_files and asked is not None and asked.offset is not None:
         document.say("What each replica holds there is told when the run itself is explained.")
 
 
 def _told(source: Path, asked: Where | None) -> Record:
-    """`causes` as verdict.json has them, of a run's partition also its `moments`, of its offset all that is known."""
+    """What docs/verdict.md says of --json."""
     if is_saved(source):
-        return {"causes": causes_at(_saved(source, asked), asked)}
+        saved = _saved(source, asked)
+        causes = causes_at(saved, asked)
+        return {"causes": causes, **_left(findings_at(saved, asked), causes, _with_files(saved))}
     opened = open_to_look(source, "json", asked and asked.offset)
-    if asked is not None and asked.offset is not None:
-        return _story(opened, asked, *opened.judged(opened.partition(asked.partition)))
     names = [opened.partition(asked.partition).name] if asked else opened.names()
-    causes = [cause for name in names for cause in opened.judged(opened.partition(name))[1]]
-    moments = {"moments": _moments(opened, names[0])} if asked else {}
-    return {"causes": causes, **opened.located(moments)}
+    judged = [opened.judged(opened.partition(name)) for name in names]
+    findings = [finding for found, _ in judged for finding in found]
+    causes = [cause for _, told in judged for cause in told]
+    if asked is not None and asked.offset is not None:
+        told = _story(opened, asked, findings, causes)
+        findings = _here(findings, asked)
+    else:
+        told = {"causes": causes, **({"moments": _moments(opened, names[0])} if asked else {})}
+    return opened.located({**told, **_left(findings, causes, opened.with_files())})
+
+
+def _left(findings: list[Finding], causes: list[Record], with_files: Collection[str]) -> Record:
+    """The breaches without a told cause, the worst first, and why none is."""
+    from ..analysis.looking.offset_story import found_record
+    from ..analysis.looking.unexplained import unexplained, why_unexplained
+    from ..analysis.ranking import worst_first
+
+    left = unexplained(findings, causes)
+    return {
+        "unexplained": [{"id": one.id, **found_record(one)} for one in worst_first(left)[:MOST_LEFT]],
+        "unexplained_left_out": max(len(left) - MOST_LEFT, 0),
+        "why_unexplained": why_unexplained(left, with_files),
+    }
 
 
 def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
@@ -118,7 +144,8 @@ def _moments(opened: Inspected, name: str) -> list[Record]:
 
 
 def _partition(document: Document, opened: Inspected, asked: Where) -> None:
-    from ..analysis.looking.unexplained import unexplained, worst_first
+    from ..analysis.looking.unexplained import unexplained
+    from ..analysis.ranking import worst_first
     from .timeline import tell
 
     p = opened.partition(asked.partition)
@@ -156,7 +183,6 @@ def _numbers(document: Document, p: Partition) -> None:
 
 
 def _offset(document: Document, opened: Inspected, asked: Where) -> None:
-    from ..analysis.looking.offset_story import within
     from ..analysis.looking.unexplained import unexplained
 
     findings, causes = opened.judged(opened.partition(asked.partition))
@@ -165,8 +191,7 @@ def _offset(document: Document, opened: Inspected, asked: Where) -> None:
     _facts(document, "Sent", story["sent"], story["sent_left_out"], "No send is known to have written here.")
     _facts(document, "Read", story["read"], story["read_left_out"], "Nobody is known to have read it.")
     _facts(document, "Found", story["found"], story["found_left_out"], "No rule found anything here.")
-    here = [one for one in findings if asked.offset is not None and within(asked.offset, one)]
-    _why_not(document, unexplained(here, causes), opened.with_files())
+    _why_not(document, unexplained(_here(findings, asked), causes), opened.with_files())
     if story["held"]:
         document.heading("Held by")
         rows = [[row["where"], f"broker {row['broker']}", *_held(row)] for row in story["held"]]
@@ -180,6 +205,12 @@ def _offset(document: Document, opened: Inspected, asked: Where) -> None:
         document.say(f"{absence['cause']}, which is legal ({absence['citation']})")
         _chain(document, absence["chain"], opened.started_at)
     _whys(document, story["causes"], opened.started_at)
+
+
+def _here(findings: list[Finding], asked: Where) -> list[Finding]:
+    from ..analysis.looking.offset_story import within
+
+    return [one for one in findings if asked.offset is not None and within(asked.offset, one)]
 
 
 def _story(opened: Inspected, asked: Where, findings: list[Finding], causes: list[Record]) -> Record:
@@ -220,7 +251,7 @@ def _unexplained(
     with_files: Collection[str],
     located: Callable[[Record], Record] = lambda record: record,
 ) -> None:
-    from ..analysis.looking.unexplained import worst_first
+    from ..analysis.ranking import worst_first
 
     if breaches:
         document.heading("Found, and not explained")

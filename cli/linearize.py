@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,15 @@ import click
 from ..analysis.linearizability.linearize import Judgement, MapPayloads, evidence, judge_history
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
 from ..analysis.linearizability.own_model import load_model
-from ..histories.errors import LogjudgeError, MissingComponentError, UsageError
+from ..histories.errors import LogjudgeError, UsageError
 from ..histories.readers.operations import OPERATION_READERS, History, read_operations
 from ..models.specifications import MODELS, models_for
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
+from .engines import Spark, engine_options
+from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
 from .paths import LocalPath
+from .progress import Progress
 
 EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN}
-# A search shorter than so many seconds is measured again, at least so often and for so long, and the least time is
-# told: the scheduler alone can take more, and Python takes its time to warm up.
-SHORT, AGAIN, LENGTH = 0.2, 3, 0.05
 LARGE = 32 << 20  # bytes; of a larger file stderr says what is being done, since that may take minutes
 
 
@@ -40,24 +38,12 @@ def _model_for(history: History) -> str:
     )
 
 
-def _spark() -> MapPayloads:
+def _spark(spark: Spark, quiet: bool) -> MapPayloads:
     """What runs payloads on Spark."""
-    try:
-        mapper: MapPayloads = import_module("..analysis.spark", __package__).map_payloads
-    except (ImportError, AttributeError) as error:
-        raise MissingComponentError(
-            f"--engine spark needs Spark, which cannot be loaded here ({error}); use --engine local"
-        ) from error
-    return mapper
+    from ..analysis.spark import map_payloads
 
-
-def judge_again(model: str, history: History, timeout: float | None, memory: int) -> list[Judgement]:
-    """The same judgements once more, and more often the shorter they take."""
-    started = time.perf_counter()
-    again: list[Judgement] = []
-    while len(again) < AGAIN or time.perf_counter() - started < LENGTH:
-        again.append(judge_history(model, history, timeout, memory))
-    return again
+    with Progress("linearize", quiet) as progress:
+        return partial(map_payloads, session=spark.open(progress))
 
 
 def _read(name: str, format_name: str | None) -> History:
@@ -121,9 +107,9 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each file.")
 @click.option("--memory", type=click.IntRange(min=1), default=2048, show_default=True, help="MB for each file.")
-@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a few operations that show it.")
+@engine_options(default="local")
 def command(
     files: tuple[str, ...],
     model_name: str | None,
@@ -131,9 +117,9 @@ def command(
     as_json: bool,
     timeout: float | None,
     memory: int,
-    engine: str,
     picture: str | None,
     minimal: bool,
+    spark: Spark | None,
 ) -> int:
     """Decide whether histories of operations are linearizable.
 
@@ -143,9 +129,11 @@ def command(
 
     if picture is not None and len(files) > 1:
         raise UsageError("--picture draws one file, not several")
+    if picture is not None and not Path(picture).absolute().parent.is_dir():
+        raise UsageError(f"--picture {picture}: there is no folder {Path(picture).absolute().parent}")
     if model_name is not None:
         load_model(model_name)
-    map_payloads = _spark() if engine == "spark" else None
+    map_payloads = None if spark is None else _spark(spark, as_json)
     warm_up()
     outcomes: dict[str, dict[str, Any]] = {}
     for name in files:
@@ -153,11 +141,8 @@ def command(
             history = _read(name, format_name)
             model = model_name or _model_for(history)
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
-            if as_json and map_payloads is None and judgement.result.seconds < SHORT:
-                again = judge_again(model, history, timeout, memory << 20)
-                judgement = min(judgement, *again, key=lambda each: each.result.seconds)
         except LogjudgeError as error:
-            click.echo(f"logjudge: {error}", err=True)
+            complain(error)
             outcomes[name] = {"verdict": "broken", "error": str(error)}
             continue
         shrunk = _shrunk(judgement) if minimal else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -35,8 +36,20 @@ EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH, EXIT_PIPE = 0, 1,
 WORST_FIRST = (EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
 
 
+def complain(error: LogjudgeError) -> None:
+    """Says on stderr what is wrong, in one line, as a stranger's names and values may hold anything."""
+    from .output import printable
+
+    click.echo(f"logjudge: {printable(str(error))}", err=True)
+
+
 def worst_exit(codes: Iterable[int]) -> int:
     return min(codes, key=WORST_FIRST.index)
+
+
+def _drop_output() -> None:
+    """What is still to be written to stdout would fail once more when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class LazyGroup(click.Group):
@@ -70,8 +83,15 @@ class LazyGroup(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read our output has gone, as in `logjudge rules | head`. click would exit with 1, a breach.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             return EXIT_PIPE
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            _drop_output()
+            raise LogjudgeError(
+                f"found no room to write ({error.strerror}), expected some; make it and try again"
+            ) from error
         return code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -87,6 +107,9 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 our own crash, 141 nobody reads on."""
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever called us, as with >&-
+        nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     # NO_COLOR (no-color.org) is click's only through its `color` setting.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -101,7 +124,7 @@ def main() -> None:
         error.show()
         code = EXIT_USAGE
     except LogjudgeError as error:
-        click.echo(f"logjudge: {error}", err=True)
+        complain(error)
         code = EXIT_USAGE
     except Exception:
         import traceback

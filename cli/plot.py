@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import click
 from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..plots import PLOTS, draw
+from .folder import name_of
 from .paths import LocalPath
+from .progress import Progress
 
 
 @click.command()
@@ -32,18 +35,19 @@ def command(source: Path, name: str, partition: str | None, finding: str | None,
 
     if file is not None and file.suffix not in (".png", ".svg"):
         raise UsageError(f"--out {file}: expected a file that ends in .png or .svg")
-    figures = figures_of(source)
+    if file is not None and not file.absolute().parent.is_dir():
+        raise UsageError(f"--out {file}: there is no folder {file.absolute().parent}")
+    with Progress(name_of(str(source))) as progress:
+        figures = figures_of(source, progress)
     with drawn_from(source):
         subject = _subject(name, figures, {"partition": partition, "finding": finding})
         target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
-        if not target.absolute().parent.is_dir():
-            raise UsageError(f"--out {target}: there is no folder {target.absolute().parent}")
         style.save(draw(name, figures, subject), target)
     click.echo(str(target))
     click.echo(PLOTS[name].CAPTION, err=True)
 
 
-def figures_of(source: Path) -> dict[str, Any]:
+def figures_of(source: Path, progress: Callable[..., None] = lambda *_: None) -> dict[str, Any]:
     """Of saved results, or of a run, which is judged for it."""
     from .saved import is_saved, load_figures
 
@@ -53,7 +57,7 @@ def figures_of(source: Path) -> dict[str, Any]:
     from ..analysis.local import judge_run
     from ..histories.bundle import open_run
 
-    results = judge_run(open_run(source))
+    results = judge_run(open_run(source), progress)
     results.refuse_unusable()
     return merge_figures(results.summaries, results.context, results.run.settings)
 

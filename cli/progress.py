@@ -7,12 +7,16 @@ import time
 from types import TracebackType
 from typing import Any
 
+from .output import printable
+
+EVERY = 10  # seconds between two sentences
+
 
 class Progress:
     """Call it with what is done and how far; use it as a context."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
-        self._name, self._quiet = name, quiet
+        self._name, self._quiet = printable(name), quiet
         self._live: Any = None
         self._task: Any = None
         self._said = time.monotonic()
@@ -24,7 +28,7 @@ class Progress:
             from rich.progress import Progress as Bar
 
             self._live = Bar(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.completed:,} of {task.total:,} {task.fields[unit]}"),
                 TimeElapsedColumn(),
@@ -50,6 +54,6 @@ class Progress:
                 total=max(total, 1),
                 unit=unit,
             )
-        elif not self._quiet and time.monotonic() - self._said > 10:
+        elif not self._quiet and time.monotonic() - self._said > EVERY:
             self._said = time.monotonic()
             print(f"{self._name}: {what} {done:,} of {total:,} {unit}", file=sys.stderr, flush=True)

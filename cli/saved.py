@@ -108,6 +108,6 @@ def _findings(file: Path) -> pl.DataFrame:
     if not file.is_file():
         raise InputError(str(file), "nothing", _EXPECTED, _AGAIN)
     try:
-        return pl.read_parquet(file).select(list(FINDINGS)).cast(pl.Schema(FINDINGS))
+        return pl.read_parquet(file.read_bytes()).select(list(FINDINGS)).cast(pl.Schema(FINDINGS))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(str(file), first_line(error), "the findings that `logjudge check` wrote", _AGAIN) from error

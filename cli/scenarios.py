@@ -23,7 +23,14 @@ from .simulate import summary, write
 AS_LOCAL = {"engine": "local"}
 
 
-@click.group("scenarios", invoke_without_command=True)
+class _Catalogue(click.Group):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in names():
+            raise UsageError(f"found the scenario {cmd_name}, expected what to do with it: scenarios run {cmd_name}")
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group("scenarios", cls=_Catalogue, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """List the catalogue; `scenarios run NAME` simulates one of it."""

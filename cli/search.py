@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import wraps
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,10 @@ from ..models.replication.schedule import PATTERNS
 from ..models.replication.search import SURVIVABLE, Explored, Space, explore, explore_payload, shrink, story
 from ..models.replication.variants import VARIANTS
 from .completing import completed
-from .engines import session_of, spark_options
-from .main import EXIT_BREACH
+from .engines import Spark, engine_options
+from .main import EXIT_BREACH, EXIT_VALID
 from .paths import LocalPath
+from .progress import Progress
 from .scenarios import picture
 from .simulate import option
 
@@ -34,10 +37,32 @@ CHUNK = 200  # seeds in one piece of work
 PICTURES = {"no-divergence": "replicas", "no-consumer-loss": "offsets", "no-stale-read": "lag"}
 
 Work = tuple[Space, range, tuple[str, ...], bool]
+Command = Callable[..., Any]
+
+
+def _space_options(command: Command) -> Command:
+    """--variant, --faults and --set, which the command gets as one `space`."""
+
+    @click.option("--variant", required=True, type=click.Choice(list(VARIANTS)), help="Which protocol.")
+    @click.option(
+        "--faults",
+        help="Kinds of faults, with commas; by default all that a log must survive.",
+        shell_complete=completed(lambda: PATTERNS),
+    )
+    @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
+    @wraps(command)
+    def with_space(variant: str, faults: str | None, settings: tuple[str, ...], **options: Any) -> Any:
+        kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
+        for kind in (kind for kind in kinds if kind not in PATTERNS):
+            there = ", ".join(PATTERNS) + meant(kind, PATTERNS)
+            raise UsageError(f"there is no fault {kind!r} to draw; there are {there}")
+        return command(**options, space=Space(variant, kinds, dict(option(text) for text in settings)))
+
+    return with_space
 
 
 @click.command("search")
-@click.option("--variant", required=True, type=click.Choice(list(VARIANTS)), help="Which protocol.")
+@_space_options
 @click.option(
     "--invariant",
     default="no-acknowledged-loss",
@@ -47,43 +72,23 @@ Work = tuple[Space, range, tuple[str, ...], bool]
 )
 @click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="How many schedules.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
-@click.option("--spark", is_flag=True, help="Spread the seeds over Spark instead of processes.")
-@spark_options
 @click.option(
-    "--faults",
-    help="Kinds of faults, with commas; by default all that a log must survive.",
-    shell_complete=completed(lambda: PATTERNS),
+    "--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes, with --engine local."
 )
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
+@engine_options(default="local")
 @click.option(
     "--out",
     type=LocalPath(),
     help="The file (.toml) of the shrunk scenario; its picture stands beside it.",
 )
-@click.pass_context
 def command(
-    ctx: click.Context,
-    variant: str,
-    invariant: str,
-    runs: int,
-    seed: int,
-    jobs: int,
-    spark: bool,
-    master: str | None,
-    remote: str | None,
-    conf: tuple[str, ...],
-    faults: str | None,
-    settings: tuple[str, ...],
-    out: Path | None,
-) -> None:
+    space: Space, invariant: str, runs: int, seed: int, jobs: int, spark: Spark | None, out: Path | None
+) -> int:
     """Search for the schedule that loses: exit 1 with its story if there is one, 0 if none was found."""
-    kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
-    for kind in (kind for kind in kinds if kind not in PATTERNS):
-        there = ", ".join(PATTERNS) + meant(kind, PATTERNS)
-        raise UsageError(f"there is no fault {kind!r} to draw; there are {there}")
-    space = Space(variant, kinds, dict(option(text) for text in settings))
-    path = out or Path(f"{variant}-{invariant}.toml")
+    if spark and jobs > 1:
+        raise UsageError(f"found --jobs {jobs} with --engine spark, expected it with --engine local")
+    name = f"{space.variant}-{invariant}"
+    path = out or Path(f"{name}.toml")
     # Before hours of searching.
     if path.suffix != ".toml":
         raise UsageError(f"--out {path}: expected a file that ends in .toml")
@@ -93,33 +98,36 @@ def command(
         space.scenario(seed)
     except ConfigError as error:
         raise UsageError(str(error)) from error
-    session = None
-    if spark:
-        from ..analysis.spark import open_session
-
-        session = open_session(*session_of(master, remote, conf))
-    elif master or remote or conf:
-        raise UsageError("found --master, --remote or --conf, expected --spark with them")
-    began = time.monotonic()
-    explored = search(space, range(seed, seed + runs), (invariant,), jobs, session=session)
-    took = time.monotonic() - began
+    with Progress(space.variant) as progress:
+        session = spark and spark.open(progress)
+        began = time.monotonic()
+        explored = search(space, range(seed, seed + runs), (invariant,), jobs, session=session, progress=progress)
+        took = time.monotonic() - began
     click.echo(
-        f"{explored.runs} schedules, {len(explored.states)} distinct states, {explored.events} protocol "
+        f"{explored.runs:,} schedules, {len(explored.states):,} distinct states, {explored.events:,} protocol "
         f"events in {took:.1f} s"
-        + (f"; in {explored.unfinished} of them a partition had no leader in the end" if explored.unfinished else "")
+        + (f"; in {explored.unfinished:,} of them a partition had no leader in the end" if explored.unfinished else "")
     )
     if invariant not in explored.first:
         click.echo(f"{invariant} held in all of them")
-        return
+        return EXIT_VALID
     losing, text = explored.first[invariant]
     click.echo(f"seed {losing} breaks {invariant}: {text}")
-    small, tries = shrink(space.scenario(losing), invariant)
+    _write_shrunk(space.scenario(losing), invariant, name, path)
+    return EXIT_BREACH
+
+
+def _write_shrunk(losing: Scenario, invariant: str, name: str, path: Path) -> None:
+    """Writes the smallest scenario that breaks the invariant, with its story and its picture. Raises UsageError."""
+    with Progress(losing.variant) as progress:
+        progress("shrinking", 0, 1, "schedules")
+        small, tries = shrink(losing, invariant)
     small = replace(small, breaks=(invariant,))
     told, _ = story(small)
     small = replace(
         small,
-        name=f"{variant}-{invariant}",
-        title=f"{invariant} broken by {variant}",
+        name=name,
+        title=f"{invariant} broken by {small.variant}",
         story="\n".join(told),
         picture=PICTURES.get(invariant, small.picture),
     )
@@ -132,7 +140,6 @@ def command(
     except OSError as error:
         raise UsageError(f"--out {path}: cannot be written ({error.strerror})") from error
     click.echo(f"written to {path} and {drawn}; replay it with: logjudge simulate --config {path} --out RUN")
-    ctx.exit(EXIT_BREACH)
 
 
 def _size(small: Scenario) -> str:
@@ -145,13 +152,21 @@ def default_kinds(variant: str) -> tuple[str, ...]:
 
 
 def search(
-    space: Space, seeds: range, invariants: tuple[str, ...], jobs: int, stop: bool = True, session: Any = None
+    space: Space,
+    seeds: range,
+    invariants: tuple[str, ...],
+    jobs: int,
+    stop: bool = True,
+    session: Any = None,
+    progress: Callable[..., None] = lambda *_: None,
 ) -> Explored:
     """Explore seeds in chunks, spread over processes or over a session of Spark; the result depends on neither."""
     work = [(space, seeds[start : start + CHUNK], invariants, stop) for start in range(0, len(seeds), CHUNK)]
     total = Explored()
-    for part in _on_spark(work, session) if session else _run(work, jobs):
+    progress("searching", 0, len(seeds), "schedules")
+    for part in _on_spark(work, session, progress) if session else _run(work, jobs):
         total.add(part)
+        progress("searching", total.runs, len(seeds), "schedules")
         if stop and total.first:
             break
     return total
@@ -161,15 +176,17 @@ def _run(work: list[Work], jobs: int) -> Iterator[Explored]:
     if jobs == 1 or len(work) == 1:
         yield from map(_explore, work)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    # A terminal's Ctrl-C reaches all processes; workers that it kills would leave the pool waiting for them.
+    ignored = (signal.SIGINT, signal.SIG_IGN)
+    with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignored) as pool:
         yield from pool.imap(_explore, work)
 
 
-def _on_spark(work: list[Work], session: Any) -> Iterator[Explored]:
+def _on_spark(work: list[Work], session: Any, progress: Callable[..., None]) -> Iterator[Explored]:
     """In the order of the seeds, as the first breach is to be the same."""
     from ..analysis.spark import map_payloads
 
-    done = map(pickle.loads, map_payloads(explore_payload, map(pickle.dumps, enumerate(work)), session))
+    done = map(pickle.loads, map_payloads(explore_payload, map(pickle.dumps, enumerate(work)), session, progress))
     yield from (explored for _, explored in sorted(done, key=itemgetter(0)))
 
 

@@ -188,6 +188,7 @@ def open_run(
         files = [] if evidence else [path]
     for file in files:
         check_path(file, EXPECTED)
+        _check_text(file)
     if not files and not evidence:
         raise InputError(str(path), "no history and no broker's files in it", EXPECTED)
     config, config_name = _read_config(path)
@@ -213,6 +214,14 @@ def open_run(
     settings = Settings(name, dialect, config)
     run = Run(path, settings, tuple(splits), (), size, evidence)
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
+
+
+def _check_text(path: Path) -> None:
+    """Neither Parquet nor Spark opens a path whose bytes are no text, and no finding can name it. Raises InputError."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(str(path), "a name that is not UTF-8", "one that is", "rename it") from error
 
 
 def _refuse_no_run(path: Path) -> None:

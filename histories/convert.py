@@ -71,7 +71,7 @@ def _writer(target: Path, dialect: str) -> Iterator[Callable[[pl.DataFrame], Non
             with _opened(scratch, target.name) as file:
                 yield lambda events: _write_lines(numbers.number(events), file)
         scratch.replace(target)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeEncodeError) as error:
         raise UsageError(f"{target}: cannot be written ({error})") from error
     finally:
         scratch.unlink(missing_ok=True)

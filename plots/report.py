@@ -77,7 +77,7 @@ def _told(
 ) -> dict[str, Any]:
     """Everything that the templates show."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])
-    stories, untold = stories_of(findings, list(rules))
+    stories, untold = stories_of(findings)
     whys = whys_of(verdict.get("causes", []), figures["started_at"])
     moments, moments_left_out = timeline(stories, figures, whys)
     sign = first_sign(stories, figures)

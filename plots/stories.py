@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from ..analysis.causes.explaining import LOSSES
+from ..analysis.ranking import lead, worst_rows_first
 from ..analysis.timelines.facts import RESTART
 from ..analysis.timelines.timeline import DEATHS
 
@@ -20,7 +21,6 @@ MOST_STORIES = 25
 MOST_CONSEQUENCES = 8
 MOST_MOMENTS = 60
 
-_RANK = {"violation": 0, "permitted": 1, "note": 2}
 Row = dict[str, Any]
 
 
@@ -43,34 +43,18 @@ class Moment:
     says: str
 
 
-def stories_of(findings: pl.DataFrame, rules: list[str]) -> tuple[list[Story], int]:
-    """The worst stories, and how many findings lead one that is not told. `rules` gives their order."""
-    order = {name: number for number, name in enumerate(rules)}
-    ranked = findings.with_columns(
-        pl.col("severity").replace_strict(_RANK, default=3, return_dtype=pl.Int64).alias("_severity"),
-        pl.col("rule").replace_strict(order, default=len(order), return_dtype=pl.Int64).alias("_rule"),
-    )
-    follows = ranked.filter(_follows()).select("id", loss=pl.col("related").list.get(0, null_on_oob=True))
+def stories_of(findings: pl.DataFrame) -> tuple[list[Story], int]:
+    """The worst stories, and how many findings lead one that is not told."""
+    ranked = worst_rows_first(findings).with_columns(loss=lead())
     # A consequence whose loss is not among the findings (filtered, damaged) leads its own story.
-    orphans = follows.join(ranked.select(loss="id"), on="loss", how="anti")["id"]
-    leading = ranked.filter(~_follows() | pl.col("id").is_in(orphans.implode())).sort(
-        "_severity", "_rule", pl.col("count"), "topic", "partition", "first_offset", "id",
-        descending=[False, False, True, False, False, False, False], nulls_last=True,
-    )  # fmt: skip
-    told = leading.head(MOST_STORIES)
-    beneath = follows.filter(pl.col("loss").is_in(told["id"].implode()))
-    rows = ranked.join(beneath, on="id", how="inner").sort("_severity", "_rule", "first_offset", "id", nulls_last=True)
+    beneath = pl.col("loss").is_in(ranked["id"].implode()).fill_null(False)
+    leading, consequences = ranked.filter(~beneath).drop("loss"), ranked.filter(beneath)
     stories = []
-    for row in told.drop("_severity", "_rule").iter_rows(named=True):
-        mine = rows.filter(pl.col("loss") == row["id"])
-        shown = mine.head(MOST_CONSEQUENCES).drop("_severity", "_rule", "loss").to_dicts()
+    for row in leading.head(MOST_STORIES).iter_rows(named=True):
+        mine = consequences.filter(pl.col("loss") == row["id"]).drop("loss")
+        shown = mine.head(MOST_CONSEQUENCES).to_dicts()
         stories.append(Story(row, shown, len(mine) - len(shown)))
-    return stories, len(leading) - len(told)
-
-
-def _follows() -> pl.Expr:
-    """Whether a finding belongs to a loss: it names one and is none itself."""
-    return (pl.col("rule") != "lost-write") & pl.col("related").list.get(0, null_on_oob=True).is_not_null()
+    return stories, len(leading) - len(stories)
 
 
 def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] = ()) -> tuple[list[Moment], int]:

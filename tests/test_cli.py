@@ -235,6 +235,74 @@ def test_who_waits_for_spark_unasked_is_told_of_the_local_engine_once(
     assert run("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("check", CLEAN, "--engine", "local", "--no-plots", "--out", "out"), "clean-a: judging 2 of 3 partitions"),
+        (("plot", CLEAN, "offsets", "--out", "plot.png"), "clean-a: judging 2 of 3 partitions"),
+        (("search", "--variant", "kip-320", "--runs", "3"), "kip-320: searching 3 of 3 schedules"),
+        (("search", "--variant", "high-watermark", "--runs", "50"), "high-watermark: shrinking 0 of 1 schedules"),
+        (("explain", CLEAN), "clean-a: reading 0 of 1 parts"),
+    ],
+)
+def test_long_work_says_on_stderr_how_far_it_is(
+    arguments: tuple[object, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert says not in run(*arguments).stderr  # as it takes less than ten seconds
+    monkeypatch.setattr("logjudge.cli.progress.EVERY", -1)
+    result = run(*arguments)
+    assert says in result.stderr.splitlines()
+    assert says not in result.stdout
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    assert says not in run(*arguments).stderr  # a live line, which is gone in the end
+
+
+@pytest.mark.parametrize("command", [("check", CLEAN), ("search", "--variant", "kraft"), ("linearize", CLEAN)])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--engine", "local", "--master", "local[1]"), "found --master, --remote or --conf with --engine local"),
+        (("--engine", "spark", "--master", "local[1]", "--remote", "sc://x"), "found --master and --remote"),
+        (("--engine", "spark", "--conf", "x"), "found --conf x, expected KEY=VALUE"),
+    ],
+)
+def test_the_engine_is_chosen_alike_everywhere(
+    command: tuple[object, ...], options: tuple[str, ...], says: str
+) -> None:
+    result = run(*command, *options)
+    assert isinstance(result.exception, LogjudgeError)
+    assert says in str(result.exception)
+
+
+def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Path) -> None:
+    def called(words: str, redirected: str) -> subprocess.CompletedProcess[str]:
+        command = f"{sys.executable} -m logjudge.cli {words} {redirected}"
+        return subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    assert [called("rules", closed).returncode for closed in (">&-", "2>&-", ">&- 2>&-")] == [0, 0, 0]
+    assert called("rules nope", "2>&-").returncode == 2
+    full = called("rules", ">/dev/full")
+    assert full.returncode == 2
+    assert full.stderr.startswith("logjudge: found no room to write (No space left on device)")
+    assert full.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("scenarios", "kip-101-loss"), "scenarios run kip-101-loss"),
+        (("search", "--variant", "kraft", "--jobs", "2", "--engine", "spark"), "found --jobs 2 with --engine spark"),
+        (("plot", "nope", "offsets", "--out", "no/such.png"), "there is no folder"),
+        (("linearize", "nope", "--picture", "no/such.html"), "there is no folder"),
+    ],
+)
+def test_what_cannot_come_to_an_end_is_refused_before_it_begins(arguments: tuple[str, ...], says: str) -> None:
+    result = run(*arguments)
+    assert isinstance(result.exception, LogjudgeError)
+    assert says in str(result.exception)
+
+
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     def verdict(*options: str) -> tuple[str, set[str]]:
         report = json.loads(check(LOSSY, "--json", "--out", tmp_path / "out", *options).output)
@@ -580,6 +648,27 @@ def test_explain_prints_json(place: tuple[str, ...], keys: set[str]) -> None:
     assert keys <= set(told)
     assert told["causes"][0]["cause"] == "unclean-election"
     assert {"says", "source", "line"} <= set(told["causes"][0]["chain"][0])
+    assert (told["unexplained"], told["unexplained_left_out"], told["why_unexplained"]) == ([], 0, [])
+
+
+@pytest.mark.parametrize("place", [(), ("orders-0",), ("orders-0@255",)])
+def test_breaches_without_a_cause_are_in_json_too(place: tuple[str, ...], tmp_path: Path) -> None:
+    """Without what brokers kept, no cause is told; the text says the same."""
+    shutil.copytree(LOSSY, tmp_path / "bare", ignore=shutil.ignore_patterns("brokers"))
+    check(tmp_path / "bare", "--out", tmp_path / "out")
+    told, saved = (json.loads(run("explain", tmp_path / name, *place, "--json").stdout) for name in ("bare", "out"))
+    first = told["unexplained"][0]
+    assert (first["id"], first["source"]) == (
+        "lost-write/orders-0/0" if place else "lost-write/orders-1/0",
+        "history.jsonl.gz",
+    )
+    assert first["line"] > 0
+    assert "place" not in first
+    assert told["why_unexplained"][0].startswith("The run holds no broker's files that tell of orders-")
+    assert {name: told[name] for name in saved} == saved
+    says = " ".join(run("explain", tmp_path / "bare", *place).stdout.split())
+    assert all(" ".join(one["says"].split()) in says for one in told["unexplained"][:3])
+    assert told["why_unexplained"][0] in says
 
 
 def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:

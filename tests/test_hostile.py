@@ -344,6 +344,30 @@ def test_names_that_are_no_text_and_numbers_that_are_none(tmp_path: Path) -> Non
     assert (done.returncode, b"bad\\udcff" in done.stdout) == (0, True)
 
 
+def test_what_is_named_by_bytes_that_are_no_text_costs_a_sentence(tmp_path: Path) -> None:
+    def called(*arguments: object) -> subprocess.CompletedProcess[bytes]:
+        words = [os.fsencode(str(each)) if isinstance(each, Path) else each for each in arguments]
+        return subprocess.run([sys.executable, "-m", "logjudge.cli", *words], capture_output=True, check=False)
+
+    (tmp_path / "history.jsonl").write_bytes(lines(EVENTS))
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff\x1b[31m\n"))
+    done = called("check", tmp_path / "history.jsonl", "--engine", "local", "--no-plots", "--out", odd)
+    assert (done.returncode in (0, 1, 3), done.stderr) == (True, b"")
+    assert called("explain", odd, "--json").returncode == 0
+    history = odd.with_name(odd.name + ".jsonl")
+    history.write_bytes(lines(EVENTS))
+    for refused in (
+        ("check", history, "--engine", "local"),
+        ("check", history, "--engine", "local", tmp_path / "nothing"),
+        ("explain", history),
+        ("convert", tmp_path / "history.jsonl", odd.with_name(odd.name + ".parquet")),
+    ):
+        done = called(*refused)
+        assert done.returncode == 2, done.stderr
+        assert all(line.startswith(b"logjudge: ") for line in done.stderr.splitlines())
+        assert b"\x1b" not in done.stderr
+
+
 def test_a_segment_beyond_all_offsets_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_bytes(lines(EVENTS))
     folder = tmp_path / "brokers" / "1" / "data" / "orders-0"

@@ -7,13 +7,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from logjudge.analysis import spark
 from logjudge.cli.main import cli
 from logjudge.histories.errors import InputError, LogjudgeError, MissingComponentError, UsageError
 from logjudge.histories.readers.edn import FrozenMap, Word, forms
@@ -237,19 +237,20 @@ def test_a_format_that_does_not_exist_is_a_sentence_with_those_that_do() -> None
 
 
 def test_spark_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "logjudge.analysis.spark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     result = run(DATA / "c01-ok.txt", "--engine", "spark")
     assert isinstance(result.exception, MissingComponentError)
-    assert "use --engine local" in str(result.exception)
+    assert "--engine local needs neither Spark nor Java" in str(result.exception)
 
 
 def test_spark_checks_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Spark has to offer is one function; here it is the builtin map."""
-    spark = ModuleType("logjudge.analysis.spark")
-    vars(spark)["map_payloads"] = map
-    monkeypatch.setitem(sys.modules, "logjudge.analysis.spark", spark)
+    """What Spark has to offer is one function; here it is the builtin map, on what is no session."""
+    opened: list[object] = []
+    monkeypatch.setattr(spark, "open_session", lambda *asked: opened.append(asked))
+    monkeypatch.setattr(spark, "map_payloads", lambda judge, payloads, session: map(judge, payloads))  # noqa: ARG005
     assert run(DATA / "c01-ok.txt", "--engine", "spark").return_value == 0
-    result = run(DATA / "c01-bad.txt", "--engine", "spark")
+    result = run(DATA / "c01-bad.txt", "--engine", "spark", "--master", "local[1]", "--conf", "a=b=c")
+    assert opened == [(None, None, ()), ("local[1]", None, (("a", "b=c"),))]
     assert result.return_value == 1
     assert "key '7', 5 operations" in result.output
 

@@ -56,7 +56,7 @@ class Page(HTMLParser):
 
 def test_a_loss_is_one_story_with_its_consequences() -> None:
     run = judged(next(path for path in REAL if path.name == "unclean-election-a"))
-    stories, untold = stories_of(run.findings, list(run.verdict["rules"]))
+    stories, untold = stories_of(run.findings)
     assert untold == 0
     assert [story.finding["rule"] for story in stories] == ["lost-write", "lost-write"]
     assert [other["rule"] for other in stories[0].consequences] == [

@@ -44,9 +44,10 @@ def check(*arguments: str, cwd: Path) -> tuple[int, dict[str, object]]:
 
 
 def expected(path: Path) -> list[dict[str, object]]:
-    from logjudge.analysis.verdict import worst
+    from logjudge.analysis.ranking import worst_rows_first
+    from logjudge.analysis.verdict import WORST
 
-    return worst(local.judge_run(open_run(path)).findings()).to_dicts()
+    return worst_rows_first(local.judge_run(open_run(path)).findings()).head(WORST).to_dicts()
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +67,9 @@ def test_connect_server(tmp_path: Path) -> None:
         wait_for_port(port, server, log)
         remote = ("--remote", f"sc://{HOST}:{port}")
         code, report = check(str(EXAMPLE), *remote, cwd=tmp_path)
-        search = [sys.executable, "-m", "logjudge.cli", "search", "--variant", "high-watermark", "--runs", "300"]
-        found = subprocess.run([*search, "--spark", *remote], capture_output=True, text=True, cwd=tmp_path, check=False)
+        arguments = ["search", "--variant", "high-watermark", "--runs", "300", "--engine", "spark", *remote]
+        search = [sys.executable, "-m", "logjudge.cli", *arguments]
+        found = subprocess.run(search, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (found.returncode, "is broken" in found.stdout) == (1, True), found.stderr[-3000:]
     assert code == 1
     assert report["findings"] == expected(EXAMPLE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,36 +9,13 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition
-from ..rules import RULES
+from ..ranking import SEVERITIES, rank, worst_first
 from .bins import Bins
 from .consumers import handled_again
 from .series import lost_values
 
 MOST_DATED = 30  # findings of a partition whose times are kept
 MOST_PROCESSES = 40  # producers or consumers of a partition that are counted apart
-
-_SEVERITY = {"violation": 0, "permitted": 1, "note": 2}
-_RANK = {name: number for number, name in enumerate(RULES)}
-
-
-def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Breaches before what is permitted, causes before their consequences, then by rule, size and id."""
-    return sorted(
-        findings,
-        key=lambda f: (
-            _SEVERITY.get(f.severity, 3),
-            follows(f),
-            _RANK.get(f.rule, len(_RANK)),
-            -f.count,
-            f.first_offset if f.first_offset is not None else -1,
-            f.id,
-        ),
-    )
-
-
-def follows(finding: Finding) -> bool:
-    """Whether it is a consequence of a loss, which tells its story."""
-    return bool(finding.related) and finding.rule != "lost-write"
 
 
 def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]]:
@@ -71,7 +47,7 @@ def heat(
     """
     cells: dict[tuple[str, str], dict[int, int]] = {}
     acked = fate.filter("lost").select("value", "acked")
-    for severity in _SEVERITY:
+    for severity in SEVERITIES:
         losses = [finding for finding in findings if finding.rule == "lost-write" and finding.severity == severity]
         if losses:
             mine = acked.filter(pl.col("value").is_in(lost_values(losses).implode()))["acked"]
@@ -80,7 +56,7 @@ def heat(
     when = bins.of(np.array([times[finding.id][1] for finding in others], np.int64)).tolist()
     for finding, number in zip(others, when, strict=True):
         _add(cells, finding, [number], finding.count)
-    rows = sorted(cells.items(), key=lambda item: (_SEVERITY.get(item[0][1], 3), _RANK.get(item[0][0], 99), item[0]))
+    rows = sorted(cells.items(), key=lambda item: rank(*item[0]))
     return [
         {
             "rule": rule,

@@ -8,7 +8,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition
-from .breaches import follows, worst_first
+from ..ranking import follows, worst_first
 
 MOST_WINDOWS = 3  # of one partition
 MOST_OPERATIONS = 40

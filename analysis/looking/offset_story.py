@@ -13,6 +13,7 @@ from ..causes import explain_absence
 from ..causes.explaining import record_of
 from ..causes.losses import Lost
 from ..partitions.partition import Partition
+from ..ranking import worst_first
 from ..replicas.kept import extents, where
 from .differences import cell
 
@@ -32,7 +33,7 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
     held = _held(p, offset)
     here = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
     legal = None if here else _absence(p, offset, sent)
-    found = [one for one in findings if within(offset, one)]
+    found = worst_first(one for one in findings if within(offset, one))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
     stands = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
@@ -146,10 +147,12 @@ def within(offset: int, one: Finding) -> bool:
 
 
 def found_record(one: Finding) -> Record:
-    """What a rule found as a fact, with the place that is the first to show it."""
+    """What a rule found as a fact, with the place that is the first to show it, where that is yet to be located."""
     said = one.rule if one.severity == "violation" else f"{one.rule} ({one.severity})"
     seen = one.evidence[0] if one.evidence else Evidence("")
-    where_seen = {"source": seen.source, "line": seen.line, "byte": seen.byte, "place": seen.place}
+    where_seen: Record = {"source": seen.source, "line": seen.line, "byte": seen.byte}
+    if seen.place is not None:
+        where_seen["place"] = seen.place
     return {"says": f"{said}: {one.sentence}", "time": None, **where_seen}
 
 

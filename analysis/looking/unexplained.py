@@ -7,7 +7,6 @@ from typing import Any
 
 from ...histories.tables import Finding
 from ..causes.explaining import ASKED, LOSSES, MOST
-from ..rules import RULES
 from ..wording import some
 
 Record = dict[str, Any]
@@ -54,9 +53,3 @@ def why_unexplained(breaches: Iterable[Finding], with_files: Collection[str]) ->
         told = f"of a partition at most {MOST} causes are told"
         says.append(f"The brokers' files prove no cause of {', '.join(asked)} ({told}).")
     return says
-
-
-def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Breaches before what is permitted, then by the order of the rules and by how many records are concerned."""
-    ranks = {name: rank for rank, name in enumerate(RULES)}
-    return sorted(findings, key=lambda one: (one.severity != "violation", ranks[one.rule], -one.count))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
 from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
@@ -22,10 +27,14 @@ from logjudge.models.replication.story import tell
 LOSS = "no-acknowledged-loss"
 
 
+def searched(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["search", *arguments], standalone_mode=False)
+
+
 def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> None:
     out = tmp_path / "found.toml"
-    result = CliRunner().invoke(cli, ["search", "--variant", "high-watermark", "--runs", "200", "--out", str(out)])
-    assert result.exit_code == 1, result.output
+    result = searched("--variant", "high-watermark", "--runs", "200", "--out", str(out))
+    assert result.return_value == 1, result.output
     assert "distinct states" in result.output
     assert "its high watermark" in result.output
     scenario = read(out)
@@ -68,9 +77,8 @@ def test_shrinking_moves_faults_and_shortens_them() -> None:
 
 
 def test_a_search_that_finds_nothing_says_how_much_it_saw() -> None:
-    arguments = ["search", "--variant", "kip-320", "--runs", "30", "--set", "min.insync.replicas=2"]
-    result = CliRunner().invoke(cli, arguments)
-    assert result.exit_code == 0, result.output
+    result = searched("--variant", "kip-320", "--runs", "30", "--set", "min.insync.replicas=2")
+    assert result.return_value == 0, result.output
     assert "30 schedules" in result.output
     assert f"{LOSS} held in all of them" in result.output
 
@@ -85,6 +93,35 @@ def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
         two.first,
         two.broken,
     )
+
+
+def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
+    """As a terminal sends it: to the whole group, not to the first process alone."""
+    command = [
+        sys.executable,
+        "-m",
+        "logjudge.cli",
+        "search",
+        "--variant",
+        "kip-320",
+        "--runs",
+        "100000",
+        "--jobs",
+        "2",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            while len(children.read_text().split()) < 3:  # two workers, and who counts their resources
+                time.sleep(0.1)
+            time.sleep(4)  # until the workers have begun
+            os.killpg(process.pid, signal.SIGINT)
+            _, told = process.communicate(timeout=30)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
 
 
 def test_the_story_tells_the_truncation_before_the_election() -> None:
@@ -114,8 +151,8 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
     ],
 )
 def test_the_story_tells_what_broke(arguments: list[str], lines: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["search", *arguments, "--runs", "300", "--out", str(tmp_path / "found.toml")])
-    assert result.exit_code == 1, result.output
+    result = searched(*arguments, "--runs", "300", "--out", str(tmp_path / "found.toml"))
+    assert result.return_value == 1, result.output
     told = read(tmp_path / "found.toml").story
     assert [line for line in lines if line not in told] == []
 

@@ -1,0 +1,48 @@
+"""Which findings are told first where not all can be: one order, of findings and of rows of findings.parquet alike.
+
+Breaches stand before what is permitted, then notes; a loss and what stands alone before what follows from a loss, whose
+story the loss tells; then the order of the rules, and more records before fewer. What is alike keeps its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from ..histories.tables import Finding
+from .rules import RULES
+
+SEVERITIES = ("violation", "permitted", "note")
+_GRAVITY = {name: rank for rank, name in enumerate(SEVERITIES)}
+_TURN = {name: rank for rank, name in enumerate(RULES)}
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda one: (*rank(one.rule, one.severity, follows(one)), -one.count))
+
+
+def worst_rows_first(findings: pl.DataFrame) -> pl.DataFrame:
+    """The same of rows with the columns of FINDINGS; what another version called otherwise stands last."""
+    gravity = pl.col("severity").replace_strict(_GRAVITY, default=len(_GRAVITY), return_dtype=pl.Int64)
+    return findings.sort(gravity, lead().is_not_null(), by_rule(), -pl.col("count"), maintain_order=True)
+
+
+def rank(rule: str, severity: str, behind: bool = False) -> tuple[int, bool, int]:
+    """What decides before the number of records does."""
+    return _GRAVITY[severity], behind, _TURN[rule]
+
+
+def by_rule() -> pl.Expr:
+    """The column `rule` as its place in the order of the rules."""
+    return pl.col("rule").replace_strict(_TURN, default=len(_TURN), return_dtype=pl.Int64)
+
+
+def follows(finding: Finding) -> bool:
+    """Whether it is a consequence of a loss, which tells its story."""
+    return bool(finding.related) and finding.rule != "lost-write"
+
+
+def lead() -> pl.Expr:
+    """The id of the loss that a row follows from, else null."""
+    return pl.when(pl.col("rule") != "lost-write").then(pl.col("related").list.get(0, null_on_oob=True))
