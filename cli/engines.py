@@ -39,7 +39,10 @@ class Spark(NamedTuple):
 
 
 def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Command]:
-    """--engine, --master, --remote and --conf; the command gets one `spark`, which is None where it works without."""
+    """--engine (--spark for short), --master, --remote and --conf.
+
+    The command gets one `spark`, which is None where it works without.
+    """
 
     def decorate(command: Command) -> Command:
         @click.option(
@@ -49,6 +52,7 @@ def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Co
             show_default=True,
             help="What does the work.",
         )
+        @click.option("--spark", "engine", flag_value="spark", help="Short for --engine spark.")
         @click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
         @click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
         @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")

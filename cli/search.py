@@ -73,7 +73,11 @@ def _space_options(command: Command) -> Command:
 @click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="How many schedules.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option(
-    "--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processes, with --engine local."
+    "--jobs",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many processes; of Spark its master decides.",
 )
 @engine_options(default="local")
 @click.option(
@@ -85,8 +89,6 @@ def command(
     space: Space, invariant: str, runs: int, seed: int, jobs: int, spark: Spark | None, out: Path | None
 ) -> int:
     """Search for the schedule that loses: exit 1 with its story if there is one, 0 if none was found."""
-    if spark and jobs > 1:
-        raise UsageError(f"found --jobs {jobs} with --engine spark, expected it with --engine local")
     name = f"{space.variant}-{invariant}"
     path = out or Path(f"{name}.toml")
     # Before hours of searching.

@@ -292,7 +292,6 @@ def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Pa
     ("arguments", "says"),
     [
         (("scenarios", "kip-101-loss"), "scenarios run kip-101-loss"),
-        (("search", "--variant", "kraft", "--jobs", "2", "--engine", "spark"), "found --jobs 2 with --engine spark"),
         (("plot", "nope", "offsets", "--out", "no/such.png"), "there is no folder"),
         (("linearize", "nope", "--picture", "no/such.html"), "there is no folder"),
     ],

@@ -196,6 +196,14 @@ def test_spark_finds_what_one_process_finds(spark: Any) -> None:
     assert search(space, range(450), names, 1, session=spark) == search(space, range(450), names, 1)
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_spark_is_asked_for_in_short() -> None:
+    result = searched("--variant", "kip-320", "--runs", "3", "--jobs", "2", "--spark")
+    assert (result.return_value, result.exception) == (0, None)
+    assert result.output.startswith("3 schedules")
+
+
 MECHANISMS = Path(__file__).parents[2] / "docs" / "mechanisms.md"
 SEARCHES = re.findall("`(logjudge search --variant [^`]*)`", MECHANISMS.read_text(encoding="utf-8"))
 MENDED = ("kip-279", "kip-966")  # their rows' commands show that the trouble is over
