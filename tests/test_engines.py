@@ -34,7 +34,9 @@ def _kind(history: History) -> tuple[Any, ...]:
     named = any(event["process"] == "final" for event in history.events)
     handles = any(event["f"] == "handle" for event in history.events)
     level = history.config["processes"].get("final", {}).get("isolation.level")
-    return named, history.config.get("final") is True, handles, level
+    senders = {event["process"] for event in history.events if event["f"] in ("send", "txn")}
+    producers = {name for name, about in history.config["processes"].items() if about.get("role") == "producer"}
+    return named, history.config.get("final") is True, handles, level, producers <= senders
 
 
 def _calmed(history: History) -> Iterator[dict[str, Any]]:

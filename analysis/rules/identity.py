@@ -70,8 +70,9 @@ def duplicates(p: Partition) -> Iterator[Finding]:
         .unique(["offset", "value"], keep="first", maintain_order=True)
     )
     shown = places.sort("offset").partition_by("value", as_dict=True)
-    sends = pl.concat([p.sends, p.unplaced]).join(twice, on="value", how="semi").select("value", "process")
-    senders = dict(sends.reverse().iter_rows())  # of several the first one
+    sends = pl.concat([frame.select("value", "process") for frame in (p.sends, p.unplaced)])
+    mine = sends.join(twice, on="value", how="semi", maintain_order="left")
+    senders = dict(mine.reverse().iter_rows())  # of several the first one
     excused = without_idempotence(p, twice["value"])
     for (value,), rows in twice.group_by("value", maintain_order=True):
         offsets = np.sort(rows["offset"].to_numpy())
