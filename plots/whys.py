@@ -15,6 +15,7 @@ from .style import number
 MOST_WHYS = 12
 MOST_STEPS = 30
 MOST_BLAMED = 3
+MOST_ALIKE = 8  # losses of other partitions that a title names
 ONE_TIME = 2_000_000_000  # ns between what one event did to two partitions
 ALIKE = ("kind", "epoch", "broker", "brokers", "isr", "snapshot")  # of facts that one event made of two partitions
 REPEATED = "duplicate/"  # findings of this rule are many and alike
@@ -58,12 +59,17 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
     """The stories, losses first, most records first; explanations of overlapping losses are told once."""
     ordered = sorted(causes, key=lambda cause: -_size(cause))
     told: list[Why] = []
+    near: dict[tuple[Any, ...], list[Why]] = {}  # those that another explanation may be the same as
     for cause in ordered:
-        same = next((why for why in told if why.cause == cause["cause"] and _is_same(why, cause)), None)
+        lost = cause.get("lost")
+        beside = near.setdefault((cause["cause"], lost and (lost["topic"], lost["partition"])), [])
+        same = next((why for why in beside if _is_same(why, cause)), None)
         if same:
             same.findings += [name for name in cause["findings"] if name not in same.findings]
-        else:
-            told.append(_why(cause, started_at or ""))
+            continue
+        told.append(_why(cause, started_at or ""))
+        if lost or _is_repeated(told[-1]):
+            beside.append(told[-1])
     told = _incidents(told, started_at or "")
     for why in told:
         if why.lost is None and len(why.findings) > 1:
@@ -75,18 +81,26 @@ def whys_of(causes: list[Record], started_at: str | None) -> list[Why]:
 def _incidents(told: list[Why], started_at: str) -> list[Why]:
     """Causes that led to losses of several partitions by the same steps are told once, with all that they lost."""
     out: list[Why] = []
+    alike: dict[str, list[Why]] = {}  # of the same steps, though maybe at other times
     for why in told:
-        first = next((one for one in out if _same_way(one, why)), None)
+        beside = alike.setdefault(repr([why.cause, why.prevented_by, *map(_made_of, _steps_of(why))]), [])
+        first = next((one for one in beside if _same_way(one, why)), None)
         if first is None or why.lost is None:
             out.append(why)
+            if why.known and why.lost and _steps_of(why):
+                beside.append(why)
             continue
         first.alike.append(why.lost)
         first.alike_facts.append(_in_short(why, why.lost))
         first.findings += why.findings
-        first.title = f"{first.title}; {title_of({'lost': why.lost})}, in the same way"
     for why in out:
         why.alike_facts.sort(key=lambda fact: (fact["time"] is None, fact["time"]))
+        del why.alike_facts[MOST_STEPS:]
         why.steps += [step_of(fact, started_at) for fact in why.alike_facts]
+        why.title += "".join(f"; {title_of({'lost': lost})}, in the same way" for lost in why.alike[:MOST_ALIKE])
+        if (more := len(why.alike) - MOST_ALIKE) > 0:
+            records = sum(lost["count"] for lost in why.alike[MOST_ALIKE:])
+            why.title += f"; {plural(more, 'more loss', 'more losses')} of {plural(records, 'record')}, in the same way"
     return out
 
 
@@ -104,19 +118,23 @@ def _in_short(why: Why, lost: Record) -> Record:
 
 
 def _same_way(one: Why, other: Why) -> bool:
-    """Whether the same steps at one time led to both losses; when clients were answered is of each partition alone."""
-    if not one.known or None in (one.lost, other.lost):
-        return False
-    if (one.cause, one.prevented_by) != (other.cause, other.prevented_by):
-        return False
-    facts, twins = ([fact for fact in why.facts if fact.get("kind") != "acknowledged"] for why in (one, other))
-    return len(facts) == len(twins) > 0 and all(map(_alike, facts, twins))
+    """Whether their steps, which are alike, happened at one time to two partitions."""
+    return other.lost is not None and all(map(_at_one_time, _steps_of(one), _steps_of(other)))
 
 
-def _alike(fact: Record, twin: Record) -> bool:
+def _steps_of(why: Why) -> list[Record]:
+    """The facts without the answers to clients, which are of each partition alone."""
+    return [fact for fact in why.facts if fact.get("kind") != "acknowledged"]
+
+
+def _made_of(fact: Record) -> list[Any]:
+    return [fact.get(name) for name in ALIKE]
+
+
+def _at_one_time(fact: Record, twin: Record) -> bool:
     """Whether one event made both; results of an earlier version don't tell of what kind facts are."""
     one_time = fact["time"] == twin["time"] or abs((fact["time"] or 0) - (twin["time"] or 0)) <= ONE_TIME
-    return "kind" in fact and one_time and all(fact.get(name) == twin.get(name) for name in ALIKE)
+    return "kind" in fact and one_time
 
 
 def _size(cause: Record) -> int:
@@ -129,10 +147,13 @@ def _is_same(why: Why, cause: Record) -> bool:
     """Whether they tell of overlapping losses. What is no loss is small and often repeated: once is enough."""
     one, other = why.lost, cause.get("lost")
     if one is None or other is None:
-        alike = one is other and why.missing == cause["missing"]
-        return alike and any(name.startswith(REPEATED) for name in why.findings[:1])
+        return one is other and why.missing == cause["missing"] and _is_repeated(why)
     here = (one["topic"], one["partition"]) == (other["topic"], other["partition"])
     return bool(here and one["first"] <= other["last"] and other["first"] <= one["last"])
+
+
+def _is_repeated(why: Why) -> bool:
+    return any(name.startswith(REPEATED) for name in why.findings[:1])
 
 
 def _why(cause: Record, started_at: str) -> Why:

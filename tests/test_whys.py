@@ -94,6 +94,14 @@ def test_other_partitions_of_an_incident_are_told_in_order_of_time() -> None:
     assert [step.seconds for step in why.steps] == ["10.831", "5.000", "7.000", ""]
 
 
+def test_a_title_names_few_of_many_partitions_of_an_incident() -> None:
+    (why,) = whys_of([cause(lost={**LOST, "partition": number, "count": 2}) for number in range(3000)], "")
+    assert why.title.count("orders-") == 9
+    assert why.title.endswith("; 2,991 more losses of 5,982 records, in the same way")
+    assert len(why.steps) < 40
+    assert impact_by_cause([why])[0][1] == 6000
+
+
 @pytest.mark.parametrize(
     "other",
     [
