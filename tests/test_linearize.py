@@ -228,6 +228,16 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read_operations(str(DATA / "etcd_000.log"), "klingon")
 
 
+def test_histories_of_logs_are_sent_to_check(tmp_path: Path) -> None:
+    log, own = tmp_path / "history.jsonl", tmp_path / "own.jsonl"
+    log.write_text('{"process": "p", "type": "invoke", "op": 0, "f": "send", "value": "a", "time": 0}\n')
+    own.write_text('{"process": 1, "type": "invoke", "f": "send", "value": "a"}\n')
+    assert ":1: found a history of a log (send), expected" in run(log).stderr
+    assert "logjudge check judges" in run(log).stderr
+    assert "found a folder" in run(tmp_path).stderr
+    assert "history of a log" not in run(own).stderr
+
+
 def test_a_format_that_does_not_exist_is_a_sentence_with_those_that_do() -> None:
     refused = run(DATA / "etcd_000.log", "--from", "klingon").exception
     assert isinstance(refused, click.BadParameter)

@@ -9,6 +9,7 @@ The order of the lines is the order of time, unless every line has a time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,6 +145,10 @@ def _jsonl(text: str, source: str) -> Iterator[Line]:
 OPERATION_READERS: dict[str, Reader] = {"register-log": _register_log, "edn": _edn, "jsonl": _jsonl}
 
 
+OPERATIONS, OF_LOGS = "a file of operations on objects", "logjudge check judges what clients did to a log"
+_OF_A_LOG = re.compile(r'"f":\s*"(send|poll|txn|assign|subscribe|seek|commit|handle|end_offsets)"')
+
+
 def recognise(text: str, source: str) -> str:
     """The name of the format that the first line with anything on it is in."""
     start = text[:10_000].lstrip()
@@ -152,6 +157,9 @@ def recognise(text: str, source: str) -> str:
         return "register-log"
     inside = first[1:].lstrip()
     if first.startswith("{") and inside[:1] in ('"', "}"):
+        # Only those of logs number their operations.
+        if '"op":' in first and (found := _OF_A_LOG.search(first)):
+            raise InputError(source, f"a history of a log ({found[1]})", OPERATIONS, OF_LOGS, line=1)
         return "jsonl"
     if first.startswith(("{", "[", "#", ";", "(")):
         return "edn"
@@ -171,11 +179,13 @@ def read_operations(path: str, format_name: str | None = None) -> History:
     """
     if format_name is not None and format_name not in OPERATION_READERS:
         raise UsageError(f"no format {format_name!r}; there are {', '.join(OPERATION_READERS)}")
-    check_path(Path(path), "a file of operations")
+    check_path(Path(path), OPERATIONS)
+    if Path(path).is_dir():
+        raise InputError(path, "a folder", OPERATIONS, OF_LOGS)
     try:
         data = whole(Path(path))
     except OSError as error:
-        raise InputError(path, error.strerror or "a failure to read", "a file of operations") from error
+        raise InputError(path, error.strerror or "a failure to read", OPERATIONS) from error
     except ValueError as error:
         raise InputError(path, str(error), "a whole compressed file") from error
     try:
