@@ -188,7 +188,7 @@ def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> N
     backwards = operations.select((pl.col("completed") < pl.col("invoked")).sum()).item()
     parts.add("completed before invoked", int(backwards or 0))
     if settings.producers():
-        parts.senders |= {*operations.filter(pl.col("f").is_in(["send", "txn"]))["process"].unique()}
+        parts.senders |= {*operations.filter(pl.col("f").is_in(["send", "txn"]))["process"].drop_nulls().unique()}
     seen = observe(operations, settings)
     parts.observations.extend(_by_unit(seen, settings))
     if len(seen.context):
