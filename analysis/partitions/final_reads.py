@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import BEFORE_ALL
 from .open_transactions import hidden_from
 from .ranges import told_in
 
 if TYPE_CHECKING:
     from .partition import Partition
-
-_BEFORE_ALL = -BEYOND_ALL  # ns
 
 
 class FinalReads(NamedTuple):
@@ -105,4 +103,4 @@ def _is_uninterrupted(p: Partition, done: FinalReads) -> bool:
 
 
 def _ns(value: object) -> int:
-    return value if isinstance(value, int) else _BEFORE_ALL
+    return value if isinstance(value, int) else BEFORE_ALL
