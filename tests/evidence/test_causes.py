@@ -704,6 +704,7 @@ def test_every_cause_of_the_design_is_there():
         "retention",
         "compaction",
         "consumer-reset",
+        "committed-offset-vanished",
         "commit-before-handle",
         "retry-reordering",
     }
