@@ -17,7 +17,7 @@ from .attempts import Explanation
 from .consumers import GROUP_EVENTS, Missed, explain_missed
 from .losses import Lost
 from .ranges import explain_ranges
-from .retry_reordering import Repeated, explain_repeated
+from .retry_duplicate import Repeated, explain_repeated
 
 MOST = 40  # explanations a partition: its findings may be many, its stories are few
 MOST_TEXT = 400  # characters of a finding's sentence
