@@ -22,6 +22,7 @@ from .topic_generations import Span, TopicCopy, TopicGeneration, existing_at
 
 Frames = Mapping[str, pl.DataFrame]
 OBSERVED = ("sends", "reads", "marks")
+MAX_DELETION_NS = 60_000_000_000  # a longer span is that between two copies, not the time that a deletion took
 _POSITIONS = ["assign", "seek"]
 _IN_ONE = pl.col("lowest") == pl.col("highest")
 
@@ -79,10 +80,8 @@ def split_observed(
         for frame, of_log in ((sends, pl.col("acknowledged")), (reads, pl.lit(True)))
     ]
     held = pl.concat([*sure, records.select(known)]).drop_nulls().unique()
-    sends = sends.join(
-        _decided(sends.filter(pl.col("acknowledged")), held), on="row", how="left", maintain_order="left"
-    )
-    sends = _spread(sends)
+    decided = _decided(sends.filter(pl.col("acknowledged")), held, boundaries)
+    sends = _spread(sends.join(decided, on="row", how="left", maintain_order="left"))
     sent = sends.filter(pl.col("outcome") != "fail").select(pl.col("generation"), "offset", "value", "ambiguous")
     reads = _of_values(reads, sent.filter(~pl.col("ambiguous")), held, boundaries)
     marks = _marks(tables["marks"], reads, sent.filter(~pl.col("ambiguous")), held, boundaries)
@@ -110,8 +109,11 @@ def _of_consumers(reads: pl.DataFrame, marks: pl.DataFrame, boundaries: Sequence
     return out.select(*reads.columns, lowest.cast(pl.Int32).alias("lowest"), highest.cast(pl.Int32).alias("highest"))
 
 
-def _decided(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """Columns row and `decided`: the one generation that has the record, or the only one that has no other there."""
+def _decided(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
+    """Columns row and `decided`: the one generation that has the record, or the only one that has no other there.
+
+    The latter only where the deletion is dated: in a long span a record that another one replaced may be a loss.
+    """
     open_ = rows.filter(~_IN_ONE & pl.col("value").is_not_null()).select("row", "offset", "value", "lowest", "highest")
     if not len(open_):
         return pl.DataFrame(schema={"row": pl.UInt32, "decided": pl.Int32})
@@ -123,8 +125,11 @@ def _decided(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
         pl.col("offset").is_null() | (pl.col("offset") == pl.col("offset_held"))
     )
     has = beside.with_columns(same.alias("has")).group_by("row", "generation").agg(pl.col("has").any())
+    dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
     others = candidates.join(held, on=["generation", "offset"], how="inner", suffix="_held")
-    others = others.filter(pl.col("value") != pl.col("value_held")).select("row", "generation").unique()
+    others = (
+        others.filter((pl.col("value") != pl.col("value_held")) & pl.lit(dated)).select("row", "generation").unique()
+    )
     others = others.with_columns(pl.lit(True).alias("has_other"))
     judged = has.join(others, on=["row", "generation"], how="left").with_columns(pl.col("has_other").fill_null(False))
     chosen = pl.when(pl.col("has").any()).then(pl.col("has")).otherwise(~pl.col("has_other"))
@@ -173,7 +178,7 @@ def _of_values(
     sent_in = pl.when(pl.col("sent_in").is_between("lowest", "highest")).then("sent_in")
     found = found.with_columns(sent_in.alias("sent_in"))
     open_ = found.filter(pl.col("sent_in").is_null())
-    found = found.join(_decided(open_, held), on="row", how="left", maintain_order="left")
+    found = found.join(_decided(open_, held, boundaries), on="row", how="left", maintain_order="left")
     there = pl.lit(0)
     for boundary in boundaries:
         there = there + (pl.col("invoked") >= boundary.created.latest).cast(pl.Int32)
