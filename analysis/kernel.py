@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import BEYOND_ALL, FINDINGS, MARKS, READS, SENDS, Finding
+from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding
 from .causes.explaining import explain
-from .partitions.evidence import is_told_of, kept_of, settled_sends, timeline_of
+from .consequences import accept_consequences, link_consequences
+from .partitions.evidence import is_told_of, kept_of, resolved_sends, timeline_of
 from .partitions.generation_parts import parts_of
 from .partitions.generation_split import Part
 from .partitions.partition import Partition
 from .partitions.topic_generations import TopicGeneration
-from .replicas.kept import kept
+from .replicas.replica_logs import replica_logs_of
 from .rules import RULES, Rule
-from .story import link, permit_shadows
 from .summary import summarise
 
 if TYPE_CHECKING:
@@ -126,11 +126,11 @@ def _native(
         logs = replace(logs, at_rest=False)
     sends, settled = whole["sends"], 0
     if logs is not None:
-        sends, settled = settled_sends(sends, logs)
+        sends, settled = resolved_sends(sends, logs)
     unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
     timeline = None
     if logs is not None or is_told_of(whole):
-        held = logs or kept(topic, partition, {})
+        held = logs or replica_logs_of(topic, partition, {})
         timeline = timeline_of(held, whole, common.shared, common.context, settings)
     context = common.context
     if deleted is not None:
@@ -145,7 +145,7 @@ def _native(
         whole["marks"],
         context=context,
         unplaced=unplaced,
-        kept=logs,
+        replica_logs=logs,
         timeline=timeline,
         settled=settled,
         generation=generation,
@@ -176,7 +176,7 @@ def judge(p: Partition) -> list[Finding]:
             mine = _in_both(p, rule, mine, otherwise)
         for need, says in p.ambiguous:
             if need in rule.needs:
-                p.doubt(rule.name, says)
+                p.add_unknown(rule.name, says)
         for number, finding in enumerate(mine):
             finding.id = f"{rule.name}/{p.label}/{number}"
             finding.topic_generation = p.generation.number if p.generation and p.generation.of > 1 else None
@@ -185,8 +185,8 @@ def judge(p: Partition) -> list[Finding]:
             if finding.severity == "violation" and _is_allowed(finding, p.settings):
                 finding.severity = "permitted"
         found.extend(mine)
-    link(found)
-    permit_shadows(found)
+    link_consequences(found)
+    accept_consequences(found)
     return found
 
 
@@ -205,7 +205,9 @@ def _in_both(
     """The findings that stand whether or not the topic was deleted; what else is found makes the rule unknown."""
     both = [finding for finding in mine if _key(finding) in otherwise[rule.name]]
     if len(both) < len(mine) or len(both) < len(otherwise[rule.name]):
-        p.doubt(rule.name, f"whether {p.topic} was deleted is not known, and what is found in {p.name} depends on it")
+        p.add_unknown(
+            rule.name, f"whether {p.topic} was deleted is not known, and what is found in {p.name} depends on it"
+        )
     return both
 
 
@@ -218,7 +220,7 @@ def _is_allowed(finding: Finding, settings: Settings) -> bool:
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
-    offset = finding.first_offset if finding.first_offset is not None else BEYOND_ALL
+    offset = finding.first_offset if finding.first_offset is not None else MAX_INT64
     return (offset, finding.last_offset or 0, finding.values, finding.sentence)
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.bundle import Settings
 from ...histories.evidence.tables import FINAL
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms
 from .generation_split import (
@@ -63,7 +63,7 @@ def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[Topic
     last = found[-1]
     if last.deleted is None:
         return found
-    gone = last.deleted.latest if last.deleted.latest < BEYOND_ALL else last.deleted.earliest
+    gone = last.deleted.latest if last.deleted.latest < MAX_INT64 else last.deleted.earliest
     sends = tables["sends"].filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
     after = pl.col("invoked") >= gone
     before = sends.filter(~after)["offset"].max()

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.evidence.copies import same_id
-from ...histories.tables import BEYOND_ALL, OUTCOME
+from ...histories.evidence.duplicate_copies import same_id
+from ...histories.tables import MAX_INT64, OUTCOME
 from .topic_generations import Span, TopicCopy, TopicGeneration, existing_at
 
 Frames = Mapping[str, pl.DataFrame]
@@ -56,7 +56,7 @@ def boundaries_of(generations: Sequence[TopicGeneration]) -> list[Boundary]:
 
 def possible_generations(frame: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
     """The operations with `lowest` and `highest`: the positions of the generations in which they may have happened."""
-    done = pl.col("completed").fill_null(BEYOND_ALL)
+    done = pl.col("completed").fill_null(MAX_INT64)
     lowest, highest = pl.lit(0), pl.lit(0)
     for boundary in boundaries:
         after = done > boundary.created.earliest
@@ -96,7 +96,7 @@ def _of_consumers(reads: pl.DataFrame, marks: pl.DataFrame, boundaries: Sequence
     unless it took up the partition since.
     """
     moves = marks.filter(pl.col("kind").is_in(_POSITIONS))
-    done = pl.col("completed").fill_null(BEYOND_ALL)
+    done = pl.col("completed").fill_null(MAX_INT64)
     out, lowest, highest = reads, pl.lit(0), pl.lit(0)
     for number, boundary in enumerate(boundaries):
         after = done > boundary.created.earliest

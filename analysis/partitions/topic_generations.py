@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import orjson
 import polars as pl
 
-from ...histories.evidence.copies import same_id
+from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
-from ...histories.tables import BEFORE_ALL, BEYOND_ALL
+from ...histories.tables import MAX_INT64, MIN_INT64
 
 MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
 DELETE, CREATE = "delete-topic", "create-topic"  # faults
@@ -50,11 +50,11 @@ class TopicCopy(NamedTuple):
 def in_words(span: Span) -> str:
     """When something happened, in seconds of the run."""
     earliest, latest = (f"{time / 1e9:.3f} s" for time in span)
-    if abs(span.earliest) >= BEYOND_ALL:
-        return "at an unknown time" if abs(span.latest) >= BEYOND_ALL else f"before {latest}"
+    if abs(span.earliest) >= MAX_INT64:
+        return "at an unknown time" if abs(span.latest) >= MAX_INT64 else f"before {latest}"
     if span.latest - span.earliest == 2 * MAX_CLOCK_SKEW_NS:
         return f"at about {(span.earliest + MAX_CLOCK_SKEW_NS) / 1e9:.3f} s"
-    return f"after {earliest}" if span.latest >= BEYOND_ALL else f"between {earliest} and {latest}"
+    return f"after {earliest}" if span.latest >= MAX_INT64 else f"between {earliest} and {latest}"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TopicGeneration:
     @property
     def existed_until(self) -> Span:
         """When it was deleted; a generation that was not, at the end of time."""
-        return self.deleted or Span(BEYOND_ALL, BEYOND_ALL)
+        return self.deleted or Span(MAX_INT64, MAX_INT64)
 
 
 def generations_of(
@@ -213,7 +213,7 @@ def _of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) -> list[Topi
     An undated snapshot was copied some time before the end.
     """
     seen: list[tuple[str, int, int]] = []  # id, first and last time
-    for time, copy in sorted(((BEFORE_ALL if copy.time is None else copy.time), copy) for copy in copies):
+    for time, copy in sorted(((MIN_INT64 if copy.time is None else copy.time), copy) for copy in copies):
         known = next((i for i, (id_, _, _) in enumerate(seen) if same_id(id_, copy.topic_id)), None)
         if known is None:
             seen.append((copy.topic_id, time, time))
@@ -233,7 +233,7 @@ def _of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) -> list[Topi
 def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
     """The position of the generation that existed at a time for certain; None where that is not known."""
     for number, one in enumerate(found):
-        since = one.created.latest if one.created else found[number - 1].existed_until.latest if number else BEFORE_ALL
+        since = one.created.latest if one.created else found[number - 1].existed_until.latest if number else MIN_INT64
         if since <= time <= one.existed_until.earliest:
             return number
     return None
@@ -252,7 +252,7 @@ def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
         if about.get("kind") not in (DELETE, CREATE) or about.get("topic") != topic:
             continue
         certain = row["outcome"] == "ok"
-        latest = row["completed"] if certain and row["completed"] is not None else BEYOND_ALL
+        latest = row["completed"] if certain and row["completed"] is not None else MAX_INT64
         topic_id = about.get("topic_id")
         known = topic_id if isinstance(topic_id, str) else None
         out.append(TopicChange(str(about["kind"]), Span(row["invoked"], max(row["invoked"], latest)), known, certain))
@@ -296,6 +296,6 @@ def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[To
     ids = properties.filter((pl.col("key") == "topic_id") & pl.col("file").str.ends_with("partition.metadata"))
     rows = ids.select("snapshot", "broker", "value").unique(maintain_order=True).sort("snapshot", "broker", "value")
     return [
-        TopicCopy(snapshot, broker, value, BEYOND_ALL if snapshot == FINAL else times.get(snapshot))
+        TopicCopy(snapshot, broker, value, MAX_INT64 if snapshot == FINAL else times.get(snapshot))
         for snapshot, broker, value in rows.iter_rows()
     ]
