@@ -139,7 +139,7 @@ def judge(p: Partition) -> list[Finding]:
                 finding.severity = "permitted"
         found.extend(mine)
     link(found)
-    permit_shadows(found)
+    permit_shadows(found, p)
     return found
 
 
