@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL, Finding
+from ...histories.tables import MAX_INT64, Finding
+from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
-from ..partitions.undecided import undecided_polls
-from ..replicas.kept import extents
-from ..replicas.settled import is_leader_collected
+from ..replicas.replica_logs import extents
+from ..replicas.resolved_outcomes import is_leader_collected
 from .groups import commits_of, groups_or_clients
-from .loss import fates
+from .loss import outcomes_of_sends
 from .wording import proof, seconds, where
 
 
@@ -41,12 +41,12 @@ def commits_beyond_end(p: Partition) -> Iterator[Finding]:
         if contradicted is not None:
             yield _finding(p, group, *contradicted)
             continue
-        _tell_doubts(p, group, commits, ends)
+        _report_unknowns(p, group, commits, ends)
 
 
 def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[str, Any], LogEnd] | None:
     """The last commit with the least end below it that was read after it and before the group went back."""
-    beyond = commits.filter(pl.col("offset") > min((end.offset for end in ends), default=BEYOND_ALL))
+    beyond = commits.filter(pl.col("offset") > min((end.offset for end in ends), default=MAX_INT64))
     for row in reversed(beyond.rows(named=True)):
         later = [end for end in ends if end.since > row["completed"] and end.offset < row["offset"]]
         lower = commits.filter((pl.col("completed") >= row["invoked"]) & (pl.col("at") != row["at"]))
@@ -60,7 +60,7 @@ def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[
     return None
 
 
-def _tell_doubts(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd]) -> None:
+def _report_unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd]) -> None:
     """A commit beyond all that the log is known to have held, where no later end confirms or contradicts it."""
     # Each transaction may add a marker behind the last record.
     markers = p.sends.filter("txn")["at"].n_unique()
@@ -68,7 +68,7 @@ def _tell_doubts(p: Partition, group: str, commits: pl.DataFrame, ends: list[Log
     beyond = commits.filter(pl.col("offset") > reached)
     if len(beyond):
         row = beyond.row(-1, named=True)
-        p.doubt(
+        p.add_unknown(
             "commit-beyond-end",
             f"{_called(group, row)} committed {p.name}@{row['offset']}, and no later record, end offset, final read or"
             " broker's log shows where the log ended then",
@@ -102,22 +102,22 @@ def _finally_read(p: Partition) -> Iterator[LogEnd]:
         return
     read = p.reads.filter(pl.col("process").is_in(final.processes) & (pl.col("completed") >= final.since))
     # What retention emptied ends anywhere.
-    if len(read) and not len(undecided_polls(p, list(final.processes)).first):
+    if len(read) and not len(indeterminate_polls(p, list(final.processes)).first):
         yield LogEnd(final.end, final.since, final.until, f"the final reads end at offset {final.end}", read["at"][-1])
 
 
 def _leaders_log(p: Partition) -> Iterator[LogEnd]:
     """The log of the last leader, if it is whole and no client knew more."""
-    kept = p.kept
-    if kept is None or not is_leader_collected(kept) or not kept.last_is_dated or not kept.at_rest:
+    logs = p.replica_logs
+    if logs is None or not is_leader_collected(logs) or not logs.last_is_dated or not logs.at_rest:
         return
-    here = (pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader)
-    end = extents(kept).filter(here)["end"].item()
+    here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
+    end = extents(logs).filter(here)["end"].item()
     read_further = p.final is not None and p.final.end > end
-    if end is None or kept.damage.filter(here).height or read_further or not _stands_nothing_behind(p, end):
+    if end is None or logs.damage.filter(here).height or read_further or not _stands_nothing_behind(p, end):
         return
-    time = kept.times.get(kept.last, BEYOND_ALL)
-    yield LogEnd(end, time, time, f"the log of broker {kept.leader} ends at offset {end}")
+    time = logs.times.get(logs.last, MAX_INT64)
+    yield LogEnd(end, time, time, f"the log of broker {logs.leader} ends at offset {end}")
 
 
 def _stands_nothing_behind(p: Partition, end: int) -> bool:
@@ -125,7 +125,7 @@ def _stands_nothing_behind(p: Partition, end: int) -> bool:
     if highest_end(p) <= end:
         return True
     last = np.append(p.entries.filter(pl.col("sent_ok"))["offset"].to_numpy(), -1).max()
-    return bool(last < end or not len(fates(p).filter((pl.col("offset") >= end) & ~pl.col("lost"))))
+    return bool(last < end or not len(outcomes_of_sends(p).filter((pl.col("offset") >= end) & ~pl.col("lost"))))
 
 
 def _called(group: str, row: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from .rules import RULES
 OF_RANGES = ("replica-divergence",)  # rules whose findings may span records that were never committed
 
 
-def link(findings: list[Finding]) -> None:
+def link_consequences(findings: list[Finding]) -> None:
     """Fills `related` both ways, in place."""
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     if not losses:
@@ -26,7 +26,7 @@ def link(findings: list[Finding]) -> None:
             loss.related.append(finding.id)
 
 
-def permit_shadows(findings: list[Finding], p: Partition | None = None) -> None:
+def accept_consequences(findings: list[Finding], p: Partition | None = None) -> None:
     """Permits, in place, what is linked to permitted losses alone and concerns nothing but what they lost.
 
     A cut takes records with it that nobody acknowledged: they are no loss, and what follows from their absence is no
