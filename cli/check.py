@@ -30,6 +30,7 @@ from .main import (
     report_bug,
     worst_exit,
 )
+from .paths import AnyPath
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -44,14 +45,15 @@ def _rule_names() -> Iterable[str]:
     return RULES
 
 
-PATH = click.Path(readable=False)  # or a URI; what cannot be read is told where it is opened
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
 SMALL = 200_000  # operations and brokers' records, which Spark judges sooner than it starts
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
-@click.option("--out", metavar="FOLDER", type=PATH, help="Folder or URI for the report [default: logjudge-out/RUN].")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath())
+@click.option(
+    "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
+)
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
