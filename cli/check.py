@@ -19,7 +19,17 @@ from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .folder import name_of
 from .forms import from_option
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
+from .main import (
+    EXIT_BREACH,
+    EXIT_CRASH,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    EXIT_VALID,
+    complain,
+    concerns_all_inputs,
+    report_bug,
+    worst_exit,
+)
 from .paths import AnyPath
 from .progress import Progress
 from .rule_groups import epilog
@@ -93,6 +103,11 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
             complain(error)
             unread[run] = str(error)
             codes.append(EXIT_USAGE)
+        except Exception as error:
+            if len(runs) == 1 or concerns_all_inputs(error):
+                raise
+            unread[run] = report_bug(error, run)
+            codes.append(EXIT_CRASH)
     _print_for_machines(judged, unread, options)
     if not options["quiet"] and not any(map(is_uri, (*runs, *targets))):
         _hint(judged, spark)

@@ -42,8 +42,8 @@ ENVIRONMENT_ERRORS = frozenset(
 )
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH, EXIT_PIPE = 0, 1, 2, 3, 70, 141
-# Of several inputs the worst decides: a breach that was proved, then what could not be read, then unknown.
-WORST_FIRST = (EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
+# Of several inputs the worst decides: our own crash, a breach that was proved, what could not be read, then unknown.
+WORST_FIRST = (EXIT_CRASH, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
 
 
 def complain(error: LogjudgeError) -> None:
@@ -52,6 +52,26 @@ def complain(error: LogjudgeError) -> None:
     from .paths import without_scratch
 
     click.echo(f"logjudge: {printable(without_scratch(str(error)))}", err=True)
+
+
+def report_bug(error: Exception, name: str | None = None) -> str:
+    """Prints the traceback of a bug of ours, and returns in a line what happened, with the input that showed it."""
+    import traceback
+
+    from .output import printable
+
+    traceback.print_exception(error)
+    where = f" in {name}" if name else ""
+    click.echo(
+        f"logjudge: this is a bug of logjudge{printable(where)}; please report it with the lines above", err=True
+    )
+    return f"a bug of logjudge: {type(error).__name__}: {error}"
+
+
+def concerns_all_inputs(error: Exception) -> bool:
+    """Whether the next of several inputs would fail alike: nobody reads the output, or there is no room to write."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or isinstance(error, BrokenPipeError | click.exceptions.Abort | click.ClickException)
 
 
 def worst_exit(codes: Iterable[int]) -> int:
@@ -159,10 +179,7 @@ def main() -> None:
     except LogjudgeError as error:
         complain(error)
         code = EXIT_USAGE
-    except Exception:
-        import traceback
-
-        traceback.print_exc()
-        click.echo("logjudge: this is a bug of logjudge; please report it with the lines above", err=True)
+    except Exception as error:
+        report_bug(error)
         code = EXIT_CRASH
     sys.exit(code if isinstance(code, int) else EXIT_VALID)

@@ -10,7 +10,7 @@ RULE_GROUPS = {
     ),
     "consumers": (
         *("phantom-read", "nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-skip"),
-        *("consumer-loss", "commit-regression"),
+        *("consumer-loss", "commit-regression", "commit-beyond-end"),
     ),
     "transactions": ("aborted-read", "precommitted-read", "int-nonmonotonic-send", "int-send-skip"),
     "replicas": ("replica-divergence", "epoch-order", "checkpoint-order", "log-corruption"),

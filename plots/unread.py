@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 CAPTION = (
     "How many acknowledged records no consumer had read yet, at the end of each bin of time. Blue ones were read in the"
-    " end. Orange ones nobody ever read: they appear when they are acknowledged and never go away. A hill that comes"
-    " down is a consumer that caught up."
+    " end. Orange ones no recorded consumer ever read: they appear when they are acknowledged and never go away. A hill"
+    " that comes down is a consumer that caught up."
 )
 
 
