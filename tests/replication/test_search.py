@@ -17,12 +17,13 @@ from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
 from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
+from logjudge.models.exploration.invariants import INVARIANTS
+from logjudge.models.exploration.narrative import narrate, narrate_scenario
+from logjudge.models.exploration.search import Space, explore
+from logjudge.models.exploration.shrink import shrink
+from logjudge.models.exploration.trace import Tracer
 from logjudge.models.replication.config import SECOND
-from logjudge.models.replication.deeds import Witness
-from logjudge.models.replication.invariants import INVARIANTS
-from logjudge.models.replication.search import Space, explore, shrink, story
-from logjudge.models.replication.state import Fact
-from logjudge.models.replication.story import tell
+from logjudge.models.replication.events import ClusterEvent
 
 LOSS = "no-acknowledged-loss"
 
@@ -127,7 +128,7 @@ def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
 def test_the_story_tells_the_truncation_before_the_election() -> None:
     space = Space("high-watermark")
     seed = explore(space, range(200), (LOSS,), True).first[LOSS][0]
-    told, cluster = story(space.scenario(seed))
+    told, cluster = narrate_scenario(space.scenario(seed))
     cut = next(i for i, line in enumerate(told) if "its high watermark" in line and "cuts" in line)
     assert any("elects broker" in line for line in told[cut:])
     assert cluster.final
@@ -158,13 +159,13 @@ def test_the_story_tells_what_broke(arguments: list[str], lines: list[str], tmp_
 
 
 def test_a_story_that_is_too_long_keeps_what_broke() -> None:
-    space = Space("kip-101", ("unclean", "crash"), most_faults=12)
+    space = Space("kip-101", ("unclean", "crash"), max_faults=12)
     scenario = replace(space.scenario(explore(space, range(200), (LOSS,), True).first[LOSS][0]), breaks=(LOSS,))
-    facts: list[Fact] = []
-    witness = Witness()
-    cluster = scenario.run(witness, facts.append, prepare=witness.attend)
+    events: list[ClusterEvent] = []
+    tracer = Tracer()
+    cluster = scenario.run(tracer, events.append, prepare=tracer.attach)
     found = INVARIANTS[LOSS][0](cluster)
-    long, short = (tell(cluster, facts, witness, found, limit) for limit in (10_000, 30))
+    long, short = (narrate(cluster, events, tracer, found, limit) for limit in (10_000, 30))
     assert len(short) < len(long)
     assert any("events left out" in line for line in short)
     broken = [line.partition(" s: ")[2] for line in long if "is broken" in line or " sends " in line]
@@ -237,7 +238,7 @@ def test_the_story_of_a_reordering_tells_who_overtook_whom() -> None:
     space = Space("kip-966", ("loss",), options)
     seed = explore(space, range(100), ("no-reordering",), True).first["no-reordering"][0]
     scenario = replace(space.scenario(seed), breaks=("no-reordering",))
-    told, cluster = story(scenario)
+    told, cluster = narrate_scenario(scenario)
     breach = INVARIANTS["no-reordering"][0](cluster)[0]
     log = cluster.leader_log(breach.partition)
     assert log is not None
