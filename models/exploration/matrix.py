@@ -132,8 +132,9 @@ _ALL = (*_LOSS, "no-divergence")
 class Cell:
     """The invariants that a variant breaks in a setting.
 
-    A breach of each of `broken` is found within `runs` seeds from 0 on. Those in `unclaimed` may be broken too, by the literature or by other rules of that time; nothing is asserted of
-    them. All others hold. Where breaches are rare, one of each is also found soon after the seed `near`.
+    A breach of each of `broken` is found within `runs` seeds from 0 on. Those in `unclaimed` may be broken too, by the
+    literature or by other rules of that time; nothing is asserted of them. All others hold. Where breaches are rare,
+    one of each is also found soon after the seed `near`.
     """
 
     broken: tuple[str, ...] = ()

@@ -22,5 +22,5 @@ class HighWatermark(Zookeeper):
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
 
     def initial_truncation(self, replica: ReplicaView) -> int | None:
-        """The high watermark. It lags by one fetch, and after a restart by a checkpoint, so committed records are lost."""
+        """The high watermark. It lags by a fetch, and after a restart by a checkpoint: committed records are lost."""
         return min(replica.hw, replica.log.end)
