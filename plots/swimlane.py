@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..analysis.wording import plural
 from . import style
 from .bands import bands_of, draw_bands, lanes
-from .stories import clock
+from .clock import clock
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
