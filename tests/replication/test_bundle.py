@@ -63,7 +63,7 @@ def records(folder: Path) -> list[tuple[int, str]]:
         ("kip-101", "]: Shutting down broker 1"),
     ],
 )
-def test_an_orderly_shutdown_is_told_as_one(variant: str, said: str, tmp_path: Path) -> None:
+def test_an_orderly_shutdown_is_logged_as_one(variant: str, said: str, tmp_path: Path) -> None:
     """Not as a session that ended."""
     scenario = Scenario("leaving", variant, 5, OPTIONS, {}, (Fault(3 * SECOND, "shutdown", (1,), 4 * SECOND),))
     brokers = write_bundle(scenario, tmp_path / "run").folder / "brokers"
@@ -75,9 +75,9 @@ def test_an_orderly_shutdown_is_told_as_one(variant: str, said: str, tmp_path: P
     ]
     assert any(said in line for line in lines)
     assert not any("session has timed out" in line for line in lines)
-    told, _ = narrate_scenario(scenario)
-    assert any("broker 1 is granted a controlled shutdown" in line for line in told)
-    assert not any("session ends" in line for line in told)
+    narrative, _ = narrate_scenario(scenario)
+    assert any("broker 1 is granted a controlled shutdown" in line for line in narrative)
+    assert not any("the session of broker" in line for line in narrative)
 
 
 def test_the_oldest_variant_writes_what_brokers_of_its_time_did(tmp_path: Path) -> None:

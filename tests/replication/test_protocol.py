@@ -445,7 +445,7 @@ def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"no.such": 1}, "there is no configuration 'no.such'"),
+        ({"no.such": 1}, "unknown configuration 'no.such'"),
         ({"acks": "1", "enable.idempotence": True}, "needs acks=all"),
         ({"retries": 0, "enable.idempotence": True}, "needs acks=all, retries"),
         ({"max.in.flight.requests.per.connection": 6}, "at most 5"),

@@ -47,14 +47,17 @@ def test_the_page_and_the_picture_are_generated(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("commit-before-handle", "c0 dies, having read up to 269, handled up to 261, committed up to 269"),
-        ("commit-after-handle", "c0 begins at offset 261"),
-        ("delete-records", "an administrator deletes what is below offset 150"),
+        (
+            "commit-before-handle",
+            "c0 crashes; it had read up to offset 269, handled up to offset 261, committed up to offset 269",
+        ),
+        ("commit-after-handle", "c0 starts at offset 261"),
+        ("delete-records", "an administrator deletes the records below offset 150"),
         ("idempotence", "20 of 1000 messages are lost with their connections"),
         ("isr-slow-node", "messages between broker 3 and the others take 300 ms longer"),
-        ("quorum-slow-node", "messages between broker 3 and the others are as fast as before"),
-        ("offset-reset-latest", "c0 begins where auto.offset.reset says: it has committed nothing"),
-        ("retry-reordering", "the leader of epoch 0 writes p0's values 536 to 537 at attempt 2"),
+        ("quorum-slow-node", "messages between broker 3 and the others are no longer delayed"),
+        ("offset-reset-latest", "c0 has no committed offset and starts by auto.offset.reset"),
+        ("retry-reordering", "the leader of epoch 0 appends p0's values 536 to 537 (attempt 2)"),
     ],
 )
 def test_a_story_tells_the_faults_and_what_clients_did(name: str, line: str) -> None:
