@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..analysis.looking.inspecting import Inspected
     from ..analysis.partitions.partition import Partition
     from ..histories.tables import Finding
-    from ..plots.whys import Why
+    from ..plots.report.root_causes import Why
 
 Record = dict[str, Any]
 MOST_FOUND = 12  # findings of a run or a partition
@@ -231,7 +231,7 @@ def _held(row: Record) -> list[str]:
 
 
 def _facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:
-    from ..plots.whys import source_of
+    from ..plots.report.root_causes import source_of
 
     document.heading(title)
     if not facts:
@@ -261,7 +261,7 @@ def _unexplained(
 
 def _findings(document: Document, findings: list[Finding], located: Callable[[Record], Record]) -> None:
     from ..analysis.looking.offset_story import found_record
-    from ..plots.whys import source_of
+    from ..plots.report.root_causes import source_of
 
     told = located({"found": [found_record(one) for one in findings[:MOST_FOUND]]})["found"]
     document.listed([(one["says"], source_of(one)) for one in told])
@@ -276,7 +276,7 @@ def _why_not(document: Document, breaches: list[Finding], with_files: Collection
 
 
 def _whys(document: Document, causes: list[Record], started_at: str | None) -> None:
-    from ..plots.whys import whys_of
+    from ..plots.report.root_causes import whys_of
 
     for why in whys_of(causes, started_at):
         document.heading(f"Why: {why.cause}" + (f", {why.title}" if why.title else ""))
@@ -300,7 +300,7 @@ def _why(document: Document, why: Why) -> None:
 
 
 def _chain(document: Document, facts: list[Record], started_at: str) -> None:
-    from ..plots.whys import step_of
+    from ..plots.report.root_causes import step_of
 
     steps = [step_of(fact, started_at) for fact in facts]
     document.numbered([(dated(step.seconds, step.clock, step.says), step.source) for step in steps])

@@ -77,7 +77,7 @@ def dated(seconds: str, clock: str, says: str = "") -> str:
 
 def tell_the_zero(document: Document, started_at: str | None) -> None:
     """Says from when the seconds count, where that is known."""
-    from ..plots.stories import clock
+    from ..plots.clock import clock
 
     if zero := clock(started_at or "", 0):
         document.say(f"Seconds count from {zero}; beside them stands the time of day, UTC.")

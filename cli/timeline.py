@@ -80,8 +80,8 @@ def _everywhere(told: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
 
 def tell(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
     """Adds the moments, each with its time and source."""
-    from ..plots.stories import clock
-    from ..plots.whys import source_of
+    from ..plots.clock import clock
+    from ..plots.report.root_causes import source_of
 
     times = [one["time"] for one in moments[:MOST]]
     if opened.has_history:

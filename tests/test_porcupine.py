@@ -16,9 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.linearizability.own_model import load_model
 from logjudge.histories.readers.operations import read_operations
-from logjudge.models.linearize_deep import DeepSearch
-from logjudge.models.linearize_scout import Scout
-from logjudge.models.linearize_steps import Budget, Steps, number_actions
 from logjudge.models.operations import by_key
 from logjudge.models.porcupine import (
     UNKNOWN,
@@ -30,6 +27,9 @@ from logjudge.models.porcupine import (
     check_events,
     check_operations,
 )
+from logjudge.models.porcupine.compiled_search import CompiledSearch
+from logjudge.models.porcupine.quick_search import QuickSearch
+from logjudge.models.porcupine.steps import Budget, Steps, number_actions
 from logjudge.models.specifications import MODELS
 
 DATA = Path(__file__).parent / "data" / "porcupine"
@@ -87,7 +87,7 @@ def histories(actions: st.SearchStrategy[Action]) -> st.SearchStrategy[list[Oper
 
 
 def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -> Any:
-    """What the scout, or the compiled search, says alone."""
+    """What the quick search, or the compiled one, finds alone."""
     actions, observes, history = number_actions(model, operations)
     steps = Steps(model, actions, observes)
     searching = search(history, steps, Budget(None, 1 << 30))
@@ -107,7 +107,7 @@ def test_every_model_agrees_with_all_permutations(name: str) -> None:
         assert check_operations(model, operations).verdict == ("ok" if expected else "illegal")
         if operations:
             whole = model if name != "key-value" else None
-            for search in (Scout, DeepSearch):
+            for search in (QuickSearch, CompiledSearch):
                 if whole is not None:
                     found = by_one_search(search, whole, operations)
                     assert found.verdict == ("ok" if expected else "illegal")
@@ -144,7 +144,7 @@ def test_both_searches_accept_what_happened(processes: int, lost: float) -> None
     for seed in range(15):
         operations = register_run(120, processes, seed, lost=lost)
         assert check_operations(REGISTER, operations).verdict == "ok"
-        found = by_one_search(DeepSearch, REGISTER, operations)
+        found = by_one_search(CompiledSearch, REGISTER, operations)
         assert found.verdict == "ok"
         assert is_linearization(REGISTER, operations, found.paths[0])
 
@@ -158,7 +158,7 @@ def test_both_searches_agree_on_what_was_changed(lost: float) -> None:
         changed = reads[seed % len(reads)]
         action = operations[changed].action
         operations[changed] = operations[changed]._replace(action=action._replace(result=seed % 5))
-        deep = by_one_search(DeepSearch, REGISTER, operations)
+        deep = by_one_search(CompiledSearch, REGISTER, operations)
         result = check_operations(REGISTER, operations)
         assert deep.verdict == result.verdict
         verdicts[result.verdict] += 1
@@ -222,7 +222,7 @@ def test_times_are_compared_exactly() -> None:
     write = Operation(Action("write", 1), 0, 2**53)
     late = Operation(Action("read", None, None), 2**53 + 1, 2**60)
     also = Operation(Action("read", None, None), 0.5, 0.75)
-    for search in (Scout, DeepSearch):
+    for search in (QuickSearch, CompiledSearch):
         assert by_one_search(search, REGISTER, [write, late, also]).verdict == "illegal"
 
 
@@ -230,7 +230,7 @@ def test_ends_may_be_infinite() -> None:
     endless = float("inf")
     operations = [Operation(Action("write", 1), 0, endless), Operation(Action("read", None, 1), 1, endless)]
     late = Operation(Action("read", None, None), endless, endless)
-    for search in (Scout, DeepSearch):
+    for search in (QuickSearch, CompiledSearch):
         assert by_one_search(search, REGISTER, operations).verdict == "ok"
         assert by_one_search(search, REGISTER, [*operations, late]).verdict == "ok"
 
@@ -255,7 +255,7 @@ def test_a_write_of_the_same_value_is_no_observation() -> None:
         Operation(Action("read", None, 4), 6, 8),
         Operation(Action("read", None, 3), 9, 30),
     ]
-    for search in (Scout, DeepSearch):
+    for search in (QuickSearch, CompiledSearch):
         assert by_one_search(search, REGISTER, operations).verdict == "ok"
 
 
@@ -432,5 +432,5 @@ def test_no_operations_are_in_order() -> None:
     assert check_operations(REGISTER, []).verdict == "ok"
     lost = [Operation(Action("write", 1), 0), Operation(Action("read"), 0)]
     assert check_operations(REGISTER, lost).verdict == "ok"
-    assert by_one_search(DeepSearch, REGISTER, lost).verdict == "ok"
+    assert by_one_search(CompiledSearch, REGISTER, lost).verdict == "ok"
     assert by_key(Action("read", key=3)) == 3

@@ -16,7 +16,7 @@ from logjudge.cli.saved import save_figures
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.plots import PLOTS
 from logjudge.plots.report import headline, write_report
-from logjudge.plots.stories import stories_of
+from logjudge.plots.report.incidents import stories_of
 
 
 def save(run: Judged, folder: Path) -> Path:

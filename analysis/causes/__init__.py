@@ -4,7 +4,7 @@ Each module is one cause: its NAME, its CITATION, and `explain`, which proves it
 chain of dated facts, says what evidence it lacks, or that it is not the case. `explain_loss` asks all: one
 proof is the cause; two are a conflict, shown as both readings; none is `unknown`, with what is missing. A
 cause never follows from the absence of evidence for another. To add one: a module, and one line in CAUSES. What
-consumers missed and what stands twice is not lost: consumers.py and retry_reordering.py tell why.
+consumers missed and what stands twice is not lost: consumers.py and retry_duplicate.py tell why.
 """
 
 from __future__ import annotations

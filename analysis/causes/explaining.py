@@ -17,7 +17,7 @@ from .attempts import Explanation
 from .consumers import GROUP_EVENTS, Missed, explain_missed
 from .losses import Lost
 from .ranges import explain_ranges
-from .retry_reordering import Repeated, explain_repeated
+from .retry_duplicate import Repeated, explain_repeated
 
 MOST = 40  # explanations a partition: its findings may be many, its stories are few
 MOST_TEXT = 400  # characters of a finding's sentence
@@ -116,7 +116,18 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     span = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
     who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")
     polls = p.reads.filter(mine).group_by("completed", "at", "process", maintain_order=True).agg(*span)
-    marks = p.marks.filter(mine & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]))
+    marks = p.marks.filter(
+        mine & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
+    )
+    marks = marks.with_columns(
+        # The application's own assignment is no committed offset of the group.
+        pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
+        .then(pl.lit("seek"))
+        .when((pl.col("kind") == "commit") & (pl.col("outcome") == "info"))
+        .then(pl.lit("commit-info"))
+        .otherwise("kind")
+        .alias("kind")
+    )
     marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*span)
     crashes = p.context.filter(mine & (pl.col("kind") == "crash"))
     return pl.concat(

@@ -14,9 +14,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...models.linearize_steps import Budget, Steps, number_actions
 from ...models.operations import Action, Model, Operation
 from ...models.porcupine import DEFAULT_MEMORY, Part, check_operations
+from ...models.porcupine.steps import Budget, Steps, number_actions
 
 SECONDS, MEMORY = 5.0, 512 << 20  # of one check; a set of operations that takes longer does not count
 PATIENCE = 20.0  # seconds for the states to begin with, and for shrinking
@@ -61,11 +61,13 @@ class _Start:
 
 def _starts(model: Model[Any], operations: Sequence[Operation], chosen: list[int], before: set[int]) -> list[_Start]:
     """All that can be after the operations of `before`, which ended first; none where a budget ran out."""
-    from ...models.linearize_deep import DeepSearch  # compiled code takes longer to load than most histories to shrink
+    from ...models.porcupine.compiled_search import (
+        CompiledSearch,  # compiled code takes longer to load than most histories to shrink
+    )
 
     actions, observes, history = number_actions(model, [operations[i] for i in chosen])
     steps = Steps(model, actions, observes)
-    search = DeepSearch(history, steps, Budget(PATIENCE, DEFAULT_MEMORY))
+    search = CompiledSearch(history, steps, Budget(PATIENCE, DEFAULT_MEMORY))
     if search.run() != "illegal":
         return []
     states: dict[frozenset[int], set[Hashable]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...models.linearize_compiled import compiled
+from ...models.compiled import compiled
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...models.linearize_compiled import compiled
+from ...models.compiled import compiled
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
     BRACE,

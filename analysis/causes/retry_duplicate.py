@@ -1,8 +1,8 @@
-"""retry-reordering: a producer without idempotence sent a record again, and it stands twice or out of order.
+"""retry-duplicate: a producer without idempotence retried after a lost acknowledgement, and the record stands twice.
 
 Needs: the producer is known to be without idempotence (its configuration, acks 0 or 1, or batches without an id),
-and the log, or the history, shows the record at both offsets. An election or a death between them tells why
-the first acknowledgement was lost, where the evidence has one.
+and the log, or the history, shows the record at both offsets. An election between the copies is why the first
+acknowledgement was lost, where the evidence has one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from .attempts import Explanation
 
-NAME = "retry-reordering"
-CITATION = "KIP-98 (idempotent producer), max.in.flight.requests.per.connection; KAFKA-5494"
+NAME = "retry-duplicate"
+CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A value that stands at several offsets of one partition, or that stands after a later one."""
+    """A value that stands at several offsets of one partition."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
     copies = standing.filter(pl.col("value") == repeated.value)
     replaced = standing.filter(pl.col("value").is_null() | (pl.col("value") != repeated.value))["offset"].to_list()
     if replaced:
-        # The first copy was cut off before the second was written: no retry put them out of order.
+        # The first copy was cut off before the second was written: no retry doubled them.
         places = ", ".join(map(str, replaced))
         return Explanation(
             "unknown", missing=[f"what cut off the copy at offset {places}, where another record stands"]

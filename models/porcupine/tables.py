@@ -1,26 +1,10 @@
-"""What the compiled modules share: the compiler, the types of arrays, hash tables from pairs to numbers."""
+"""Open-addressing hash tables of the compiled search: from pairs to numbers, and of configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
+from ..compiled import Ints, Longs, compiled
 
-import numba
-import numpy as np
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-FRONT = 3  # the column from which on a configuration is its key; linearize_search.py has the others
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-def compiled(function: Function) -> Function:
-    """Compiled by numba, and kept on disk where there is a place to write."""
-    try:
-        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-    except RuntimeError:  # "no locator available": neither beside the source nor in the user's cache
-        return cast(Function, numba.njit(nogil=True, error_model="numpy")(function))
+FRONT = 3  # the column from which on a configuration is its key; search_kernel.py has the others
 
 
 @compiled

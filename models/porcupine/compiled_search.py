@@ -6,16 +6,17 @@ from typing import Literal
 
 import numpy as np
 
-from . import linearize_layout as layouts
-from . import linearize_search as searches
-from .linearize_compiled import FRONT, Ints, rehash_memo, rehash_pairs
-from .linearize_steps import FURTHEST, Budget, Found, History, Steps
+from ..compiled import Ints
+from . import layout as layouts
+from . import search_kernel as kernel
+from .steps import FURTHEST, Budget, Found, History, Steps
+from .tables import FRONT, rehash_memo, rehash_pairs
 
 FUEL = 100_000  # candidates between two looks at the clock: a few milliseconds
 WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all of them at once
 
 
-class DeepSearch:
+class CompiledSearch:
     """One search over one history, from its start to a verdict or the end of a budget."""
 
     def __init__(self, history: History, steps: Steps, budget: Budget) -> None:
@@ -30,15 +31,15 @@ class DeepSearch:
         known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
         self.enough = self._add_steps([(state, number[action], after) for (state, action), after in known])
 
-    def _new_search(self) -> searches.Search:
+    def _new_search(self) -> kernel.Search:
         layout = self.layout
         n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
         self.room = layout.slots + kinds + 2
         rows = _power_of_two(2 * n + self.room + 64)
-        width = searches.SLOTS + (layout.slots + 31) // 32
-        registers = np.zeros(searches.REGISTERS, np.int64)
-        registers[searches.COUNT] = registers[searches.STACKED] = registers[searches.BAGS] = 1
-        registers[searches.LATEST] = -1
+        width = kernel.SLOTS + (layout.slots + 31) // 32
+        registers = np.zeros(kernel.REGISTERS, np.int64)
+        registers[kernel.COUNT] = registers[kernel.STACKED] = registers[kernel.BAGS] = 1
+        registers[kernel.LATEST] = -1
         configs = np.empty((rows, width), np.int32)
         configs[0] = 0
         memo = np.zeros(2 * rows, np.int32)
@@ -46,7 +47,7 @@ class DeepSearch:
         stack[0] = 0
         path = np.empty(n + 2 * members + 2, np.int32)
         path[0] = 0
-        search = searches.Search(
+        search = kernel.Search(
             action=layout.action,
             slot=layout.slot,
             end_rank=layout.end_rank,
@@ -73,7 +74,7 @@ class DeepSearch:
             bag_class=np.zeros(64 if kinds else 1, np.int32),
             asked=np.empty((self.room, 2), np.int64),
         )
-        searches.remember(search, 0)
+        kernel.remember(search, 0)
         return search
 
     def run(self) -> Literal["ok", "illegal", None]:
@@ -83,22 +84,22 @@ class DeepSearch:
             if self.budget.is_late():
                 self.reason = "the time ran out"
                 break
-            registers[searches.FUEL] = FUEL
-            said = searches.search(self.search, self.room)
-            if said == searches.FOUND:
+            registers[kernel.FUEL] = FUEL
+            said = kernel.search(self.search, self.room)
+            if said == kernel.FOUND:
                 return "ok"
-            if said == searches.EXHAUSTED:
+            if said == kernel.EXHAUSTED:
                 return "illegal"
-            if said == searches.MISSING:
+            if said == kernel.MISSING:
                 self.enough = self._provide_steps()
-            elif said == searches.FULL:
+            elif said == kernel.FULL:
                 self.enough = self._grow()
         return None
 
     def _provide_steps(self) -> bool:
         """Call the model for the pairs that the search asked for; False if there is no memory left."""
         steps, search = self.steps, self.search
-        asked: list[list[int]] = search.asked[: search.registers[searches.ASKED]].tolist()
+        asked: list[list[int]] = search.asked[: search.registers[kernel.ASKED]].tolist()
         state, few = asked[0][0], len(self.actions) <= WHOLE_ROW
         wanted = range(len(self.actions)) if few else dict.fromkeys(pair[1] for pair in asked)
         known, row = steps.table, state * steps.width
@@ -108,7 +109,7 @@ class DeepSearch:
     def _add_steps(self, new: list[tuple[int, int, int]]) -> bool:
         """Put steps (state, action, state after) into the table of the search; False if there is no memory."""
         search = self.search
-        needed = 2 * (int(search.registers[searches.STEPS]) + len(new))
+        needed = 2 * (int(search.registers[kernel.STEPS]) + len(new))
         size = len(search.step_keys)
         if needed > size:
             size = _power_of_two(2 * needed)
@@ -117,13 +118,13 @@ class DeepSearch:
             keys, values = np.zeros(size, np.int64), np.empty(size, np.int32)
             rehash_pairs(search.step_keys, search.step_values, keys, values)
             self.search = search = search._replace(step_keys=keys, step_values=values)
-        searches.add_steps(search, np.array(new, np.int64).reshape(-1, 3))
+        kernel.add_steps(search, np.array(new, np.int64).reshape(-1, 3))
         return self._has_memory_for(0)
 
     def _grow(self) -> bool:
         """Double the arrays of configurations or of bags, which are full; False if there is no memory."""
         search = self.search
-        count, bags = int(search.registers[searches.COUNT]), int(search.registers[searches.BAGS])
+        count, bags = int(search.registers[kernel.COUNT]), int(search.registers[kernel.BAGS])
         rows, width = search.configs.shape
         if count + self.room > rows:
             if not self._has_memory_for(2 * rows * (4 * width + 8 + 8)):
@@ -138,7 +139,7 @@ class DeepSearch:
             )
             return True
         size = 2 * len(search.bag_parent)
-        while size < bags + len(search.used) * (int(search.registers[searches.HELD]) + 1):
+        while size < bags + len(search.used) * (int(search.registers[kernel.HELD]) + 1):
             size *= 2
         if not self._has_memory_for(size * (2 * 12 + 8)):
             return False
@@ -160,7 +161,7 @@ class DeepSearch:
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
         """What `run` found out, with its verdict."""
         search = self.search
-        count, best = int(search.registers[searches.COUNT]), int(search.registers[searches.BEST])
+        count, best = int(search.registers[kernel.COUNT]), int(search.registers[kernel.BEST])
         front = int(search.configs[best, FRONT])
         rows: list[int] = [best]
         states: list[int] = []
@@ -180,17 +181,17 @@ class DeepSearch:
 
         After a verdict of illegal they are all that the rest of the history can begin with, whatever it is.
         """
-        configs = self.search.configs[: self.search.registers[searches.COUNT]]
+        configs = self.search.configs[: self.search.registers[kernel.COUNT]]
         came = configs[:, FRONT] >= front
-        rows = np.flatnonzero(came & ~came[configs[:, searches.PARENT]])
-        return [(int(configs[row, searches.STATE]), self._path(row)) for row in rows.tolist()]
+        rows = np.flatnonzero(came & ~came[configs[:, kernel.PARENT]])
+        return [(int(configs[row, kernel.STATE]), self._path(row)) for row in rows.tolist()]
 
     def _furthest(self, count: int, front: int) -> tuple[list[int], list[int]]:
         """Of the configurations that came furthest, the deepest for each state; and all their states."""
         configs = self.search.configs[:count]
         rows = np.flatnonzero(configs[:, FRONT] == front)
-        rows = rows[np.argsort(-configs[rows, searches.DEPTH], kind="stable")]
-        states, first = np.unique(configs[rows, searches.STATE], return_index=True)
+        rows = rows[np.argsort(-configs[rows, kernel.DEPTH], kind="stable")]
+        states, first = np.unique(configs[rows, kernel.STATE], return_index=True)
         return rows[np.sort(first)[:FURTHEST]].tolist(), states.tolist()
 
 

@@ -1,9 +1,9 @@
 """A first, short search in plain Python, for the histories that are easily decided.
 
 Most of a check of a hundred operations, and of a long history whose every state is new, is spent in the
-model and in the way to it; there a compiled search only adds the way back and forth. So the scout goes
+model and in the way to it; there a compiled search only adds the way back and forth. So this one goes
 first: it decides easy histories outright, and where the going gets hard it gives up and leaves the steps
-that it learnt to linearize_search.py. The configurations are the same, and so are the rules that leave some
+that it learnt to search_kernel.py. The configurations are the same, and so are the rules that leave some
 out, but for that of dominated ones, which a short search does without.
 
 A configuration is `front`, the first operation by end that is not linearized; `open`, all that were called
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
-from .linearize_steps import FURTHEST, IMPOSSIBLE, Budget, Found, History, Steps, picked
+from .steps import FURTHEST, IMPOSSIBLE, Budget, Found, History, Steps, picked
 
-# The scout gives up after so many configurations, and two more for each step that it had to ask the model
+# The search gives up after so many configurations, and two more for each step that it had to ask the model
 # for: where most steps are known already, the compiled search is quicker.
 PATIENCE = 400
 # It also gives up when it has not come further for so many configurations.
@@ -46,7 +46,7 @@ FRONT_OF = itemgetter(1)
 STUCK, TIRED, ARRIVED = range(3)
 
 
-class Scout:
+class QuickSearch:
     """One short search. Operations are numbered by their ends, those of unknown outcome last, by call."""
 
     def __init__(self, history: History, steps: Steps, budget: Budget) -> None:

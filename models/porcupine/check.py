@@ -1,13 +1,8 @@
-"""Is a history linearizable by a sequential specification? An interface after Go Porcupine's.
-
-    from logjudge.models.porcupine import Action, Operation, check_operations
-    from logjudge.models.register import REGISTER
-    write, read = Action("write", 1), Action("read", None, 1)
-    check_operations(REGISTER, [Operation(write, 0, 10), Operation(read, 5, 12)])
+"""Checks a history: splits it into independent objects, searches each, and collects the evidence.
 
 The verdict is `ok`, `illegal`, or `unknown` where a budget of time or memory ran out first: never a guess. A
-history is first given to a short search in plain Python (linearize_scout.py), then, if it is not easy, to
-the compiled one (linearize_search.py), where the reasons stand why each shortcut keeps the verdict.
+history is first given to a short search in plain Python (quick_search.py), then, if it is not easy, to
+the compiled one (search_kernel.py), where the reasons stand why each shortcut keeps the verdict.
 
 Why numba: with the steps known, a configuration costs the compiled search 1.0 to 1.7 us and the plain Python one,
 its limits lifted, 4.5 to 5 us, or 16 us where outcomes are unknown (histories of 80 and of 20,000 operations, one
@@ -23,23 +18,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
-from .linearize_scout import Scout
-from .linearize_steps import Budget, Found, History, Steps, number_actions
-from .operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State, by_key
-
-__all__ = [
-    "UNKNOWN",
-    "Action",
-    "Event",
-    "Model",
-    "ModelError",
-    "Operation",
-    "Part",
-    "Result",
-    "check_events",
-    "check_operations",
-    "warm_up",
-]
+from ..operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State, by_key
+from .quick_search import QuickSearch
+from .steps import Budget, Found, History, Steps, number_actions
 
 Verdict = Literal["ok", "illegal", "unknown"]
 
@@ -99,22 +80,22 @@ def _search(history: History, steps: Steps, budget: Budget) -> tuple[Found, floa
     if OPERATION_BYTES * len(history.calls) > budget.memory:
         return Found(None, 0, [[]], [0], 0, "the memory ran out"), 0.0
     start = time.perf_counter()
-    scout = Scout(history, steps, budget)
-    verdict = scout.run()
+    quick = QuickSearch(history, steps, budget)
+    verdict = quick.run()
     seconds = time.perf_counter() - start
-    scouted = scout.found(verdict)
+    first = quick.found(verdict)
     if verdict is not None:
-        return scouted, seconds
+        return first, seconds
     # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
-    from .linearize_deep import DeepSearch
+    from .compiled_search import CompiledSearch
 
     start = time.perf_counter()
-    search = DeepSearch(history, steps, budget)
+    search = CompiledSearch(history, steps, budget)
     verdict = search.run()
     seconds += time.perf_counter() - start
     found = search.found(verdict)
-    if verdict is None and found.front < scouted.front:
-        found = scouted._replace(reason=found.reason)
+    if verdict is None and found.front < first.front:
+        found = first._replace(reason=found.reason)
     return found, seconds
 
 
@@ -233,11 +214,11 @@ def check_events(
 
 def warm_up() -> None:
     """Compile the search, or load it from numba's cache, so that `seconds` does not count it."""
-    from .linearize_deep import DeepSearch
+    from .compiled_search import CompiledSearch
 
     model = Model("warm-up", initial=0, step=lambda state, action: state + action.value or None, partition=None)
     operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
     actions, observes, history = number_actions(model, operations)
     steps = Steps(model, actions, observes)
-    DeepSearch(history, steps, Budget(None, DEFAULT_MEMORY)).run()
+    CompiledSearch(history, steps, Budget(None, DEFAULT_MEMORY)).run()
     check_operations(model, operations)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ..analysis.causes.explaining import LOSSES
-from ..analysis.ranking import lead, worst_rows_first
-from ..analysis.timelines.facts import RESTART
-from ..analysis.timelines.timeline import DEATHS
+from ...analysis.causes.explaining import LOSSES
+from ...analysis.ranking import lead, worst_rows_first
+from ...analysis.timelines.facts import RESTART
+from ...analysis.timelines.timeline import DEATHS
+from ..clock import clock
 
 if TYPE_CHECKING:
-    from .whys import Why
+    from .root_causes import Why
 
 MOST_STORIES = 25
 MOST_CONSEQUENCES = 8
@@ -139,16 +139,6 @@ def place_of(finding: Row) -> str:
     if first is None:
         return name
     return f"{name}@{first}" if last in (None, first) else f"{name}@{first}-{last}"
-
-
-def clock(started_at: str, ns: int) -> str:
-    """The time of day in UTC, to the millisecond; empty where the start of the run is not known."""
-    try:
-        start = datetime.fromisoformat(started_at)
-        moment = start.replace(tzinfo=start.tzinfo or UTC).astimezone(UTC) + timedelta(microseconds=ns / 1000)
-    except (ValueError, OverflowError):
-        return ""
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def first_sign(stories: list[Story], figures: dict[str, Any]) -> tuple[int, Row] | None:

@@ -29,7 +29,7 @@ stack has nothing left within PATIENCE fronts of them. The furthest front is tri
 stopped the search.
 
 Nothing here calls Python. Where the step of a (state, action) pair is not in the table, or an array is full,
-or the fuel is burnt, `search` returns, its caller (linearize_deep.py) provides, and it resumes at the same
+or the fuel is burnt, `search` returns, its caller (compiled_search.py) provides, and it resumes at the same
 place.
 """
 
@@ -37,7 +37,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .linearize_compiled import FRONT, Ints, Longs, compiled, hash_of, place_of
+from ..compiled import Ints, Longs, compiled
+from .tables import FRONT, hash_of, place_of
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
 IMPOSSIBLE, UNASKED = -1, -2  # what the step table says beside a state

@@ -1,4 +1,4 @@
-"""Numbers for states and actions, and the table of steps between them, shared by both searches."""
+"""Numbers for states and actions, and the table of steps between them, shared by both kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter, le
 from typing import Any, Literal, NamedTuple
 
-from .operations import Action, Model, ModelError, Operation
+from ..operations import Action, Model, ModelError, Operation
 
 IMPOSSIBLE = -1  # in the place of a state: the action cannot have this answer here
 

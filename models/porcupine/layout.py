@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .linearize_compiled import Ints, Longs, compiled
-from .linearize_steps import History
+from ..compiled import Ints, Longs, compiled
+from .steps import History
 
 
 class Layout(NamedTuple):
-    """One history of n completed operations and others of unknown outcome, as linearize_search wants it."""
+    """One history of n completed operations and others of unknown outcome, as search_kernel wants it."""
 
     number: Ints  # the index in the given list of each completed operation, by its end
     action: Ints

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..analysis.wording import either, plural
-from .stories import clock
-from .style import number
+from ...analysis.wording import either, plural
+from ..clock import clock
+from ..style import number
 
 MOST_WHYS = 12
 MOST_STEPS = 30

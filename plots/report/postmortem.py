@@ -8,11 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from ..analysis.wording import either, plural, some
-from . import PLOTS, draw, style
-from .escaping import file_name, markdown
-from .stories import Story, clock, faults_before, first_sign, place_of, stories_of, timeline
-from .whys import MOST_WHYS, blame, impact_by_cause, whys_of
+from ...analysis.wording import either, plural, some
+from .. import PLOTS, draw, style
+from ..clock import clock
+from ..escaping import file_name, markdown
+from .incidents import Story, faults_before, first_sign, place_of, stories_of, timeline
+from .root_causes import MOST_WHYS, blame, impact_by_cause, whys_of
 
 VERDICTS = {
     "valid": "No breach: every guarantee that this run can show held.",
