@@ -47,13 +47,17 @@ def seconds_axis(axis: Axes, started_at: str | None, label: str = SINCE_START, z
 
 
 def seconds_texts(times: Sequence[int], zero: int = 0, least: int = 0) -> list[str]:
-    """Times (ns, ascending) in seconds since `zero`, with as many decimals as it takes to tell them apart."""
+    """Times (ns, ascending) in seconds since `zero`, with as many decimals as it takes to tell them apart.
+
+    Round times are exact; of others `least` decimals do, where these differ.
+    """
     gap = min((after - before for before, after in pairwise(times)), default=1)
+    allowed = max(gap / 20, 10 ** (9 - least) if least else 0)
     texts: list[str] = []
     for decimals in range(least, MAX_DECIMALS + 1):
         texts = [f"{(time - zero) / 1e9:.{decimals}f}" for time in times]
         errors = [abs(float(text) * 1e9 + zero - time) for text, time in zip(texts, times, strict=True)]
-        if max(errors, default=0) <= gap / 20:
+        if max(errors, default=0) <= allowed and len(set(texts)) == len(texts):
             break
     return texts
 
