@@ -139,7 +139,7 @@ def judge(p: Partition) -> list[Finding]:
                 finding.severity = "permitted"
         found.extend(mine)
     link_consequences(found)
-    accept_consequences(found)
+    accept_consequences(found, p)
     return found
 
 

@@ -19,7 +19,18 @@ from ..histories.readers import READERS
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .folder import name_of
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
+from .main import (
+    EXIT_BREACH,
+    EXIT_CRASH,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    EXIT_VALID,
+    complain,
+    concerns_all_inputs,
+    report_bug,
+    worst_exit,
+)
+from .paths import AnyPath
 from .progress import Progress
 from .runs import Judged, check_index, names_of, write_index
 from .runs import render as render_runs
@@ -36,15 +47,16 @@ def _rule_names() -> Iterable[str]:
     return RULES
 
 
-PATH = click.Path(readable=False)  # or a URI; what cannot be read is told where it is opened
 DEFAULT_OUT = "logjudge-out"
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
 SMALL = 200_000  # operations and brokers' records, which Spark judges sooner than it starts
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
-@click.option("--out", metavar="FOLDER", type=PATH, help="Folder or URI for the report [default: logjudge-out/RUN].")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath())
+@click.option(
+    "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
+)
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
@@ -93,6 +105,11 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
             complain(error)
             unread[run] = str(error)
             codes.append(EXIT_USAGE)
+        except Exception as error:
+            if len(runs) == 1 or concerns_all_inputs(error):
+                raise
+            unread[run] = report_bug(error, run)
+            codes.append(EXIT_CRASH)
     if len(runs) > 1:
         rows = [
             Judged(name, folder, *done.get(folder, (None, unread.get(run, ""))))

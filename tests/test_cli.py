@@ -284,7 +284,7 @@ def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Pa
     assert called("rules nope", "2>&-").returncode == 2
     full = called("rules", ">/dev/full")
     assert full.returncode == 2
-    assert full.stderr.startswith("logjudge: found no room to write (No space left on device)")
+    assert full.stderr.startswith("logjudge: no space left to write (No space left on device)")
     assert full.stderr.count("\n") == 1
 
 

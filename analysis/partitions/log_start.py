@@ -53,7 +53,7 @@ class _Heard:
     def __init__(self, p: Partition) -> None:
         self.p = p
         self.since, self.until = _final_span(p)
-        self.reach = _reach(p)
+        self.reach = highest_end(p)
 
     @cached_property
     def lowest(self) -> tuple[Ints, Ints]:
@@ -206,7 +206,7 @@ def _of_final(p: Partition) -> pl.Expr:
     return pl.col("process").is_in(p.settings.final_processes()) & (pl.col("completed") >= p.last_heal)
 
 
-def _reach(p: Partition) -> int:
+def highest_end(p: Partition) -> int:
     """The greatest log end that anything in the history tells."""
     tops = [p.sends["offset"].max(), p.reads["offset"].max()]
     ends = [p.end_offsets["offset"].max()]

@@ -269,10 +269,10 @@ def linked(text: str, most: int) -> Any:
     """Text as HTML, in which each KIP and each issue of Kafka is a link to its page."""
     from markupsafe import Markup
 
-    def link_consequences(found: re.Match[str]) -> str:
+    def as_link(found: re.Match[str]) -> str:
         return f'<a href="{_SOURCES[found[1]]}{found[2]}">{found[0]}</a>'
 
-    return Markup(_REFERENCE.sub(link, str(escape(style.printable(text, most)))))
+    return Markup(_REFERENCE.sub(as_link, str(escape(style.printable(text, most)))))
 
 
 def _some(values: list[str], most: int = 6) -> str:
