@@ -9,6 +9,7 @@ from .assumptions import assumption, evidence_assumptions
 from .finding_order import SEVERITIES, worst_rows_first
 from .results import Results
 from .rules import RULES, Rule, assuming
+from .time_units import doubtful_unit
 from .wording import plural, some
 
 FORMAT = 1
@@ -156,6 +157,9 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             assuming("order" if timeless else "clock"),
         ),
     ]
+    unit = doubtful_unit(span, [summary["latency"] for summary in results.summaries], counts.get("operations", 0))
+    if unit and results.run.settings.dialect == "native":
+        items.append(assumption("times in nanoseconds", False, unit, assuming("clock")))
     nowhere = counts.get("acknowledged nowhere", 0)
     if nowhere:
         says = f"{plural(nowhere, 'send')} acknowledged in no partition that was recorded: none is looked for"

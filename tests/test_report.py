@@ -103,9 +103,9 @@ def test_the_page_needs_no_network_and_is_small(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lost", "read", "says"),
     [
-        (1, 0, "1 acknowledged write of 9 was lost. Nobody had read it."),
+        (1, 0, "1 acknowledged write of 9 was lost. No recorded consumer had read it."),
         (1, 1, "1 acknowledged write of 9 was lost. It had been read before it vanished."),
-        (3, 0, "3 acknowledged writes of 9 were lost. Nobody had read them."),
+        (3, 0, "3 acknowledged writes of 9 were lost. No recorded consumer had read them."),
         (3, 1, "3 acknowledged writes of 9 were lost. 1 of them had been read before they vanished."),
         (3, 3, "3 acknowledged writes of 9 were lost. All of them had been read before they vanished."),
     ],
@@ -113,6 +113,31 @@ def test_the_page_needs_no_network_and_is_small(tmp_path: Path) -> None:
 def test_the_headline_counts_what_was_lost(lost: int, read: int, says: str) -> None:
     impact = {"lost": lost, "lost_read": read, "acknowledged": 9}
     assert headline({"counts": {"operations": 9}}, impact) == says
+
+
+@pytest.mark.parametrize(
+    ("lost", "read", "says"),
+    [
+        (3, 0, "No recorded consumer had read them; 30 lines of the evidence are missing."),
+        (3, 1, "At least 1 of them had been read before they vanished; 30 lines of the evidence are missing."),
+        (3, 3, "All of them had been read before they vanished."),
+    ],
+)
+def test_the_headline_says_that_lines_are_missing(lost: int, read: int, says: str) -> None:
+    impact = {"lost": lost, "lost_read": read, "acknowledged": 9}
+    assert headline({"counts": {"operations": 9, "quarantined": 30}}, impact).endswith(says)
+
+
+def test_the_summary_names_what_is_incomplete(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", lossy(), FINAL)
+    with (folder / "history.jsonl").open("a") as file:
+        file.write("no line\n")
+    out = save(judged(folder), tmp_path / "out")
+    summary = (out / "report.md").read_text().split("## ")[1]
+    assert "lines well formed" in summary
+    assert "1 line was left out" in summary
+    head = (out / "report.html").read_text().split('<ul class="numbers">')[0]
+    assert "1 line was left out" in head
 
 
 def test_the_postmortem_has_its_sections_in_order(tmp_path: Path) -> None:

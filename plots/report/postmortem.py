@@ -121,6 +121,7 @@ def _told(
         "rules": rules,
         "guarantees": {name: RULES[name].breach if name in RULES else "" for name in rules},
         "assumptions": verdict["assumptions"],
+        "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
         "stories": stories,
         "untold": untold,
         "breaches": [story for story in stories if story.finding["severity"] == "violation"],
@@ -154,7 +155,7 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
         were = "was" if impact["lost"] == 1 else "were"
         lost = plural(impact["lost"], "acknowledged write")
-        read = _lost_read(impact["lost"], impact["lost_read"])
+        read = _lost_read(impact["lost"], impact["lost_read"], verdict["counts"].get("quarantined", 0))
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
     # Without final reads, or when the rule was left out, nobody can say that nothing was lost.
     sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
@@ -171,12 +172,16 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     return _meaning(verdict)
 
 
-def _lost_read(lost: int, read: int) -> str:
+def _lost_read(lost: int, read: int, left_out: int) -> str:
+    """What consumers are recorded to have read; of lines that were left out nobody knows what they read."""
+    missing = f"; {plural(left_out, 'line')} of the evidence {'is' if left_out == 1 else 'are'} missing"
+    missing = missing if left_out and read < lost else ""
     if not read:
-        return f"Nobody had read {'it' if lost == 1 else 'them'}"
+        return f"No recorded consumer had read {'it' if lost == 1 else 'them'}{missing}"
     if lost == 1:
         return "It had been read before it vanished"
-    return f"{'All' if read == lost else style.number(read)} of them had been read before they vanished"
+    count = "All" if read == lost else f"At least {style.number(read)}" if left_out else style.number(read)
+    return f"{count} of them had been read before they vanished{missing}"
 
 
 def _meaning(verdict: dict[str, Any]) -> str:
