@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -21,6 +22,8 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     return {
         "topic": p.topic,
         "partition": p.partition,
+        "label": p.label,
+        "topic_generation": None if p.generation is None else asdict(p.generation),
         "counts": {
             "sends": len(p.sends),
             "acknowledged": int(p.sends["acknowledged"].sum()),

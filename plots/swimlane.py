@@ -138,7 +138,7 @@ def _title(name: str, part: Record, told: Record) -> str:
     if why:
         return f"{lost}: {', '.join(why)}"
     changes = max(len(told["terms"]) - 1, 0)
-    smaller = [isr for (_, was), (_, isr) in pairwise(told["isr"]) if set(isr) < set(was)]
+    smaller = [isr for (_, was), (_, isr) in pairwise(told["isr"]) if isr and set(isr) < set(was)]
     if smaller and not changes:
         least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
         return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; with one leader throughout"
