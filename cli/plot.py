@@ -25,8 +25,15 @@ from .progress import Progress
 @click.option("--finding", metavar="ID", help="Around which finding (around).")
 @from_option
 @click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: NAME.png]")
+@click.option("--scale", type=click.IntRange(1, 8), default=1, help="A PNG of so many times 1100 pixels [default: 1].")
 def command(
-    source: Path, name: str, partition: str | None, finding: str | None, reader: str | None, file: Path | None
+    source: Path,
+    name: str,
+    partition: str | None,
+    finding: str | None,
+    reader: str | None,
+    file: Path | None,
+    scale: int,
 ) -> None:
     """Draw the figure NAME: glance, offsets, replicas, swimlane, around, unread, lag or heatmap.
 
@@ -46,7 +53,7 @@ def command(
     with drawn_from(source):
         subject = _subject(name, figures, {"partition": partition, "finding": finding})
         target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
-        style.save(draw(name, figures, subject), target)
+        style.save(draw(name, figures, subject), target, scale=scale)
     click.echo(str(target))
     click.echo(PLOTS[name].CAPTION, err=True)
 
