@@ -33,7 +33,9 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. The same chain is told
     once for all its `findings`.
     """
-    told: list[Record] = [] if p.kept or p.timeline is None or len(p.sends) else _given_up(p.timeline)
+    told: list[Record] = []
+    if p.timeline is not None and not p.kept and not len(p.sends):
+        told = [record for record in _given_up(p.timeline) if record["cause"] != "unknown" or not _has_clients(p)]
     for finding in findings:
         if len(told) >= MOST:
             break
@@ -51,6 +53,12 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     return told
 
 
+def _has_clients(p: Partition) -> bool:
+    """Whether clients are recorded, so that a truncation without a proved cause took nothing that they had written, or
+    the topic is Kafka's own: brokers give up unacknowledged tails at any clean election."""
+    return p.topic.startswith("__") or p.context.height > 0
+
+
 def _given_up(timeline: Timeline) -> list[Record]:
     """Why brokers truncated where only logs tell of it: what was acknowledged of the records is not known."""
     topic, partition = timeline.kept.topic, timeline.kept.partition
@@ -63,7 +71,8 @@ def _given_up(timeline: Timeline) -> list[Record]:
         # A term that began below the cut had written them by the time at which it was over.
         wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < cut.end]
         written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (end.time or 0) else None
-        lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, written=written)
+        acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
+        lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, acks, written=written)
         span = f"offset {lost.first}" if lost.count == 1 else f"offsets {lost.first} to {lost.last}"
         says = f"broker {cut.broker} gave up {span} of {lost.name}; what was acknowledged there is not recorded"
         told.append({"findings": [], "says": says, "lost": None, **record_of(explain_loss(timeline, lost))})
