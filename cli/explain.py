@@ -168,6 +168,7 @@ def _numbers(document: Document, p: Partition) -> None:
     """Who wrote and read the partition, and who keeps it, in a few numbers."""
     from ..analysis.looking.differences import differences
     from ..analysis.replicas.kept import where
+    from ..analysis.wording import brokers
 
     document.heading(p.name)
     if len(p.sends) or len(p.reads):
@@ -179,7 +180,9 @@ def _numbers(document: Document, p: Partition) -> None:
     for snapshot in snapshots:
         ends = ", ".join(extent(broker) for broker in snapshot["brokers"])
         differ = f"; they differ at {spans_of(snapshot)}" if snapshot["divergences"] else ""
-        document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}")
+        damaged = sorted({row["broker"] for row in snapshot["damage"] if row["is_corrupt"]})
+        damage = f"; damaged batches on {brokers(damaged)}" if damaged else ""
+        document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}{damage}")
 
 
 def _offset(document: Document, opened: Inspected, asked: Where) -> None:

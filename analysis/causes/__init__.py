@@ -16,6 +16,7 @@ from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
 from . import (
     correlated_failure,
+    corruption,
     high_watermark_truncation,
     last_replica_standing,
     leader_epoch_divergence,
@@ -36,6 +37,7 @@ CAUSES: dict[str, tuple[Cause, str]] = {
         single_ack_failover,
         last_replica_standing,
         correlated_failure,
+        corruption,
     )
 }
 # Why replicas differ in the end, as no truncation made them alike: no loss, but what may become one.

@@ -12,8 +12,8 @@ from ..partitions.partition import Partition
 from ..rules.evidence import sends_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
-from . import explain_divergence, explain_loss
-from .attempts import Explanation
+from . import corruption, explain_divergence, explain_loss
+from .attempts import Explanation, explained
 from .consumers import GROUP_EVENTS, Missed, explain_missed
 from .losses import Lost
 from .ranges import explain_ranges
@@ -46,7 +46,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
             told_of = {"findings": [finding.id], "says": finding.sentence[:MOST_TEXT], "lost": _numbers(lost)}
             record = {**told_of, **record_of(explanation)}
             same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
-            if same:
+            if same and lost is None:
                 same["findings"].append(finding.id)
             else:
                 told.append(record)
@@ -150,9 +150,26 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
 
 
+def _misread(p: Partition, finding: Finding) -> Explanation | None:
+    """That what was read at any of the finding's offsets came from a damaged segment."""
+    if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
+        return None
+    offsets: list[int] = [finding.first_offset]
+    if finding.rule in ("duplicate", "inconsistent-offsets"):
+        within = pl.col("offset").is_between(finding.first_offset, finding.last_offset)
+        offsets = p.entries.filter(within & pl.col("value").is_in(finding.values))["offset"].unique().sort().to_list()
+    for offset in offsets:
+        attempt = corruption.explain_read(p.timeline, offset)
+        if attempt.proved:
+            return explained({corruption.NAME: (attempt, corruption.CITATION)}, "")
+    return None
+
+
 def _repeated(p: Partition, finding: Finding) -> Explanation | None:
     if p.timeline is None or not finding.values:
         return None
+    if (misread := _misread(p, finding)) is not None:
+        return misread
     value = finding.values[0]
     offsets = tuple(p.entries.filter(pl.col("value") == value)["offset"].to_list())
     sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at", "acks").rows()
@@ -166,6 +183,9 @@ ASKED: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
     "replica-divergence": _diverged,
     "consumer-loss": _missed,
     "duplicate": _repeated,
+    "inconsistent-offsets": _misread,
+    "phantom-read": _misread,
+    "log-corruption": _misread,
 }
 
 

@@ -9,10 +9,11 @@ import polars as pl
 from ...histories.tables import BEYOND_ALL
 from ..timelines.facts import SECOND, Fact
 from ..timelines.terms import LogEnd
-from ..timelines.timeline import DEATHS, Timeline
+from ..timelines.timeline import DEATHS, DISK_FAULTS, Timeline
 from .losses import Lost
 
-OF_A_MOMENT = (*DEATHS, "truncate", "delete-records", "preferred-election")  # deaths are told for themselves
+# Faults that do not last; deaths are facts of their own.
+OF_A_MOMENT = (*DEATHS, *DISK_FAULTS, "delete-records", "preferred-election")
 
 
 def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:

@@ -701,6 +701,7 @@ def test_every_cause_of_the_design_is_there():
         "single-ack-failover",
         "last-replica-standing",
         "correlated-failure",
+        "corruption",
         "retention",
         "compaction",
         "consumer-reset",
