@@ -147,7 +147,7 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     for kind, least in after.items():
         for end in timeline.ends_of(broker, kind):
             late = end.time is not None and end.time > least
-            followed = kind == "snapshot" and _may_have_followed(timeline, broker, risen, end.time or 0)
+            followed = kind == "snapshot" and may_have_followed(timeline, broker, risen, end.time or 0)
             if end.end <= most and late and not followed and not is_cut(end.time or 0):
                 out.append(end)
                 break
@@ -161,7 +161,7 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     return [*(e.fact for e in out), *marks]
 
 
-def _may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one lived, so that it may have been cut."""
     if dead(timeline, broker, until, until, exactly=True):
         return False

@@ -698,6 +698,7 @@ def test_every_cause_of_the_design_is_there():
         "unclean-election",
         "high-watermark-truncation",
         "leader-epoch-divergence",
+        "log-rolled-back",
         "single-ack-failover",
         "last-replica-standing",
         "correlated-failure",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import polars as pl
 import pytest
 from logjudge.analysis.causes import corruption, explain_loss
+from logjudge.analysis.causes.lost_marker import lost_marker
 from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row
 
-from .test_causes import lost, metadata, timeline
+from . import test_recorded_runs as recorded_runs
+from .test_causes import epochs, fault, lost, metadata, timeline
 from .test_commands import run
-from .test_replicas import logs
+from .test_replicas import checkpoints, joined, logs
 
 THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
 TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
@@ -82,3 +85,106 @@ def test_the_diff_of_a_damaged_log_is_not_the_same(unpacked, tmp_path):
     assert "  the same\n" not in told.output
     [part] = json.loads(run("diff", root, "orders-0", "--json").stdout)
     assert [(row["broker"], row["is_corrupt"]) for row in part["snapshots"][0]["damage"]] == [("2", True)]
+
+
+SECOND = 1_000_000_000
+# Broker 2 alone acknowledges b at 5 s; broker 1 joins, leads, stops, and leads again with a shorter log.
+JOINS = [(3, {"leader": 2, "isr": [2]}), (6, {"isr": [1, 2]}), (7, {"leader": 1, "isr": [1]})]
+AGAIN = [(9, {"leader": -1}), (12, {"leader": 1, "isr": [1]})]
+KILLED = (fault("kill", "2", 6), fault("kill", "1", 8), fault("restart", "1", 11))
+AT_THE_END = "1: 0a 1x@4\n2: 0a 1x@4"
+
+
+def rolled_back(
+    *faults, before="1: 0a 1b@1\n2: 0a 1b@1", after="1: 0a\n2: 0a 1b@1", recovered=None, changes=(), acks="all"
+):
+    """The cause of the loss of b, with snapshots of both logs at 9 and 10 s where they are given."""
+    parts = [logs(text, name) for text, name in ((before, "before"), (after, "after"), (AT_THE_END, "")) if text]
+    tables = joined(*parts)
+    tables["epochs"] = epochs(("1", 4, 1))
+    if recovered is not None:
+        tables["checkpoints"] = checkpoints(("after", "recovery-point", "1", recovered))
+    times = {"before": 9 * SECOND, "after": 10 * SECOND}
+    about = {"snapshots": ("before", "after", ""), "times": times}
+    meta = metadata(*(changes or (*JOINS, *AGAIN)))
+    return explain_loss(timeline(tables, about, meta, leader="1", faults=faults), lost(acks))
+
+
+def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
+    explained = rolled_back(*KILLED)
+    assert explained.cause == "log-rolled-back"
+    says = " | ".join(fact.says for fact in explained.chain)
+    assert says.index("in snapshot before broker 1's log of orders-0 ended at 2") < says.index("in snapshot after")
+
+
+@pytest.mark.parametrize(
+    ("faults", "logs_of", "cause"),
+    [
+        # All that is below the recovery point had been flushed.
+        (KILLED, {"before": "", "recovered": 2}, "log-rolled-back"),
+        (KILLED, {"before": "", "recovered": 1}, "unknown"),
+        # The history says so, and broker 1 had been in sync.
+        ((*KILLED[:2], fault("restore", "1", 9), KILLED[2]), {"before": ""}, "log-rolled-back"),
+        ((*KILLED[:2], fault("restore", "2", 9), KILLED[2]), {"before": ""}, "unknown"),
+        # It never had the record, or had another.
+        (KILLED, {"before": "1: 0a\n2: 0a 1b@1"}, "unknown"),
+        (KILLED, {"before": "1: 0a 1y@1\n2: 0a 1b@1"}, "unknown"),
+        # A failure of power may have taken what was not flushed.
+        ((*KILLED[:2], fault("power-loss", "1", 9), KILLED[2]), {}, "unknown"),
+        # It was up when its log was copied, and may have been cut by its leader.
+        ((), {"changes": [*JOINS[:2], (12, {"leader": 1, "isr": [1]})]}, "unknown"),
+    ],
+)
+def test_a_rolled_back_log_is_proved_by_what_the_disk_had_held(faults, logs_of, cause):
+    assert rolled_back(*faults, **logs_of).cause == cause
+
+
+def test_a_restored_backup_took_what_the_brokers_had_acknowledged(unpacked, tmp_path):
+    run("check", unpacked("backup-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+    lost_ranges = {(c["cause"], c["lost"]["partition"], c["lost"]["first"], c["lost"]["last"]) for c in causes}
+    assert lost_ranges == {("log-rolled-back", 0, 403, 1748), ("log-rolled-back", 1, 408, 1817)}
+
+
+def test_records_whose_commit_marker_was_cut_still_stand(recorded):
+    lines = recorded("txn-unclean-x").timeline("orders", 0)
+    values = ("t1-76", "t1-78", "t1-79", "t1-80", "t1-81", "t1-82")
+    cut = replace(
+        lost(first=52, last=57, values=values, at=14.2), first_acked=14_226_000_000, last_acked=14_226_000_000
+    )
+    explained = explain_loss(lines, cut)
+    assert explained.cause == "unclean-election"
+    says = [fact.says for fact in explained.chain]
+    assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in says
+    assert says[-1].startswith("offsets 52 to 57 of orders-0 still stand in the log")
+    assert not any("lacked offset 52" in text for text in (*says, *explained.missing))
+    # Without a copy of the marker, the epoch that began behind the records bounds it.
+    bare = replace(lines, kept=replace(lines.kept, records=lines.kept.records.filter(pl.col("snapshot") == "")))
+    assert explain_loss(bare, cut).cause == "unclean-election"
+    # Records that committed, or that are gone, lack no marker.
+    assert lost_marker(lines, replace(cut, first=60, last=61, values=("t0-208", "t0-209"), count=2)) is None
+    assert lost_marker(lines, replace(cut, first=59, last=59, values=("t1-87",), count=1)) is None
+
+
+def test_what_clients_were_given_of_a_damaged_segment_is_one_story(unpacked, tmp_path):
+    run("check", unpacked("bitflip-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    findings = pl.read_parquet(tmp_path / "out" / "findings.parquet")
+    rules = {"lost-write", "inconsistent-offsets", "duplicate", "phantom-read", "log-corruption"}
+    assert set(findings.select("rule", "cause").iter_rows()) == {(rule, "corruption") for rule in rules}
+    for cause in json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]:
+        assert len(cause["findings"]) == 4
+        intact = cause["chain"][-1]
+        assert intact["brokers"] == ["1", "3"]
+        assert "move leadership there" in intact["says"]
+
+
+@pytest.mark.parametrize("name", ["backup-x", "txn-unclean-x"])
+def test_what_is_gone_for_good_has_its_true_cause(recorded, name):
+    recorded_runs.test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["backup-x", "txn-unclean-x"])
+@pytest.mark.parametrize("seed", range(6))
+def test_with_less_evidence_it_becomes_unknown_and_never_another(recorded, name, seed):
+    recorded_runs.test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, name, seed)
