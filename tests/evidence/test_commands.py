@@ -267,7 +267,7 @@ def test_a_tail_that_a_clean_election_cut_from_a_topic_without_clients_is_no_los
     assert [cause for cause in causes if "gave up" in cause["says"]] == []
 
 
-@pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a", "kip-101-c", "leader-kill-a"])
+@pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a", "acks1-failover-a", "leader-kill-a"])
 def test_a_history_and_server_logs_tell_the_cause_or_that_it_is_unknown(
     unpacked: Unpack, tmp_path: Path, name: str
 ) -> None:
