@@ -23,7 +23,7 @@ def settle(kept: Kept, unsettled: pl.DataFrame) -> pl.DataFrame:
     stands is true with its offset, where the record is in the log and not aborted; false where the log is
     whole and lacks it; null where damage, retention or compaction may hide it, or nobody knows the leader.
     """
-    if not _leads(kept):
+    if not is_leader_collected(kept):
         return unsettled.select(
             "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("stands")
         )
@@ -52,7 +52,7 @@ def settle(kept: Kept, unsettled: pl.DataFrame) -> pl.DataFrame:
 
 def legal_absences(kept: Kept) -> pl.DataFrame:
     """Ranges of offsets of the leader's log that are nothing to miss, each with its reason."""
-    if not _leads(kept):
+    if not is_leader_collected(kept):
         return pl.DataFrame(schema=ABSENCES)
     ordered = with_aborted(stretches(kept, kept.last, kept.leader).sort("first_offset"))
     bounds = extents(kept).filter((pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader))
@@ -71,6 +71,11 @@ def legal_absences(kept: Kept) -> pl.DataFrame:
     return pl.concat(absent).sort("first_offset", "last_offset")
 
 
-def _leads(kept: Kept) -> bool:
-    """Whether the last log of the leader is at hand, and holds anything."""
-    return kept.leader is not None and stretches(kept, kept.last, kept.leader).height > 0
+def is_leader_collected(kept: Kept) -> bool:
+    """Whether the last log of the leader was collected. Retention may have emptied it: one segment without a byte
+    then says where it starts.
+    """
+    if kept.leader is None:
+        return False
+    here = (pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader)
+    return stretches(kept, kept.last, kept.leader).height > 0 or kept.segments.filter(here).height > 0
