@@ -17,7 +17,7 @@ from .looking import open_to_look, partition_of, seconds, tell_alike
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
 from .paths import LocalPath
 
-MOST_DAMAGED = 12  # damaged batches of one snapshot that are shown
+MAX_DAMAGED = 12  # damaged batches of one snapshot that are shown
 
 
 @click.command()
@@ -31,7 +31,7 @@ def command(run: Path, partition: str | None, form: Form) -> int:
     no replicas differ, 1 where some do or a batch is damaged, 3 (unknown) where no snapshot holds two logs of a
     partition to compare, or a file cannot be read.
     """
-    from ..analysis.looking.differences import differences
+    from ..analysis.inspect.differences import differences
 
     _refuse_second_run(partition)
     asked = partition_of(partition)
@@ -39,8 +39,8 @@ def command(run: Path, partition: str | None, form: Form) -> int:
     names = [opened.partition(asked).name] if asked else opened.names()
     told: list[dict[str, Any]] = []
     for name in names:
-        kept = opened.partition(name).kept
-        told.append({"partition": name, "snapshots": differences(kept) if kept is not None else []})
+        logs = opened.partition(name).replica_logs
+        told.append({"partition": name, "snapshots": differences(logs) if logs is not None else []})
     if form == "json":
         click.echo(json.dumps(told, indent=2))
         return _exit_code(told)
@@ -72,7 +72,7 @@ def _refuse_second_run(given: str | None) -> None:
 
 
 def _snapshot(document: Document, partition: str, snapshot: dict[str, Any], has_history: bool) -> None:
-    from ..analysis.replicas.kept import where
+    from ..analysis.replicas.replica_logs import where
 
     when = seconds(snapshot["time"], has_history)
     document.heading(f"{partition}, {where(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else ""))
@@ -82,10 +82,10 @@ def _snapshot(document: Document, partition: str, snapshot: dict[str, Any], has_
     if snapshot["silent"]:
         document.say(f"no records of broker {', '.join(snapshot['silent'])}: an empty log, or one that was not kept")
     _verdict(document, snapshot)
-    for row in snapshot["damage"][:MOST_DAMAGED]:
+    for row in snapshot["damage"][:MAX_DAMAGED]:
         document.say(_damaged(row))
-    if len(snapshot["damage"]) > MOST_DAMAGED:
-        document.say(f"… and {len(snapshot['damage']) - MOST_DAMAGED:,} more damaged batches")
+    if len(snapshot["damage"]) > MAX_DAMAGED:
+        document.say(f"… and {len(snapshot['damage']) - MAX_DAMAGED:,} more damaged batches")
     for divergence in snapshot["divergences"]:
         _divergence(document, divergence, [broker["broker"] for broker in snapshot["brokers"]])
     if snapshot["left_out"]:

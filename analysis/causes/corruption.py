@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL
-from ..replicas.kept import where
+from ...histories.tables import MAX_INT64
+from ..replicas.replica_logs import where
 from ..rules.log_order import CORRUPT
 from ..timelines.facts import Fact, ordered
 from ..timelines.terms import Term
@@ -44,12 +44,12 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 
 def explain_read(timeline: Timeline, offset: int) -> Attempt:
     """Whether what was read at an offset came from a damaged copy: also where the records are not lost in the end."""
-    kept = timeline.kept
-    return _explained(timeline, Lost(kept.topic, kept.partition, offset, offset, 1), is_loss=False)
+    logs = timeline.replica_logs
+    return _explained(timeline, Lost(logs.topic, logs.partition, offset, offset, 1), is_loss=False)
 
 
 def _explained(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
-    for snapshot in reversed(timeline.kept.snapshots):
+    for snapshot in reversed(timeline.replica_logs.snapshots):
         damaged = _damaged(timeline, snapshot, lost)
         if damaged:
             return _of_snapshot(timeline, snapshot, damaged, lost, is_loss)
@@ -58,9 +58,9 @@ def _explained(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
 
 def _damaged(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
     """The first damaged batch of each broker of a snapshot whose damage covers all of the offsets."""
-    last = pl.col("last_offset").fill_null(BEYOND_ALL)
+    last = pl.col("last_offset").fill_null(MAX_INT64)
     here = (pl.col("snapshot") == snapshot) & pl.col("kind").is_in(CORRUPT)
-    rows = timeline.kept.damage.filter(here & (pl.col("first_offset") <= lost.last) & (last >= lost.first))
+    rows = timeline.replica_logs.damage.filter(here & (pl.col("first_offset") <= lost.last) & (last >= lost.first))
     covering = []
     for mine in rows.sort("broker", "first_offset", "byte").partition_by("broker", maintain_order=True):
         reached = lost.first
@@ -86,8 +86,8 @@ def _of_snapshot(
     if not intact:
         return lacks(f"an intact copy of {span(row['first_offset'], last)} of {lost.name}, damaged on {brokers(names)}")
     # A log that lacks the records for another reason may be the one that was read.
-    others = set(timeline.kept.segments.filter(pl.col("snapshot") == snapshot)["broker"])
-    others |= set(timeline.kept.batches.filter(pl.col("snapshot") == snapshot)["broker"])
+    others = set(timeline.replica_logs.segments.filter(pl.col("snapshot") == snapshot)["broker"])
+    others |= set(timeline.replica_logs.batches.filter(pl.col("snapshot") == snapshot)["broker"])
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
         return lacks(f"why {brokers(short)} held neither the records nor a damaged copy of them {where(snapshot)}")
@@ -106,9 +106,9 @@ def _led(timeline: Timeline, broker: str, since: int | None) -> Term | None:
 
 def _intact(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
     """One row a broker of the snapshot that holds the first record: with its value, where that is known."""
-    kept = timeline.kept
+    logs = timeline.replica_logs
     here = (pl.col("snapshot") == snapshot) & (pl.col("offset") == lost.first) & pl.col("control").is_null()
-    held = kept.records.filter(here)
+    held = logs.records.filter(here)
     if lost.values:
         held = held.filter(pl.col("value").is_in(list(lost.values)))
     return held.unique("broker", keep="first").sort("broker").to_dicts()
@@ -117,10 +117,10 @@ def _intact(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any
 def _chain(
     timeline: Timeline, snapshot: str, row: dict[str, Any], term: Term, intact: list[dict[str, Any]]
 ) -> list[Fact]:
-    name, broker = timeline.kept.name, row["broker"]
+    name, broker = timeline.replica_logs.name, row["broker"]
     first, last = row["first_offset"], row["last_offset"]
     what = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
-    source = (timeline.kept.times.get(snapshot), row["file"], row["line"], row["byte"])
+    source = (timeline.replica_logs.times.get(snapshot), row["file"], row["line"], row["byte"])
     says = f"{where(snapshot)} broker {broker}'s copy of {what} is damaged: {row['reason']}"
     about = {"partition": name, "offset": first, "snapshot": snapshot}
     damage = Fact(says, "damaged", *source, broker=broker, **about)
@@ -129,7 +129,7 @@ def _chain(
         f"{brokers(holders)} {'holds' if len(holders) == 1 else 'hold'} {what} intact: move leadership there, then let"
     )
     says += f" broker {broker} fetch its replica again"
-    source = (timeline.kept.times.get(snapshot), intact[0]["file"], None, intact[0]["byte"])
+    source = (timeline.replica_logs.times.get(snapshot), intact[0]["file"], None, intact[0]["byte"])
     whole = Fact(says, "intact", *source, brokers=frozenset(holders), **about)
     faults = [
         fact

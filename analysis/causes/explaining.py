@@ -20,7 +20,7 @@ from .ranges import explain_ranges
 from .retry_duplicate import Repeated, explain_repeated
 
 MOST = 40  # explanations a partition: its findings may be many, its stories are few
-MOST_TEXT = 400  # characters of a finding's sentence
+MAX_TEXT = 400  # characters of a finding's sentence
 LOSSES = ("lost-write", "acknowledged-absent")
 
 Record = dict[str, Any]
@@ -34,7 +34,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     once for all its `findings`.
     """
     told: list[Record] = []
-    if p.timeline is not None and not p.kept and not len(p.sends):
+    if p.timeline is not None and not p.replica_logs and not len(p.sends):
         told = [record for record in _given_up(p.timeline) if record["cause"] != "unknown" or not _has_clients(p)]
     for finding in findings:
         if len(told) >= MOST:
@@ -43,7 +43,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
         causes = dict.fromkeys(explanation.cause for _, explanation in explained)
         finding.cause = ", ".join(causes) if set(causes) - {"unknown"} else None
         for lost, explanation in explained:
-            told_of = {"findings": [finding.id], "says": finding.sentence[:MOST_TEXT], "lost": _numbers(lost)}
+            told_of = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _numbers(lost)}
             record = {**told_of, **record_of(explanation)}
             same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
             if same and lost is None:
@@ -61,7 +61,7 @@ def _has_clients(p: Partition) -> bool:
 
 def _given_up(timeline: Timeline) -> list[Record]:
     """Why brokers truncated where only logs tell of it: what was acknowledged of the records is not known."""
-    topic, partition = timeline.kept.topic, timeline.kept.partition
+    topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     told = []
     for cut in timeline.ends:
         before = [end for end in timeline.ends_of(cut.broker, "loaded") if _precedes(end, cut)]
@@ -104,10 +104,15 @@ def _numbers(lost: Lost | None) -> Record | None:
 def _diverged(p: Partition, finding: Finding) -> Explanation | None:
     """Why replicas differ in the end. Where nothing proves it, a replica may only wait for its leader to cut it."""
     first, last = finding.first_offset, finding.last_offset
-    if p.timeline is None or first is None or last is None or finding.snapshot != (p.timeline.kept.last or None):
+    if (
+        p.timeline is None
+        or first is None
+        or last is None
+        or finding.snapshot != (p.timeline.replica_logs.last or None)
+    ):
         return None
-    kept = p.timeline.kept
-    told = explain_divergence(p.timeline, Lost(kept.topic, kept.partition, first, last, finding.count))
+    logs = p.timeline.replica_logs
+    told = explain_divergence(p.timeline, Lost(logs.topic, logs.partition, first, last, finding.count))
     return None if told.cause == "unknown" else told
 
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas.kept import where
+from ..replicas.replica_logs import where
 from ..timelines.facts import Fact, chain
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import DISK_FAULTS, Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import away, deaths, held_at_snapshot, may_have_followed, returned, truncations
+from .leader_change import succession
 from .losses import Lost, acknowledgement
-from .succession import succession
+from .replica_history import away, deaths, held_at_snapshot, may_have_followed, returned, truncations
 
 NAME = "log-rolled-back"
 CITATION = (
@@ -120,7 +120,7 @@ def _replaced(timeline: Timeline, broker: str, lost: Lost, since: int, until: in
 
 def _is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
     """Whether the log of a snapshot held the first of the lost records itself."""
-    records = timeline.kept.records
+    records = timeline.replica_logs.records
     own = (pl.col("snapshot") == end.snapshot) & (pl.col("broker") == end.broker) & (pl.col("offset") == lost.first)
     return records.filter(own & pl.col("value").is_in(list(lost.values))).height > 0
 
@@ -138,7 +138,7 @@ def _flushed(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
     """That the recovery point beside a short log is above the lost records."""
     if short.snapshot is None:
         return []
-    points = timeline.kept.checkpoints.filter(
+    points = timeline.replica_logs.checkpoints.filter(
         (pl.col("snapshot") == short.snapshot)
         & (pl.col("broker") == short.broker)
         & (pl.col("name") == "recovery-point")
@@ -147,7 +147,7 @@ def _flushed(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
     if not points.height:
         return []
     point = points.row(0, named=True)
-    name = timeline.kept.name
+    name = timeline.replica_logs.name
     says = (
         f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {name} was {point['offset']}:"
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas.kept import with_aborted
+from ..replicas.replica_logs import with_aborted
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from ..wording import span
@@ -32,10 +32,10 @@ class LostMarker:
 
 def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     """The lost marker of records; None where any of them is not in the log, or not aborted there."""
-    kept = timeline.kept
-    here = kept.records.filter(pl.col("snapshot") == kept.last)
+    logs = timeline.replica_logs
+    here = logs.records.filter(pl.col("snapshot") == logs.last)
     held = here["broker"].unique().sort().to_list()
-    broker = kept.leader if kept.leader in held else next(iter(held), None)
+    broker = logs.leader if logs.leader in held else next(iter(held), None)
     if broker is None or not lost.values:
         return None
     log = with_aborted(here.filter(pl.col("broker") == broker).sort("offset"))
@@ -70,7 +70,7 @@ def with_marker(explanation: Explanation, marker: LostMarker, lost: Lost) -> Exp
 
 def _commit(timeline: Timeline, lost: Lost, producer: int) -> dict[str, Any] | None:
     """The COMMIT marker behind the records in a log of any snapshot that holds them."""
-    records = timeline.kept.records
+    records = timeline.replica_logs.records
     held = records.filter((pl.col("offset") == lost.first) & (pl.col("value") == lost.values[0]))
     behind = records.filter((pl.col("producer_id") == producer) & (pl.col("offset") > lost.last))
     markers = behind.filter(pl.col("control").is_not_null()).join(held, on=["snapshot", "broker"], how="semi")
@@ -90,16 +90,16 @@ def _cut_behind(timeline: Timeline, standing: pl.DataFrame, abort: dict[str, Any
 
 
 def _commit_fact(timeline: Timeline, commit: dict[str, Any]) -> Fact:
-    name, broker, snapshot = timeline.kept.name, commit["broker"], commit["snapshot"]
+    name, broker, snapshot = timeline.replica_logs.name, commit["broker"], commit["snapshot"]
     says = (
         f"in snapshot {snapshot} broker {broker}'s log of {name} held their COMMIT marker at offset {commit['offset']}"
     )
-    source = (timeline.kept.times.get(snapshot), commit["file"], None, commit["byte"])
+    source = (timeline.replica_logs.times.get(snapshot), commit["file"], None, commit["byte"])
     return Fact(says, "marker", *source, partition=name, broker=broker, offset=commit["offset"], snapshot=snapshot)
 
 
 def _abort_fact(timeline: Timeline, lost: Lost, abort: dict[str, Any]) -> Fact:
-    name = timeline.kept.name
+    name = timeline.replica_logs.name
     says = f"{span(lost.first, lost.last)} of {name} still stand in the log, but without their COMMIT marker they were"
     says += f" aborted: an ABORT marker of producer {abort['producer_id']} stands at offset {abort['offset']}"
     says += "" if abort["leader_epoch"] is None else f", written in epoch {abort['leader_epoch']}"

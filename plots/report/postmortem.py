@@ -13,7 +13,7 @@ from .. import PLOTS, draw, style
 from ..clock import clock
 from ..escaping import file_name, markdown
 from .incidents import Story, faults_before, first_sign, place_of, stories_of, timeline
-from .root_causes import MOST_WHYS, blame, impact_by_cause, whys_of
+from .root_causes import MAX_WHYS, blame, impact_by_cause, whys_of
 
 VERDICTS = {
     "valid": "No breach: every guarantee that this run can show held.",
@@ -106,8 +106,8 @@ def _told(
         "moments_left_out": moments_left_out,
         "faults": faults_before(stories, figures),
         "faults_left_out": figures["faults_left_out"],
-        "whys": whys[:MOST_WHYS],
-        "whys_left_out": max(len(whys) - MOST_WHYS, 0),
+        "whys": whys[:MAX_WHYS],
+        "whys_left_out": max(len(whys) - MAX_WHYS, 0),
         "impact_by_cause": impact_by_cause(whys),
         "brokers_seen": bool(verdict["counts"].get("kept records")),
         "clients_seen": bool(verdict["counts"].get("operations")),

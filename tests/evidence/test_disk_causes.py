@@ -159,7 +159,10 @@ def test_records_whose_commit_marker_was_cut_still_stand(recorded):
     assert says[-1].startswith("offsets 52 to 57 of orders-0 still stand in the log")
     assert not any("lacked offset 52" in text for text in (*says, *explained.missing))
     # Without a copy of the marker, the epoch that began behind the records bounds it.
-    bare = replace(lines, kept=replace(lines.kept, records=lines.kept.records.filter(pl.col("snapshot") == "")))
+    bare = replace(
+        lines,
+        replica_logs=replace(lines.replica_logs, records=lines.replica_logs.records.filter(pl.col("snapshot") == "")),
+    )
     assert explain_loss(bare, cut).cause == "unclean-election"
     # Records that committed, or that are gone, lack no marker.
     assert lost_marker(lines, replace(cut, first=60, last=61, values=("t0-208", "t0-209"), count=2)) is None

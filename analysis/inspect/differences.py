@@ -6,18 +6,18 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas.kept import Kept, extents, runs
+from ..replicas.replica_logs import ReplicaLogs, extents, runs
 from ..rules.log_order import CORRUPT, HARMLESS
-from ..rules.replica_divergence import diverging, sealed_at
+from ..rules.replica_divergence import diverging, identical_at
 
 AROUND = 2  # offsets shown before and after a divergence
 HEAD, TAIL = 4, 2  # offsets of a long divergence that are shown from its beginning and its end
-MOST_RUNS = 12  # divergences of one snapshot
+MAX_RUNS = 12  # divergences of one snapshot
 
 Record = dict[str, Any]
 
 
-def differences(kept: Kept) -> list[Record]:
+def differences(logs: ReplicaLogs) -> list[Record]:
     """One record a snapshot that holds records: snapshot, time (ns), brokers (start, end, high_watermark),
     divergences (first, last, count, rows), left_out, damage (broker, first, last, file, byte, reason, is_corrupt),
     behind (in words), silent (assigned brokers without records).
@@ -25,39 +25,39 @@ def differences(kept: Kept) -> list[Record]:
     A row is an offset with what each broker holds there ({epoch, timestamp, key, value, control}), null where its log
     does not reach or lacks it; a row with `skipped` instead stands for that many offsets.
     """
-    bounds = extents(kept)
+    bounds = extents(logs)
     told = []
-    for name in kept.snapshots:
-        records = kept.records.filter(pl.col("snapshot") == name)
+    for name in logs.snapshots:
+        records = logs.records.filter(pl.col("snapshot") == name)
         there = bounds.filter(pl.col("snapshot") == name).sort("broker")
         ends = there.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
         if not ends.height:
             continue
         several = records["broker"].n_unique() > 1
-        found = list(runs(diverging(records, sealed_at(kept, name)), "position", "key")) if several else []
+        found = list(runs(diverging(records, identical_at(logs, name)), "position", "key")) if several else []
         brokers = ends.select("broker", "start", "end", "high_watermark").to_dicts()
         told.append(
             {
                 "snapshot": name,
-                "time": kept.times.get(name),
+                "time": logs.times.get(name),
                 "brokers": brokers,
-                "divergences": [_divergence(records, run, brokers) for run in found[:MOST_RUNS]],
-                "left_out": max(len(found) - MOST_RUNS, 0),
-                "damage": _damage(kept, name),
+                "divergences": [_divergence(records, run, brokers) for run in found[:MAX_RUNS]],
+                "left_out": max(len(found) - MAX_RUNS, 0),
+                "damage": _damage(logs, name),
                 "behind": behind(brokers),
-                "silent": sorted({*kept.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
+                "silent": sorted({*logs.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
             }
         )
     return told
 
 
-def _damage(kept: Kept, snapshot: str) -> list[Record]:
+def _damage(logs: ReplicaLogs, snapshot: str) -> list[Record]:
     """What of the logs cannot be compared: damaged batches, and files that cannot be read (not is_corrupt).
 
     A torn tail is neither: its log ends before it.
     """
     tail = pl.col("kind").is_in(HARMLESS) & pl.col("last_offset").is_null()
-    damage = kept.damage.filter((pl.col("snapshot") == snapshot) & ~tail)
+    damage = logs.damage.filter((pl.col("snapshot") == snapshot) & ~tail)
     columns = (pl.col("first_offset").alias("first"), pl.col("last_offset").alias("last"), "file", "byte", "reason")
     is_corrupt = pl.col("kind").is_in([*CORRUPT, *HARMLESS]).alias("is_corrupt")
     return damage.sort("broker", "file", "byte").select("broker", *columns, is_corrupt).to_dicts()
