@@ -117,14 +117,14 @@ def test_several_runs_are_judged_each_on_its_own(tmp_path: Path) -> None:
     assert unread["error"] in done.stderr
     assert "broken.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
-    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["clean-a", "unclean-election"]
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["clean-a", "index.html", "unclean-election"]
 
 
 def test_equal_names_do_not_collide(tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(CLEAN, tmp_path / name / "run")
     check(tmp_path / "a" / "run", tmp_path / "b" / "run", "--out", tmp_path / "o")
-    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["run", "run-2"]
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["a-run", "b-run", "index.html"]
 
 
 def test_a_foreign_folder_is_never_touched(tmp_path: Path) -> None:
