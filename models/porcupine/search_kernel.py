@@ -37,17 +37,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ..compiled import Ints, Longs, compiled
+from .layout import Layout, lay_out, trace
+from .machine import IMPOSSIBLE, UNASKED, Machine, step
 from .tables import FRONT, hash_of, place_of
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
-IMPOSSIBLE, UNASKED = -1, -2  # what the step table says beside a state
 
 # Columns of a configuration. Its key is all from FRONT on, of any width: the slots' bits take what they need.
 PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
 
 # The registers of a search, kept between its pauses.
-COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, REGISTERS = range(11)
+COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, ROOM, REGISTERS = range(12)
 
 PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
 
@@ -68,7 +71,8 @@ class Search(NamedTuple):
     before: Ints
     path: Ints  # configurations from the first to the present, by depth
     used: Ints  # members used of each class
-    ways: Ints  # scratch: the completed operations that may be next
+    ways: Ints  # scratch: the completed operations that may be next,
+    way_states: Ints  # and the states after them, by place in the list
     registers: Longs  # int64
     # The configurations, and where the search goes next.
     configs: Ints  # a row each
@@ -84,11 +88,66 @@ class Search(NamedTuple):
     bag_parent: Ints
     bag_class: Ints
     asked: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
+    machine: Machine  # the model's steps, compiled, if it is built in; then the step table stays empty
+
+
+@compiled
+def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int) -> Search:
+    """A search at its start; `initial` is the number of the first state."""
+    n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
+    room = layout.slots + kinds + 2
+    rows = 64
+    while rows < 2 * n + room + 64:
+        rows *= 2
+    registers = np.zeros(REGISTERS, np.int64)
+    registers[COUNT] = registers[STACKED] = registers[BAGS] = 1
+    registers[LATEST] = -1
+    registers[ROOM] = room
+    configs = np.empty((rows, SLOTS + (layout.slots + 31) // 32), np.int32)
+    configs[0] = 0
+    configs[0, STATE] = initial
+    stack = np.empty(rows, np.int32)
+    stack[0] = 0
+    path = np.empty(n + 2 * members + 2, np.int32)
+    path[0] = 0
+    search = Search(
+        layout.action,
+        layout.slot,
+        layout.end_rank,
+        observes,
+        layout.class_action,
+        layout.class_start,
+        layout.member_rank,
+        layout.after,
+        layout.before,
+        path,
+        np.zeros(kinds, np.int32),
+        np.empty(layout.slots, np.int32),
+        np.empty(n, np.int32),
+        registers,
+        configs,
+        np.zeros(2 * rows, np.int32),
+        stack,
+        np.full(n + 1, -1, np.int32),
+        np.empty(rows if kinds else 0, np.int32),
+        np.zeros(1024 if len(machine.code) == 0 else 1, np.int64),
+        np.empty(1024 if len(machine.code) == 0 else 1, np.int32),
+        np.zeros(128 if kinds else 1, np.int64),
+        np.empty(128 if kinds else 1, np.int32),
+        np.zeros(64 if kinds else 1, np.int32),
+        np.zeros(64 if kinds else 1, np.int32),
+        np.empty((room, 2), np.int64),
+        machine,
+    )
+    remember(search, 0)
+    return search
 
 
 @compiled
 def step_of(s: Search, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or UNASKED."""
+    if len(s.machine.code) > 0:
+        return step(s.machine, state, action)
     key = ((state << 32) | action) + 1
     place = place_of(s.step_keys, key)
     return s.step_values[place] if s.step_keys[place] == key else UNASKED
@@ -248,10 +307,10 @@ def go_to(s: Search, row: int) -> None:
             relink(s, n + taken)
             relink(s, taken)
         depth -= 1
-    step = row
-    while step != meeting:
-        s.path[configs[step, DEPTH]] = step
-        step = configs[step, PARENT]
+    below = row
+    while below != meeting:
+        s.path[configs[below, DEPTH]] = below
+        below = configs[below, PARENT]
     while depth < configs[row, DEPTH]:
         depth += 1
         taken = configs[s.path[depth], TAKEN]
@@ -306,6 +365,7 @@ def expand(s: Search, row: int) -> bool:
             return True
         if stepped == UNASKED:
             ask(s, state, s.action[node])
+        s.way_states[node] = stepped
         s.registers[FUEL] -= 1
         node = s.after[node]
     if s.registers[ASKED] > 0:
@@ -314,7 +374,7 @@ def expand(s: Search, row: int) -> bool:
     ways = 0
     node = s.after[2 * n]
     while node < n:
-        stepped = step_of(s, state, s.action[node])
+        stepped = s.way_states[node]
         if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
             # By insertion, the last to end first: what has to be placed first is stacked last.
             place = ways
@@ -325,7 +385,7 @@ def expand(s: Search, row: int) -> bool:
             ways += 1
         node = s.after[node]
     for node in s.ways[:ways]:
-        push(s, row, node, step_of(s, state, s.action[node]))
+        push(s, row, node, s.way_states[node])
     if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]:
         wait(s, row)
     return True
@@ -360,10 +420,10 @@ def expand_late(s: Search, row: int) -> bool:
 
 
 @compiled
-def search(s: Search, room: int) -> int:
+def search(s: Search) -> int:
     """Search on, from where it was left, until there is something to say.
 
-    `room` is how many configurations one expansion may add at most; the arrays are FULL when less is left.
+    The arrays are FULL when less room is left than one expansion may need.
     """
     n = len(s.action)
     registers = s.registers
@@ -385,7 +445,7 @@ def search(s: Search, room: int) -> int:
         go_to(s, top)
         # A bag may need a new node for each of its members, in each of the bags that one expansion adds.
         bags = len(s.used) * (registers[HELD] + 1) if late else 0
-        if registers[COUNT] + room > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
+        if registers[COUNT] + registers[ROOM] > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
             return FULL
         # Taken off before it is expanded, since what follows is stacked in its place; put back if steps lack.
         if late:
@@ -398,3 +458,38 @@ def search(s: Search, room: int) -> int:
             if not expand(s, top):
                 registers[STACKED] += 1
                 return MISSING
+
+
+@compiled
+def search_parts(  # type: ignore[no-untyped-def]
+    events: Ints, starts: Ints, action_of: Ints, observes: Ints, machine: Machine, initial: int,
+    chosen: Ints, fuel: int, number_of: Ints, class_of: Ints,
+):  # fmt: skip
+    """Search the chosen parts of a history shortly, one after the other, until one is illegal.
+
+    Returns by part what `search` says and how many configurations it made (0 for those not begun); and one after
+    the other the linearizations found, with where each starts. `number_of` and `class_of` are as in `lay_out`.
+    """
+    outcomes = np.full(len(chosen), PAUSED, np.int32)
+    configurations = np.zeros(len(chosen), np.int64)
+    order_starts = np.zeros(len(chosen) + 1, np.int64)
+    events_chosen = 0
+    for part in chosen:
+        events_chosen += starts[part + 1] - starts[part]
+    orders = np.empty(events_chosen, np.int32)
+    for place in range(len(chosen)):
+        part = chosen[place]
+        layout = lay_out(events[starts[part] : starts[part + 1]], action_of, number_of, class_of)
+        s = new_search(layout, machine, observes, initial)
+        s.registers[FUEL] = fuel
+        outcomes[place] = search(s)
+        configurations[place] = s.registers[COUNT]
+        stop = order_starts[place]
+        if outcomes[place] == FOUND:
+            order = trace(s.configs, s.registers[BEST], layout.number, layout.class_start, layout.member)
+            orders[stop : stop + len(order)] = order
+            stop += len(order)
+        order_starts[place + 1] = stop
+        if outcomes[place] == EXHAUSTED:
+            break
+    return outcomes, configurations, orders, order_starts
