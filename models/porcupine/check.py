@@ -15,6 +15,7 @@ import gc
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +28,7 @@ from .quick_search import QuickSearch
 from .steps import Budget, Found, History, Steps, number_actions
 
 if TYPE_CHECKING:
+    from ..compiled import Ints
     from .compiled_search import CompiledSearch
     from .encoding import Encoding
 
@@ -39,6 +41,7 @@ STATES = 100  # states that a result keeps at most
 OPERATION_BYTES = 300
 # Parts of so many operations at most are searched shortly first, so many candidates, all in one call or a few.
 SMALL, SHORT, CHUNK = 5_000, 20_000, 1_000
+NEVER = float("inf")
 LONG = 400_000  # candidates of a first turn of a long search
 NOT_BEGUN = Found(None, 0, [[]], [], 0)
 ILLEGAL = Found("illegal", 0, [], [], 0)  # without the evidence, which another search collects
@@ -64,6 +67,10 @@ class Part:
     blocked: int | None = None
     states: list[Any] = field(default_factory=list)
     reason: str = ""  # why it is unknown
+    # Which algorithm decided. A monitor gives no linearization; of an illegal part it gives up to four operations that
+    # contradict each other, beside what a short search finds.
+    method: Literal["search", "monitor"] = "search"
+    witness: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,7 @@ class _Check:
         self.began = time.perf_counter()
         self.parts = _Parts(model, self.actions, self.history)
         self.found: dict[int, Found] = {}
+        self.witness: dict[int, list[int]] = {}  # by part that a monitor decided
         self.begun: dict[int, tuple[Steps, Found]] = {}  # by part, what a short search in Python learnt
         for part in range(len(self.parts.keys)):
             if OPERATION_BYTES * int(self.parts.sizes[part]) > budget.memory:
@@ -132,22 +140,69 @@ class _Check:
     def run(self) -> Result:
         """Search until one part is illegal, or all are decided, or the budget is gone."""
         open_parts = [part for part in range(len(self.parts.keys)) if part not in self.found]
-        left = self._short_machine(open_parts) if self.encoding is not None else self._short_python(open_parts)
+        if self.encoding is not None:
+            left = self._monitor(self._short_machine(open_parts))
+        else:
+            left = self._short_python(open_parts)
         if left:
             self._long(left)
         self.seconds = time.perf_counter() - self.began
         illegal = [part for part, found in self.found.items() if found.verdict == "illegal"]
         if illegal and self.found[illegal[0]] is ILLEGAL:
             search = self._search(illegal[0], Budget(None, self.budget.memory))
-            self.found[illegal[0]] = self._placed(illegal[0], search.found(search.run()))
+            searched = search.run(LONG if illegal[0] in self.witness else NEVER)
+            found = self._placed(illegal[0], search.found(searched))
+            if searched is None:
+                found = found._replace(verdict="illegal", front=0, states=[], reason="")
+            self.found[illegal[0]] = found
         verdict: Verdict = "illegal" if illegal else "ok"
         if not illegal and any(found.verdict is None for found in self.found.values()):
             verdict = "unknown"
         return Result(verdict, self.seconds, [self._part(part, self.found[part]) for part in sorted(self.found)])
 
+    @cached_property
+    def _events(self) -> tuple[Ints, Ints, Ints]:
+        """The events part by part, where those of each part start, and the actions of all operations."""
+        from .layout import events_of, split_events
+
+        events, part_of, count = events_of(self.history), self.parts.of, len(self.parts.keys)
+        ends = np.bincount(part_of[-1 - events[events < 0]], minlength=count)
+        starts = np.concatenate([[0], np.cumsum(self.parts.sizes + ends)]).astype(np.int32)
+        if count > 1:
+            events = split_events(events, part_of, starts)
+        return events, starts, np.array(self.history.action_of, np.int32)
+
+    def _completed(self, part: int) -> int:
+        starts = self._events[1]
+        return int(starts[part + 1] - starts[part] - self.parts.sizes[part])
+
+    def _monitor(self, parts: list[int]) -> list[int]:
+        """Decide those parts that are unambiguous without a search; returns the others."""
+        assert self.encoding is not None
+        if not parts or not self.encoding.monitor or self.budget.is_late():
+            return parts
+        from .monitors import ILLEGAL as BROKEN
+        from .monitors import UNDECIDED, monitor_parts
+
+        events, starts, action_of = self._events
+        _, initial, _, values, kind = self.encoding
+        chosen = np.array(parts, np.int32)
+        verdicts, witness = monitor_parts(
+            kind, events, starts, chosen, action_of, self.encoding.machine, values, initial
+        )
+        for part, verdict in zip(parts, verdicts.tolist(), strict=True):
+            if verdict == UNDECIDED:
+                continue
+            self.witness[part] = []
+            self.found[part] = Found("ok", self._completed(part), [], [], 0)
+            if verdict == BROKEN:
+                self.found[part] = ILLEGAL
+                self.witness[part] = sorted({int(i) for i in witness if i >= 0}, key=self.history.calls.__getitem__)
+                return []
+        return [part for part in parts if part not in self.found]
+
     def _short_machine(self, parts: list[int]) -> list[int]:
         """Search small parts in one call of compiled code; returns the parts that are not decided."""
-        from .layout import events_of, split_events
         from .machine import new_trie
         from .search_kernel import EXHAUSTED, FOUND, search_parts
 
@@ -155,14 +210,8 @@ class _Check:
         small = [part for part in parts if self.parts.sizes[part] <= SMALL]
         if not small or self.budget.is_late():
             return parts
-        action_of = np.array(self.history.action_of, np.int32)
-        events = events_of(self.history)
+        events, starts, action_of = self._events
         machine = new_trie(self.encoding.machine, len(action_of) + 64)
-        ends = np.bincount(self.parts.of, minlength=len(self.parts.keys))
-        ended = self.parts.of[-1 - events[events < 0]]
-        starts = np.concatenate([[0], np.cumsum(ends + np.bincount(ended, minlength=len(ends)))]).astype(np.int32)
-        if len(ends) > 1:
-            events = split_events(events, self.parts.of, starts)
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
         arrays = events, starts, action_of, np.array(self.observes, np.int32), machine, self.encoding.initial
         for first in range(0, len(small), CHUNK):
@@ -171,8 +220,7 @@ class _Check:
             for place, part in enumerate(chosen.tolist()):
                 if outcomes[place] == FOUND:
                     order = orders[order_starts[place] : order_starts[place + 1]].tolist()
-                    completed = int(starts[part + 1] - starts[part] - self.parts.sizes[part])
-                    self.found[part] = Found("ok", completed, [order], [], int(counts[place]))
+                    self.found[part] = Found("ok", self._completed(part), [order], [], int(counts[place]))
                 elif outcomes[place] == EXHAUSTED:
                     self.found[part] = ILLEGAL
                     return []
@@ -223,7 +271,8 @@ class _Check:
         while parts:
             for part in parts:
                 if self.budget.is_late() and part not in searches:
-                    self.found[part] = NOT_BEGUN._replace(reason="the time ran out")
+                    short = self.begun[part][1] if part in self.begun else NOT_BEGUN
+                    self.found[part] = self._placed(part, short._replace(reason="the time ran out"))
                     continue
                 search = searches.get(part) or self._search(part, self.budget)
                 verdict = search.run(turn)
@@ -249,7 +298,7 @@ class _Check:
         if found.verdict != "ok":
             ends = [(end, i) for i in indices if (end := self.history.ends[i]) is not None]
             completed = len(ends)
-            if ends:
+            if ends and (found.states or found.verdict is None):
                 blocked = sorted(ends)[found.front][1]
         return Part(
             key=self.parts.keys[part],
@@ -262,6 +311,8 @@ class _Check:
             blocked=blocked,
             states=found.states[:STATES],
             reason=found.reason,
+            method="monitor" if part in self.witness else "search",
+            witness=self.witness.get(part, []),
         )
 
 
@@ -324,5 +375,5 @@ def warm_up() -> None:
     operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
     actions, observes, history = number_actions(Model("warm-up", 0, step), operations)
     CompiledSearch(history, Steps(Model("warm-up", 0, step), actions, observes), Budget(None, DEFAULT_MEMORY)).run()
-    keys = [Operation(Action("write", i, key=i), i, i + 9) for i in range(3)]
-    check_operations(REGISTER, keys)
+    # One object is short, the other is long enough for a monitor.
+    check_operations(REGISTER, [Operation(Action("write", i, key=i == 0), i, i + 9) for i in range(SMALL + 2)])

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..compiled import Ints
 from . import search_kernel as kernel
+from . import search_state as arrays
 from .layout import events_of, lay_out, trace
 from .machine import COLUMNS, Machine, grow_trie, new_trie
 from .steps import FURTHEST, Budget, Found, History, Steps
@@ -42,7 +43,7 @@ class CompiledSearch:
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
         self.layout = lay_out(events_of(history), action_of.astype(np.int32), *scratch)
         observes = np.array([steps.observes[i] for i in self.actions], np.int32)
-        self.search = kernel.new_search(self.layout, machine, observes, initial)
+        self.search = arrays.new_search(self.layout, machine, observes, initial)
         if steps.encoding is None:
             number = {action: i for i, action in enumerate(self.actions)}
             known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
@@ -56,7 +57,7 @@ class CompiledSearch:
             if self.budget.is_late():
                 self.reason = "the time ran out"
                 break
-            registers[kernel.FUEL] = FUEL
+            registers[arrays.FUEL] = FUEL
             said = kernel.search(self.search)
             if said == kernel.FOUND:
                 return "ok"
@@ -80,7 +81,7 @@ class CompiledSearch:
                 return False
             self.search = search._replace(machine=grow_trie(machine))
             return True
-        asked: list[list[int]] = search.asked[: search.registers[kernel.ASKED]].tolist()
+        asked: list[list[int]] = search.asked[: search.registers[arrays.ASKED]].tolist()
         state, few = asked[0][0], len(self.actions) <= WHOLE_ROW
         wanted = range(len(self.actions)) if few else dict.fromkeys(pair[1] for pair in asked)
         known, row = steps.table, state * steps.width
@@ -90,7 +91,7 @@ class CompiledSearch:
     def _add_steps(self, new: list[tuple[int, int, int]]) -> bool:
         """Put steps (state, action, state after) into the table of the search; False if there is no memory."""
         search = self.search
-        needed = 2 * (int(search.registers[kernel.STEPS]) + len(new))
+        needed = 2 * (int(search.registers[arrays.STEPS]) + len(new))
         size = len(search.step_keys)
         if needed > size:
             size = _power_of_two(2 * needed)
@@ -99,15 +100,15 @@ class CompiledSearch:
             keys, values = np.zeros(size, np.int64), np.empty(size, np.int32)
             rehash_pairs(search.step_keys, search.step_values, keys, values)
             self.search = search = search._replace(step_keys=keys, step_values=values)
-        kernel.add_steps(search, np.array(new, np.int64).reshape(-1, 3))
+        arrays.add_steps(search, np.array(new, np.int64).reshape(-1, 3))
         return self._has_memory_for(0)
 
     def _grow(self) -> bool:
         """Double the arrays of configurations or of bags, which are full; False if there is no memory."""
         search = self.search
-        count, bags = int(search.registers[kernel.COUNT]), int(search.registers[kernel.BAGS])
+        count, bags = int(search.registers[arrays.COUNT]), int(search.registers[arrays.BAGS])
         rows, width = search.configs.shape
-        if count + int(self.search.registers[kernel.ROOM]) > rows:
+        if count + int(self.search.registers[arrays.ROOM]) > rows:
             if not self._has_memory_for(2 * rows * (4 * width + 8 + 8)):
                 return False
             memo = np.zeros(4 * rows, np.int32)
@@ -120,7 +121,7 @@ class CompiledSearch:
             )
             return True
         size = 2 * len(search.bag_parent)
-        while size < bags + len(search.used) * (int(search.registers[kernel.HELD]) + 1):
+        while size < bags + len(search.used) * (int(search.registers[arrays.HELD]) + 1):
             size *= 2
         if not self._has_memory_for(size * (2 * 12 + 8)):
             return False
@@ -145,7 +146,7 @@ class CompiledSearch:
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
         """What `run` found out, with its verdict."""
         search = self.search
-        count, best = int(search.registers[kernel.COUNT]), int(search.registers[kernel.BEST])
+        count, best = int(search.registers[arrays.COUNT]), int(search.registers[arrays.BEST])
         front = int(search.configs[best, FRONT])
         rows: list[int] = [best]
         states: list[int] = []
@@ -175,17 +176,17 @@ class CompiledSearch:
 
         After a verdict of illegal they are all that the rest of the history can begin with, whatever it is.
         """
-        configs = self.search.configs[: self.search.registers[kernel.COUNT]]
+        configs = self.search.configs[: self.search.registers[arrays.COUNT]]
         came = configs[:, FRONT] >= front
-        rows = np.flatnonzero(came & ~came[configs[:, kernel.PARENT]])
-        return [(self.state(configs[row, kernel.STATE]), self._path(row)) for row in rows.tolist()]
+        rows = np.flatnonzero(came & ~came[configs[:, arrays.PARENT]])
+        return [(self.state(configs[row, arrays.STATE]), self._path(row)) for row in rows.tolist()]
 
     def _furthest(self, count: int, front: int) -> tuple[list[int], list[int]]:
         """Of the configurations that came furthest, the deepest for each state; and all their states."""
         configs = self.search.configs[:count]
         rows = np.flatnonzero(configs[:, FRONT] == front)
-        rows = rows[np.argsort(-configs[rows, kernel.DEPTH], kind="stable")]
-        states, first = np.unique(configs[rows, kernel.STATE], return_index=True)
+        rows = rows[np.argsort(-configs[rows, arrays.DEPTH], kind="stable")]
+        states, first = np.unique(configs[rows, arrays.STATE], return_index=True)
         return rows[np.sort(first)[:FURTHEST]].tolist(), states.tolist()
 
 

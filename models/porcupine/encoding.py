@@ -24,6 +24,8 @@ class Encoding(NamedTuple):
     machine: m.Machine  # with no trie yet
     initial: int
     decode: Decoder  # the state in Python
+    values: int  # how many values the code numbers
+    monitor: int  # which of monitors.py knows the model, 0 for none
 
 
 class _Writer:
@@ -44,7 +46,9 @@ class _Writer:
         """The word of a string: its characters."""
         return self.word(np.frombuffer(value.encode("utf-32-le", "surrogatepass"), np.int32))
 
-    def finish(self, code: Sequence[Code], decode: Decoder, initial: int = 0, spelled: bool = False) -> Encoding:
+    def finish(
+        self, code: Sequence[Code], decode: Decoder, initial: int = 0, spelled: bool = False, monitor: int = 0
+    ) -> Encoding:
         lengths = [len(word) for word in self.words]
         machine = m.Machine(
             code=np.array(code, np.int32).reshape(-1, 3),
@@ -57,7 +61,7 @@ class _Writer:
             node_values=np.empty(0, np.int32),
             node_count=np.ones(1, np.int32),
         )
-        return Encoding(machine, initial, decode)
+        return Encoding(machine, initial, decode, len(self.numbers), monitor)
 
     def decode_value(self, wrap: Callable[[Any], Any]) -> Decoder:
         values = list(self.numbers)
@@ -89,7 +93,7 @@ def _register(actions: Sequence[Action], _: int) -> Encoding:
             code.append((swaps[result], number(value[0]), number(value[1])))
         else:
             code.append((m.PASS, 0, 0) if result is UNKNOWN else (m.READ, number(result), 0))
-    return writer.finish(code, writer.decode_value(lambda value: (value,)))
+    return writer.finish(code, writer.decode_value(lambda value: (value,)), monitor=m.REGISTER)
 
 
 def _key_value(actions: Sequence[Action], _: int) -> Encoding | None:
@@ -132,7 +136,7 @@ def _values_by_key(actions: Sequence[Action]) -> Encoding:
             code.append((m.PASS, 0, 0))
         else:
             code.append((m.READ, number("" if result is None else result), 0))
-    return writer.finish(code, writer.decode_value(lambda value: value))
+    return writer.finish(code, writer.decode_value(lambda value: value), monitor=m.REGISTER)
 
 
 def _set(actions: Sequence[Action], _: int) -> Encoding:
@@ -167,10 +171,12 @@ def _append_log(actions: Sequence[Action], _: int) -> Encoding:
             code.append((m.LENGTH_MAX, min(value, MAX_INT32), 0))
         else:
             code.append((m.SLICE, writer.word([number(each) for each in result]), min(value, MAX_INT32)))
-    return writer.finish(code, writer.decode_labels(tuple))
+    return writer.finish(code, writer.decode_labels(tuple), monitor=m.LOG)
 
 
-def _buffer(insert: int, insert_name: str, take: int, take_any: int, values: Iterable[Any], wrap: Any) -> Any:
+def _buffer(
+    monitor: int, insert: int, insert_name: str, take: int, take_any: int, values: Iterable[Any], wrap: Any
+) -> Any:
     """The encoder of a queue, a stack or a priority queue."""
 
     def encode(actions: Sequence[Action], _: int) -> Encoding:
@@ -184,7 +190,7 @@ def _buffer(insert: int, insert_name: str, take: int, take_any: int, values: Ite
                 code.append((take_any, 0, 0))
             else:
                 code.append((m.LENGTH, 0, 0) if result is None else (take, number(result), 0))
-        return writer.finish(code, writer.decode_labels(wrap))
+        return writer.finish(code, writer.decode_labels(wrap), monitor=monitor)
 
     return encode
 
@@ -226,11 +232,13 @@ ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action],
     append_log.step: (append_log.APPEND_LOG, _append_log),
     counter.step: (counter.COUNTER, _counter),
     lock.step: (lock.LOCK, _lock),
-    queue.step: (queue.QUEUE, _buffer(m.APPEND, "enqueue", m.DEQUEUE, m.DEQUEUE_ANY, (), tuple)),
-    stack.step: (stack.STACK, _buffer(m.APPEND, "push", m.POP, m.POP_ANY, (), tuple)),
+    queue.step: (queue.QUEUE, _buffer(m.QUEUE, m.APPEND, "enqueue", m.DEQUEUE, m.DEQUEUE_ANY, (), tuple)),
+    stack.step: (stack.STACK, _buffer(m.STACK, m.APPEND, "push", m.POP, m.POP_ANY, (), tuple)),
     priority_queue.step: (
         priority_queue.PRIORITY_QUEUE,
-        _buffer(m.INSERT, "insert", m.POP, m.POP_ANY, _priorities, lambda values: tuple(values)[::-1]),
+        _buffer(
+            m.PRIORITY_QUEUE, m.INSERT, "insert", m.POP, m.POP_ANY, _priorities, lambda values: tuple(values)[::-1]
+        ),
     ),
 }
 
