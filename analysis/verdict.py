@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..histories.bundle import ROLES, Settings
-from .ranking import SEVERITIES, worst_rows_first
-from .resting import assumption, evidence_assumptions
+from .assumptions import assumption, evidence_assumptions
+from .finding_order import SEVERITIES, worst_rows_first
 from .results import Results
 from .rules import RULES, Rule, assuming
 from .wording import plural, some

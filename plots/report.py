@@ -12,7 +12,7 @@ from ..analysis.wording import either, plural, some
 from . import PLOTS, draw, style
 from .escaping import file_name, markdown
 from .stories import Story, clock, faults_before, first_sign, place_of, stories_of, timeline
-from .whys import MOST_WHYS, blame, impact_by_cause, whys_of
+from .whys import MAX_WHYS, blame, impact_by_cause, whys_of
 
 VERDICTS = {
     "valid": "No breach: every guarantee that this run can show held.",
@@ -105,8 +105,8 @@ def _told(
         "moments_left_out": moments_left_out,
         "faults": faults_before(stories, figures),
         "faults_left_out": figures["faults_left_out"],
-        "whys": whys[:MOST_WHYS],
-        "whys_left_out": max(len(whys) - MOST_WHYS, 0),
+        "whys": whys[:MAX_WHYS],
+        "whys_left_out": max(len(whys) - MAX_WHYS, 0),
         "impact_by_cause": impact_by_cause(whys),
         "brokers_seen": bool(verdict["counts"].get("kept records")),
         "clients_seen": bool(verdict["counts"].get("operations")),

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from ..analysis.causes.explaining import LOSSES
-from ..analysis.ranking import lead, worst_rows_first
+from ..analysis.finding_order import lead, worst_rows_first
 from ..analysis.timelines.facts import RESTART
 from ..analysis.timelines.timeline import DEATHS
 
 if TYPE_CHECKING:
     from .whys import Why
 
-MOST_STORIES = 25
-MOST_CONSEQUENCES = 8
-MOST_MOMENTS = 60
+MAX_STORIES = 25
+MAX_CONSEQUENCES = 8
+MAX_MOMENTS = 60
 
 Row = dict[str, Any]
 
@@ -50,9 +50,9 @@ def stories_of(findings: pl.DataFrame) -> tuple[list[Story], int]:
     beneath = pl.col("loss").is_in(ranked["id"].implode()).fill_null(False)
     leading, consequences = ranked.filter(~beneath).drop("loss"), ranked.filter(beneath)
     stories = []
-    for row in leading.head(MOST_STORIES).iter_rows(named=True):
+    for row in leading.head(MAX_STORIES).iter_rows(named=True):
         mine = consequences.filter(pl.col("loss") == row["id"]).drop("loss")
-        shown = mine.head(MOST_CONSEQUENCES).to_dicts()
+        shown = mine.head(MAX_CONSEQUENCES).to_dicts()
         stories.append(Story(row, shown, len(mine) - len(shown)))
     return stories, len(leading) - len(stories)
 
@@ -74,7 +74,7 @@ def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] 
             if finding["id"] not in explained:
                 moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
     moments += [*_facts(known, figures), *_leadership(figures)]
-    kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MOST_MOMENTS]
+    kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MAX_MOMENTS]
     kept.sort(key=lambda moment: (moment[1], moment[0]))
     started = figures["started_at"]
     told = [Moment(time, clock(started, time), kind, says) for _, time, kind, says in kept]

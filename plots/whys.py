@@ -12,10 +12,10 @@ from ..analysis.wording import either, plural
 from .stories import clock
 from .style import number
 
-MOST_WHYS = 12
-MOST_STEPS = 30
-MOST_BLAMED = 3
-MOST_ALIKE = 8  # losses of other partitions that a title names
+MAX_WHYS = 12
+MAX_STEPS = 30
+MAX_BLAMED = 3
+MAX_ALIKE = 8  # losses of other partitions that a title names
 ONE_TIME = 2_000_000_000  # ns between what one event did to two partitions
 ALIKE = ("kind", "epoch", "broker", "brokers", "isr", "snapshot")  # of facts that one event made of two partitions
 REPEATED = "duplicate/"  # findings of this rule are many and alike
@@ -95,11 +95,11 @@ def _incidents(told: list[Why], started_at: str) -> list[Why]:
         first.findings += why.findings
     for why in out:
         why.alike_facts.sort(key=lambda fact: (fact["time"] is None, fact["time"]))
-        del why.alike_facts[MOST_STEPS:]
+        del why.alike_facts[MAX_STEPS:]
         why.steps += [step_of(fact, started_at) for fact in why.alike_facts]
-        why.title += "".join(f"; {title_of({'lost': lost})}, in the same way" for lost in why.alike[:MOST_ALIKE])
-        if (more := len(why.alike) - MOST_ALIKE) > 0:
-            records = sum(lost["count"] for lost in why.alike[MOST_ALIKE:])
+        why.title += "".join(f"; {title_of({'lost': lost})}, in the same way" for lost in why.alike[:MAX_ALIKE])
+        if (more := len(why.alike) - MAX_ALIKE) > 0:
+            records = sum(lost["count"] for lost in why.alike[MAX_ALIKE:])
             why.title += f"; {plural(more, 'more loss', 'more losses')} of {plural(records, 'record')}, in the same way"
     return out
 
@@ -161,7 +161,7 @@ def _why(cause: Record, started_at: str) -> Why:
         cause["cause"],
         title_of(cause),
         list(cause["chain"]),
-        [step_of(fact, started_at) for fact in cause["chain"][:MOST_STEPS]],
+        [step_of(fact, started_at) for fact in cause["chain"][:MAX_STEPS]],
         list(cause["prevented_by"]),
         cause["citation"],
         list(cause["missing"]),
@@ -207,10 +207,10 @@ def blame(whys: list[Why], breaches: set[str]) -> str:
         return "The cause is not known."
     told = [
         f"Cause: {cause}" + (f", which would have been prevented by {either(prevented)}." if prevented else ".")
-        for cause, prevented in list(causes.items())[:MOST_BLAMED]
+        for cause, prevented in list(causes.items())[:MAX_BLAMED]
     ]
-    if len(causes) > MOST_BLAMED:
-        told.append(f"{plural(len(causes) - MOST_BLAMED, 'more cause')} below.")
+    if len(causes) > MAX_BLAMED:
+        told.append(f"{plural(len(causes) - MAX_BLAMED, 'more cause')} below.")
     if not all(why.known for why in asked):
         told.append("The cause of the rest is not known.")
     return " ".join(told)

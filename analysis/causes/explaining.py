@@ -20,7 +20,7 @@ from .ranges import explain_ranges
 from .retry_reordering import Repeated, explain_repeated
 
 MOST = 40  # explanations a partition: its findings may be many, its stories are few
-MOST_TEXT = 400  # characters of a finding's sentence
+MAX_TEXT = 400  # characters of a finding's sentence
 LOSSES = ("lost-write", "acknowledged-absent")
 
 Record = dict[str, Any]
@@ -33,7 +33,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. The same chain is told
     once for all its `findings`.
     """
-    told: list[Record] = [] if p.kept or p.timeline is None or len(p.sends) else _given_up(p.timeline)
+    told: list[Record] = [] if p.replica_logs or p.timeline is None or len(p.sends) else _given_up(p.timeline)
     for finding in findings:
         if len(told) >= MOST:
             break
@@ -41,7 +41,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
         causes = dict.fromkeys(explanation.cause for _, explanation in explained)
         finding.cause = ", ".join(causes) if set(causes) - {"unknown"} else None
         for lost, explanation in explained:
-            told_of = {"findings": [finding.id], "says": finding.sentence[:MOST_TEXT], "lost": _numbers(lost)}
+            told_of = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _numbers(lost)}
             record = {**told_of, **record_of(explanation)}
             same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
             if same:
@@ -53,7 +53,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
 
 def _given_up(timeline: Timeline) -> list[Record]:
     """Why brokers truncated where only logs tell of it: what was acknowledged of the records is not known."""
-    topic, partition = timeline.kept.topic, timeline.kept.partition
+    topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     told = []
     for cut in timeline.ends:
         before = [end for end in timeline.ends_of(cut.broker, "loaded") if _precedes(end, cut)]
@@ -95,10 +95,15 @@ def _numbers(lost: Lost | None) -> Record | None:
 def _diverged(p: Partition, finding: Finding) -> Explanation | None:
     """Why replicas differ in the end. Where nothing proves it, a replica may only wait for its leader to cut it."""
     first, last = finding.first_offset, finding.last_offset
-    if p.timeline is None or first is None or last is None or finding.snapshot != (p.timeline.kept.last or None):
+    if (
+        p.timeline is None
+        or first is None
+        or last is None
+        or finding.snapshot != (p.timeline.replica_logs.last or None)
+    ):
         return None
-    kept = p.timeline.kept
-    told = explain_divergence(p.timeline, Lost(kept.topic, kept.partition, first, last, finding.count))
+    logs = p.timeline.replica_logs
+    told = explain_divergence(p.timeline, Lost(logs.topic, logs.partition, first, last, finding.count))
     return None if told.cause == "unknown" else told
 
 
