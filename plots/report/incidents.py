@@ -13,6 +13,7 @@ from ...analysis.finding_order import lead, worst_rows_first
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
 from ..clock import clock
+from ..style import fault_kind
 
 if TYPE_CHECKING:
     from .root_causes import Why
@@ -63,10 +64,10 @@ def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] 
     moments = []
     for band in figures["faults"]:
         nodes, place = ", ".join(band["nodes"]), band.get("place", "")
-        named = band["kind"] + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
+        named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
-            moments.append((0, band["to"], "heal", f"over: {named}"))
+            moments.append((0, band["to"], "heal", f"fault ended: {named}"))
     known = [why for why in whys if why.known and why.lost]
     explained = {name for why in known for name in why.findings}  # their chains tell when they were acknowledged
     for rank, story in enumerate(stories):
