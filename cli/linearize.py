@@ -115,7 +115,7 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str))
+@click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str, takes_stdin=True))
 @click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or your own as FILE.py:NAME.")
 @click.option(
     "--from", "format_name", type=click.Choice(list(OPERATION_READERS)), help="Format of the files, instead of a look."
