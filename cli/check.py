@@ -15,12 +15,26 @@ from click.core import ParameterSource
 
 from ..histories.errors import LogjudgeError, UsageError, meant
 from ..histories.files import is_uri
-from ..histories.readers import READERS
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .folder import name_of
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
+from .forms import from_option
+from .main import (
+    EXIT_BREACH,
+    EXIT_CRASH,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    EXIT_VALID,
+    complain,
+    concerns_all_inputs,
+    report_bug,
+    worst_exit,
+)
+from .paths import AnyPath
 from .progress import Progress
+from .rule_groups import epilog
+from .runs import Judged, check_index, names_of, write_index
+from .runs import render as render_runs
 
 if TYPE_CHECKING:
     from ..analysis.results import Results
@@ -34,50 +48,62 @@ def _rule_names() -> Iterable[str]:
     return RULES
 
 
-PATH = click.Path(readable=False)  # or a URI; what cannot be read is told where it is opened
+DEFAULT_OUT = "logjudge-out"
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
 SMALL = 200_000  # operations and brokers' records, which Spark judges sooner than it starts
 
 
-@click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
-@click.option("--out", metavar="FOLDER", type=PATH, help="Folder or URI for the report [default: logjudge-out/RUN].")
-@click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
+@click.command(epilog=epilog())
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath(takes_stdin=True))
+@click.option(
+    "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
+)
+@from_option
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
-@click.option("--only", metavar="RULE", help="Judge these rules alone; may be repeated.", **RULE)
-@click.option("--skip", metavar="RULE", help="Leave these rules out; may be repeated.", **RULE)
+@click.option("-q", "--quiet", is_flag=True, help="Print errors alone; the exit code is the verdict.")
+@click.option("--open", "opens", is_flag=True, help="Show report.html in a browser.")
+@click.option("--only", metavar="RULE", help="Judge only this rule; may be repeated.", **RULE)
+@click.option("--skip", metavar="RULE", help="Leave this rule out; may be repeated.", **RULE)
 @click.option(
     "--allow",
     metavar="RULE[:acks=1]",
-    help="Breaches to accept, with what follows from a loss at its offsets alone; may be repeated.",
+    help="Accept breaches of this rule, and the breaches that only follow from them; may be repeated.",
     **RULE,
 )
 @click.option(
-    "--strict", is_flag=True, help="What the configuration permits is a breach too, unless --allow accepts it."
+    "--strict", is_flag=True, help="Findings that the configuration permits are breaches, unless --allow accepts them."
 )
-@click.option("--no-plots", is_flag=True, help="Write no pictures.")
+@click.option("--no-plots", is_flag=True, help="Write no plots.")
 @engine_options(default="spark")
 def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **options: Any) -> int:
     """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
 
-    RUN is a run bundle (a folder); a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
-    VerifiableProducer and VerifiableConsumer; what brokers kept: log folders, server.log, the text of
-    kafka-dump-log; or the URI of one that Spark reads (s3a://, hdfs://, ...). Exit code: 0 valid, 1 a breach,
-    2 unreadable, 3 unknown.
+    RUN is one of these: a run bundle (a folder); a history file (JSON lines, Parquet, Jepsen's EDN, or the output of
+    Kafka's VerifiableProducer and VerifiableConsumer); files of brokers (log folders, server.log, the text of
+    kafka-dump-log); a URI that Spark reads (s3a://, hdfs://, ...); or - for standard input.
+
+    Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
+    if options["opens"] and out and is_uri(out):
+        raise UsageError(f"found --open with --out {out}, expected a local folder")
     if options["as_json"] and options["form"]:
         raise UsageError(f"found --json and --format {options['form']}, expected one of them, as both print to stdout")
     rules = _chosen_rules(options["only"], options["skip"], options["allow"])
-    targets = _targets(runs, out)
+    names, targets = _targets(runs, out)
+    indexed = len(runs) > 1 and not is_uri(out or "")
+    if indexed:
+        check_index(out or DEFAULT_OUT)
     engine = LocalEngine() if spark is None else SparkEngine(spark)
     codes: list[int] = []
     judged: list[tuple[str, dict[str, Any]]] = []
     unread: dict[str, str] = {}
-    for run, folder in zip(runs, targets, strict=True):
+    done: dict[str, tuple[dict[str, Any], str]] = {}
+    for run, name, folder in zip(runs, names, targets, strict=True):
         try:
-            report = _judge(run, folder, engine, rules, options)
+            report, headline = _judge(run, name if len(runs) > 1 else "", folder, engine, rules, options)
             judged.append((run, report))
+            done[folder] = report, headline
             codes.append(EXITS[report["verdict"]])
         except LogjudgeError as error:
             if len(runs) == 1:
@@ -85,36 +111,59 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
             complain(error)
             unread[run] = str(error)
             codes.append(EXIT_USAGE)
-    _print_for_machines(judged, unread, options)
-    if not any(map(is_uri, (*runs, *targets))):
+        except Exception as error:
+            if len(runs) == 1 or concerns_all_inputs(error):
+                raise
+            unread[run] = report_bug(error, run)
+            codes.append(EXIT_CRASH)
+    index = None
+    if len(runs) > 1:
+        rows = [
+            Judged(name, folder, *done.get(folder, (None, unread.get(run, ""))))
+            for run, name, folder in zip(runs, names, targets, strict=True)
+        ]
+        index = write_index(out or DEFAULT_OUT, rows) if indexed else None
+        if not (options["quiet"] or options["as_json"] or options["form"]):
+            click.echo(render_runs(rows, index))
+    _print_for_machines(judged, unread, dict(zip(runs, names, strict=True)), options)
+    if not options["quiet"] and not any(map(is_uri, (*runs, *targets))):
         _hint(judged, spark)
+    if options["opens"]:
+        _open([index] if index else [Path(folder) / "report.html" for folder in targets])
     return worst_exit(codes)
 
 
-def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+def _judge(
+    path: str, name: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """verdict.json of a run, and its headline. A run that does not name itself gets the name, if there is one."""
+    from ..analysis.figures import merge_figures
     from ..analysis.verdict import report_of
+    from ..plots.report import headline
 
     started = time.monotonic()
-    quiet = options["as_json"] or options["form"] is not None
-    with Progress(name_of(path), quiet) as progress:
+    quiet = options["quiet"] or options["as_json"] or options["form"] is not None
+    with Progress(name or name_of(path), quiet) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
         settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules, strict=options["strict"])
+        if name and not settings.config.get("name"):
+            settings = dataclasses.replace(settings, name=name)
         run = dataclasses.replace(run, settings=settings)
         results = engine.judge(run, progress)
         results.refuse_unusable()
         report = report_of(results, engine.name)
         progress("writing", 0, 1, "reports")
-        engine.write(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))
+        figures = merge_figures(results.summaries, results.context, results.run.settings)
+        engine.write(folder, lambda scratch: _write(scratch, report, results, figures, not options["no_plots"]))
     if not quiet:
         from .output import render
 
         click.echo(render(report, folder, time.monotonic() - started))
-    return report
+    return report, headline(report, figures["impact"])
 
 
-def _write(folder: Path, report: dict[str, Any], results: Results, plots: bool) -> None:
-    from ..analysis.figures import merge_figures
+def _write(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: bool) -> None:
     from ..plots.report import write_report
     from .saved import save_figures
 
@@ -125,7 +174,6 @@ def _write(folder: Path, report: dict[str, Any], results: Results, plots: bool) 
         findings.write_parquet(file)
     with (folder / "quarantine.jsonl").open("wb") as file:
         results.quarantine().write_ndjson(file)
-    figures = merge_figures(results.summaries, results.context, results.run.settings)
     save_figures(folder, figures)
     write_report(folder, report, findings, figures, plots)
 
@@ -148,38 +196,41 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
     return chosen
 
 
-def _targets(runs: tuple[str, ...], out: str | None) -> list[str]:
-    """A single run goes into --out itself, several into a folder each below it."""
+def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:
+    """Names and folders of the runs: a single one goes into --out itself, several into a folder each below it."""
+    names = names_of(runs)
     if out and len(runs) == 1:
-        return [out]
-    base = (out or "logjudge-out").rstrip("/")
-    targets: list[str] = []
-    for run in runs:
-        name = name_of(run)
-        number = 2
-        while f"{base}/{name}" in targets:
-            name, number = f"{name_of(run)}-{number}", number + 1
-        targets.append(f"{base}/{name}")
-    return targets
+        return names, [out]
+    base = (out or DEFAULT_OUT).rstrip("/")
+    return names, [f"{base}/{name}" for name in names]
+
+
+def _open(files: list[Path]) -> None:
+    import webbrowser
+
+    for report in files:
+        if report.is_file() and not webbrowser.open(report.absolute().as_uri()):
+            click.echo(f"no browser could be started; the report is {report}", err=True)
 
 
 def _hint(judged: list[tuple[str, dict[str, Any]]], spark: Spark | None) -> None:
-    """To a person who waited for Spark without having asked for it."""
-    chosen = click.get_current_context().get_parameter_source("engine") is not ParameterSource.DEFAULT
-    if chosen or any(spark or ()) or not sys.stderr.isatty():
+    """Recommends the local engine to a person who waited for Spark by default."""
+    source = click.get_current_context().get_parameter_source
+    is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
+    if is_chosen or any(spark or ()) or not sys.stderr.isatty():
         return
     counts = [report["counts"] for _, report in judged]
     if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL:
-        click.echo("small run: --engine local spares the start of Spark", err=True)
+        click.echo("small run: --engine local judges it without starting Spark", err=True)
 
 
 def _print_for_machines(
-    judged: list[tuple[str, dict[str, Any]]], unread: dict[str, str], options: dict[str, Any]
+    judged: list[tuple[str, dict[str, Any]]], unread: dict[str, str], names: dict[str, str], options: dict[str, Any]
 ) -> None:
     """One run's report, or a list of what was judged and then of what could not be read."""
     if options["as_json"]:
         reports = [report for _, report in judged]
-        failures = [{"input": {"name": name_of(run)}, "error": error} for run, error in unread.items()]
+        failures = [{"input": {"name": names[run]}, "error": error} for run, error in unread.items()]
         content: Any = [*reports, *failures] if len(judged) + len(unread) > 1 else reports[0]
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")

@@ -12,7 +12,7 @@ import click
 from ..analysis.wording import either
 from ..histories.errors import UsageError
 from .document import Document
-from .forms import Form, form_options, show
+from .forms import Form, form_options, from_option, show
 from .held import NO_LOG, content_of, extent, moment, spans_of
 from .looking import NO_FILES, Where, dated, open_to_look, tell_the_zero, where_of
 from .paths import LocalPath
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..analysis.inspect.open_partitions import Inspected
     from ..analysis.partitions.partition import Partition
     from ..histories.tables import Finding
-    from ..plots.whys import Why
+    from ..plots.report.root_causes import Why
 
 Record = dict[str, Any]
 MAX_FOUND = 12  # findings of a run or a partition
@@ -31,10 +31,11 @@ MAX_LEFT = 100  # breaches without a told cause, in JSON
 
 
 @click.command()
-@click.argument("source", metavar="RUN|DIR", type=LocalPath())
+@click.argument("source", metavar="RUN|DIR", type=LocalPath(takes_stdin=True))
 @click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
+@from_option
 @form_options("Print the causes, the breaches without one, moments and facts as JSON.")
-def command(source: Path, place: str | None, form: Form) -> None:
+def command(source: Path, place: str | None, reader: str | None, form: Form) -> None:
     """Tell the story of a run, of a partition, or of one offset, each fact with where it is written.
 
     A RUN is judged by the local engine. Of a DIR that `logjudge check` wrote, the causes are told that stand in it.
@@ -42,13 +43,13 @@ def command(source: Path, place: str | None, form: Form) -> None:
     """
     asked = where_of(place)
     if form == "json":
-        click.echo(json.dumps(_told(source, asked), indent=2))
+        click.echo(json.dumps(_told(source, asked, reader), indent=2))
         return
     document = Document()
     if is_saved(source):
         _of_saved(document, _saved(source, asked), asked)
     else:
-        opened = open_to_look(source, form, asked and asked.offset)
+        opened = open_to_look(source, form, reader, asked and asked.offset)
         _of_run(document, opened, asked)
         if opened.has_history:
             tell_the_zero(document, opened.started_at)
@@ -84,22 +85,23 @@ def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
         document.say("What each replica holds there is told when the run itself is explained.")
 
 
-def _told(source: Path, asked: Where | None) -> Record:
+def _told(source: Path, asked: Where | None, reader: str | None) -> Record:
     """What docs/verdict.md says of --json."""
     if is_saved(source):
         saved = _saved(source, asked)
         causes = causes_at(saved, asked)
         return {"causes": causes, **_left(findings_at(saved, asked), causes, _with_files(saved))}
-    opened = open_to_look(source, "json", asked and asked.offset)
-    names = [opened.partition(asked.partition).name] if asked else opened.names()
+    opened = open_to_look(source, "json", reader, asked and asked.offset)
+    names = opened.labels(asked and asked.partition)
     judged = [opened.judged(opened.partition(name)) for name in names]
     findings = [finding for found, _ in judged for finding in found]
     causes = [cause for _, told in judged for cause in told]
     if asked is not None and asked.offset is not None:
-        told = _story(opened, asked, findings, causes)
+        told = _stories_of(opened, names, asked, judged)
         findings = _here(findings, asked)
     else:
-        told = {"causes": causes, **({"moments": _moments(opened, names[0])} if asked else {})}
+        moments = [moment for name in names for moment in _moments(opened, name)] if asked else []
+        told = {"causes": causes, **({"moments": moments} if asked else {})}
     return opened.located({**told, **_left(findings, causes, opened.with_files())})
 
 
@@ -121,8 +123,12 @@ def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
     from ..analysis.inspect.findings_without_cause import unexplained
 
     if asked is not None:
-        tell = _partition if asked.offset is None else _offset
-        tell(document, opened, asked)
+        names = opened.labels(asked.partition)
+        if asked.offset is not None:
+            _offset(document, opened, names, asked)
+            return
+        for name in names:
+            _partition(document, opened, name)
         return
     told = 0
     breaches: list[Finding] = []
@@ -143,12 +149,12 @@ def _moments(opened: Inspected, name: str) -> list[Record]:
     return events_of_partition(opened.partition(name))
 
 
-def _partition(document: Document, opened: Inspected, asked: Where) -> None:
+def _partition(document: Document, opened: Inspected, name: str) -> None:
     from ..analysis.finding_order import worst_first
     from ..analysis.inspect.findings_without_cause import unexplained
     from .timeline import tell
 
-    p = opened.partition(asked.partition)
+    p = opened.partition(name)
     findings, causes = opened.judged(p)
     _numbers(document, p)
     document.heading("Found")
@@ -158,7 +164,7 @@ def _partition(document: Document, opened: Inspected, asked: Where) -> None:
     _why_not(document, unexplained(findings, causes), opened.with_files())
     _whys(document, causes, opened.started_at)
     document.heading("What happened")
-    moments = _moments(opened, p.name)
+    moments = _moments(opened, name)
     tell(document, opened.located({"moments": moments})["moments"], opened)
     if not moments:
         document.say(NO_FILES)
@@ -168,8 +174,11 @@ def _numbers(document: Document, p: Partition) -> None:
     """Who wrote and read the partition, and who keeps it, in a few numbers."""
     from ..analysis.inspect.differences import differences
     from ..analysis.replicas.replica_logs import where
+    from ..analysis.wording import brokers
 
-    document.heading(p.name)
+    document.heading(p.label)
+    if p.generation is not None:
+        document.say(p.generation.describe(p.topic))
     if len(p.sends) or len(p.reads):
         acknowledged = int(p.sends["acknowledged"].sum())
         document.say(f"{len(p.sends):,} sends, {acknowledged:,} of them acknowledged; {len(p.reads):,} records read")
@@ -179,19 +188,30 @@ def _numbers(document: Document, p: Partition) -> None:
     for snapshot in snapshots:
         ends = ", ".join(extent(broker) for broker in snapshot["brokers"])
         differ = f"; they differ at {spans_of(snapshot)}" if snapshot["divergences"] else ""
-        document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}")
+        damaged = sorted({row["broker"] for row in snapshot["damage"] if row["is_corrupt"]})
+        damage = f"; damaged batches on {brokers(damaged)}" if damaged else ""
+        document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}{damage}")
 
 
-def _offset(document: Document, opened: Inspected, asked: Where) -> None:
+def _offset(document: Document, opened: Inspected, names: list[str], asked: Where) -> None:
+    judged = [opened.judged(opened.partition(name)) for name in names]
+    first = _stories_of(opened, names, asked, judged)
+    stories = {story["partition"]: story for story in (first, *first.get("other_generations", ()))}
+    for name, (findings, _) in zip(names, judged, strict=True):
+        if name in stories:
+            document.heading(str(Where(name, asked.offset)))
+            _tell_offset(document, opened, opened.partition(name), stories[name], _here(findings, asked))
+
+
+def _tell_offset(document: Document, opened: Inspected, p: Partition, story: Record, here: list[Finding]) -> None:
     from ..analysis.inspect.findings_without_cause import unexplained
 
-    findings, causes = opened.judged(opened.partition(asked.partition))
-    story = _story(opened, asked, findings, causes)
-    document.heading(str(asked))
+    if p.generation is not None:
+        document.say(p.generation.describe(p.topic))
     _facts(document, "Sent", story["sent"], story["sent_left_out"], "No send is known to have written here.")
     _facts(document, "Read", story["read"], story["read_left_out"], "Nobody is known to have read it.")
     _facts(document, "Found", story["found"], story["found_left_out"], "No rule found anything here.")
-    _why_not(document, unexplained(_here(findings, asked), causes), opened.with_files())
+    _why_not(document, unexplained(here, story["causes"]), opened.with_files())
     if story["held"]:
         document.heading("Held by")
         rows = [[row["where"], f"broker {row['broker']}", *_held(row)] for row in story["held"]]
@@ -213,14 +233,18 @@ def _here(findings: list[Finding], asked: Where) -> list[Finding]:
     return [one for one in findings if asked.offset is not None and within(asked.offset, one)]
 
 
-def _story(opened: Inspected, asked: Where, findings: list[Finding], causes: list[Record]) -> Record:
+def _stories_of(
+    opened: Inspected, names: list[str], asked: Where, judged: list[tuple[list[Finding], list[Record]]]
+) -> Record:
+    """The story of an offset; of several generations of its topic the first, with those of the others beside it."""
     from ..analysis.inspect.offset_story import offset_story
 
     assert asked.offset is not None
-    story = offset_story(opened.partition(asked.partition), asked.offset, findings, causes)
-    if story is None:
+    told = [offset_story(opened.partition(name), asked.offset, *one) for name, one in zip(names, judged, strict=True)]
+    stories = [story for story in told if story is not None]
+    if not stories:
         raise UsageError(f"found {asked}, of which neither the history nor a log knows anything")
-    return opened.located(story)
+    return opened.located({**stories[0], **({"other_generations": stories[1:]} if len(names) > 1 else {})})
 
 
 def _held(row: Record) -> list[str]:
@@ -231,7 +255,7 @@ def _held(row: Record) -> list[str]:
 
 
 def _facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:
-    from ..plots.whys import source_of
+    from ..plots.report.root_causes import source_of
 
     document.heading(title)
     if not facts:
@@ -261,7 +285,7 @@ def _unexplained(
 
 def _findings(document: Document, findings: list[Finding], located: Callable[[Record], Record]) -> None:
     from ..analysis.inspect.offset_story import found_record
-    from ..plots.whys import source_of
+    from ..plots.report.root_causes import source_of
 
     told = located({"found": [found_record(one) for one in findings[:MAX_FOUND]]})["found"]
     document.listed([(one["says"], source_of(one)) for one in told])
@@ -276,7 +300,7 @@ def _why_not(document: Document, breaches: list[Finding], with_files: Collection
 
 
 def _whys(document: Document, causes: list[Record], started_at: str | None) -> None:
-    from ..plots.whys import whys_of
+    from ..plots.report.root_causes import whys_of
 
     for why in whys_of(causes, started_at):
         document.heading(f"Why: {why.cause}" + (f", {why.title}" if why.title else ""))
@@ -300,7 +324,7 @@ def _why(document: Document, why: Why) -> None:
 
 
 def _chain(document: Document, facts: list[Record], started_at: str) -> None:
-    from ..plots.whys import step_of
+    from ..plots.report.root_causes import step_of
 
     steps = [step_of(fact, started_at) for fact in facts]
     document.numbered([(dated(step.seconds, step.clock, step.says), step.source) for step in steps])

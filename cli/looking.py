@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 NO_FILES = "The run holds no broker's files that tell what happened there."
 MAX_NAMES = 12
-_WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
+_WHERE = re.compile(
+    r"(?P<partition>.+-\d+(?:#\d+)?|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?"
+)  # a key of Jepsen's has no number
 
 
 class Where(NamedTuple):
@@ -50,14 +52,14 @@ def partition_of(text: str | None) -> str | None:
     return None if asked is None else asked.partition
 
 
-def open_to_look(path: Path, form: Form, offset: int | None = None) -> Inspected:
+def open_to_look(path: Path, form: Form, reader: str | None = None, offset: int | None = None) -> Inspected:
     """The run, with what its logs hold at `offset`, though nothing else asks for it."""
     if is_saved(path):
         raise InputError(str(path), "results of `logjudge check`", "the run itself", "results don't hold the logs")
     from ..analysis.inspect.open_partitions import Inspected
 
     with Progress(path.name, quiet=form != "terminal") as progress:
-        return Inspected(path, progress, offset)
+        return Inspected(path, progress, offset, reader)
 
 
 def seconds(time: int | None, has_history: bool = True) -> str:
@@ -77,7 +79,7 @@ def dated(seconds: str, clock: str, says: str = "") -> str:
 
 def tell_the_zero(document: Document, started_at: str | None) -> None:
     """Says from when the seconds count, where that is known."""
-    from ..plots.stories import clock
+    from ..plots.clock import clock
 
     if zero := clock(started_at or "", 0):
         document.say(f"Seconds count from {zero}; beside them stands the time of day, UTC.")

@@ -148,7 +148,7 @@ def _why(report: dict[str, Any], room: Room) -> list[str]:
 def whys_told(causes: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     """Each cause of verdict.json with a sentence, and its citation behind that; what would have prevented it, and
     the citation, are told once a cause."""
-    from ..plots.whys import whys_of
+    from ..plots.report.root_causes import whys_of
 
     told: set[str] = set()
     sentences: list[tuple[str, str, str]] = []

@@ -117,14 +117,14 @@ def test_several_runs_are_judged_each_on_its_own(tmp_path: Path) -> None:
     assert unread["error"] in done.stderr
     assert "broken.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
-    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["clean-a", "unclean-election"]
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["clean-a", "index.html", "unclean-election"]
 
 
 def test_equal_names_do_not_collide(tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(CLEAN, tmp_path / name / "run")
     check(tmp_path / "a" / "run", tmp_path / "b" / "run", "--out", tmp_path / "o")
-    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["run", "run-2"]
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["a-run", "b-run", "index.html"]
 
 
 def test_a_foreign_folder_is_never_touched(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Pa
     assert called("rules nope", "2>&-").returncode == 2
     full = called("rules", ">/dev/full")
     assert full.returncode == 2
-    assert full.stderr.startswith("logjudge: found no room to write (No space left on device)")
+    assert full.stderr.startswith("logjudge: no space left to write (No space left on device)")
     assert full.stderr.count("\n") == 1
 
 
@@ -332,7 +332,7 @@ def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_p
     verdict = json.loads((tmp_path / "only" / "verdict.json").read_text())
     jsonschema.validate(verdict, schema)
     assert verdict["skipped"] == [name for name in RULES if name != "duplicate"]
-    assert "  skipped: 22 rules by --only or --skip: lost-write, " in screen
+    assert f"  skipped: {len(RULES) - 1} rules by --only or --skip: lost-write, " in screen
     for name in ("report.md", "report.html"):
         text = (tmp_path / "only" / name).read_text()
         assert "No breach of the rules that were judged." in text
@@ -527,7 +527,10 @@ def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
 
 def on_a_terminal(*arguments: object, **env: str) -> str:
     """What a user sees: stdout and stderr are a terminal."""
-    seen, terminal = pty.openpty()
+    try:
+        seen, terminal = pty.openpty()
+    except OSError as error:  # a chroot without /dev/pts
+        pytest.skip(f"no pseudo-terminal here: {error}")
     command = [sys.executable, "-m", "logjudge.cli", *map(str, arguments)]
     plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     environment = {**plain, "TERM": "xterm-256color", **env}

@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 from logjudge.cli.document import Document
-from logjudge.plots.stories import timeline
-from logjudge.plots.whys import amount, blame, impact_by_cause, whys_of
+from logjudge.plots.report.incidents import timeline
+from logjudge.plots.report.root_causes import amount, blame, impact_by_cause, whys_of
 
 FACT = {
     "says": "broker 1 was killed",

@@ -4,7 +4,7 @@ Each module is one cause: its NAME, its CITATION, and `explain`, which proves it
 chain of dated facts, says what evidence it lacks, or that it is not the case. `explain_loss` asks all: one
 proof is the cause; two are a conflict, shown as both readings; none is `unknown`, with what is missing. A
 cause never follows from the absence of evidence for another. To add one: a module, and one line in CAUSES. What
-consumers missed and what stands twice is not lost: consumers.py and retry_reordering.py tell why.
+consumers missed and what stands twice is not lost: consumers.py and retry_duplicate.py tell why.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
 from . import (
     correlated_failure,
+    corruption,
     high_watermark_truncation,
     last_replica_standing,
     leader_epoch_divergence,
     legal_absence,
+    log_rolled_back,
     single_ack_failover,
     unclean_election,
 )
 from .attempts import Attempt, Explanation, explained
 from .losses import Lost
+from .lost_marker import lost_marker, with_marker
 
 Cause = Callable[[Timeline, Lost], Attempt]
 
@@ -36,6 +39,8 @@ CAUSES: dict[str, tuple[Cause, str]] = {
         single_ack_failover,
         last_replica_standing,
         correlated_failure,
+        corruption,
+        log_rolled_back,
     )
 }
 # Why replicas differ in the end, as no truncation made them alike: no loss, but what may become one.
@@ -51,7 +56,10 @@ LEGAL: dict[str, tuple[Cause, str]] = {
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
-    """The cause of a lost range."""
+    """The cause of a lost range; of records that lack no more than their COMMIT marker, the cause of its loss."""
+    marker = lost_marker(timeline, lost)
+    if marker is not None:
+        return with_marker(_explain(CAUSES, timeline, marker.lost), marker, lost)
     return _explain(CAUSES, timeline, lost)
 
 

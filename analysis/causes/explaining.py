@@ -12,12 +12,12 @@ from ..partitions.partition import Partition
 from ..rules.evidence import sends_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
-from . import explain_divergence, explain_loss
-from .attempts import Explanation
+from . import corruption, explain_divergence, explain_loss
+from .attempts import Explanation, explained
 from .consumers import GROUP_EVENTS, Missed, explain_missed
 from .losses import Lost
 from .ranges import explain_ranges
-from .retry_reordering import Repeated, explain_repeated
+from .retry_duplicate import Repeated, explain_repeated
 
 MOST = 40  # explanations a partition: its findings may be many, its stories are few
 MAX_TEXT = 400  # characters of a finding's sentence
@@ -33,7 +33,9 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. The same chain is told
     once for all its `findings`.
     """
-    told: list[Record] = [] if p.replica_logs or p.timeline is None or len(p.sends) else _given_up(p.timeline)
+    told: list[Record] = []
+    if p.timeline is not None and not p.replica_logs and not len(p.sends):
+        told = [record for record in _given_up(p.timeline) if record["cause"] != "unknown" or not _has_clients(p)]
     for finding in findings:
         if len(told) >= MOST:
             break
@@ -44,11 +46,17 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
             told_of = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _numbers(lost)}
             record = {**told_of, **record_of(explanation)}
             same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
-            if same:
+            if same and lost is None:
                 same["findings"].append(finding.id)
             else:
                 told.append(record)
     return told
+
+
+def _has_clients(p: Partition) -> bool:
+    """Whether clients are recorded, so that a truncation without a proved cause took nothing that they had written, or
+    the topic is Kafka's own: brokers give up unacknowledged tails at any clean election."""
+    return p.topic.startswith("__") or p.context.height > 0
 
 
 def _given_up(timeline: Timeline) -> list[Record]:
@@ -63,7 +71,8 @@ def _given_up(timeline: Timeline) -> list[Record]:
         # A term that began below the cut had written them by the time at which it was over.
         wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < cut.end]
         written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (end.time or 0) else None
-        lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, written=written)
+        acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
+        lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, acks, written=written)
         span = f"offset {lost.first}" if lost.count == 1 else f"offsets {lost.first} to {lost.last}"
         says = f"broker {cut.broker} gave up {span} of {lost.name}; what was acknowledged there is not recorded"
         told.append({"findings": [], "says": says, "lost": None, **record_of(explain_loss(timeline, lost))})
@@ -121,7 +130,18 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     span = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
     who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")
     polls = p.reads.filter(mine).group_by("completed", "at", "process", maintain_order=True).agg(*span)
-    marks = p.marks.filter(mine & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]))
+    marks = p.marks.filter(
+        mine & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
+    )
+    marks = marks.with_columns(
+        # The application's own assignment is no committed offset of the group.
+        pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
+        .then(pl.lit("seek"))
+        .when((pl.col("kind") == "commit") & (pl.col("outcome") == "info"))
+        .then(pl.lit("commit-info"))
+        .otherwise("kind")
+        .alias("kind")
+    )
     marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*span)
     crashes = p.context.filter(mine & (pl.col("kind") == "crash"))
     return pl.concat(
@@ -135,9 +155,26 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
 
 
+def _misread(p: Partition, finding: Finding) -> Explanation | None:
+    """That what was read at any of the finding's offsets came from a damaged segment."""
+    if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
+        return None
+    offsets: list[int] = [finding.first_offset]
+    if finding.rule in ("duplicate", "inconsistent-offsets"):
+        within = pl.col("offset").is_between(finding.first_offset, finding.last_offset)
+        offsets = p.entries.filter(within & pl.col("value").is_in(finding.values))["offset"].unique().sort().to_list()
+    for offset in offsets:
+        attempt = corruption.explain_read(p.timeline, offset)
+        if attempt.proved:
+            return explained({corruption.NAME: (attempt, corruption.CITATION)}, "")
+    return None
+
+
 def _repeated(p: Partition, finding: Finding) -> Explanation | None:
     if p.timeline is None or not finding.values:
         return None
+    if (misread := _misread(p, finding)) is not None:
+        return misread
     value = finding.values[0]
     offsets = tuple(p.entries.filter(pl.col("value") == value)["offset"].to_list())
     sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at", "acks").rows()
@@ -151,6 +188,9 @@ ASKED: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
     "replica-divergence": _diverged,
     "consumer-loss": _missed,
     "duplicate": _repeated,
+    "inconsistent-offsets": _misread,
+    "phantom-read": _misread,
+    "log-corruption": _misread,
 }
 
 

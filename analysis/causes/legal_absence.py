@@ -1,7 +1,7 @@
 """retention and compaction: records that Kafka was configured, or told, to delete. No loss, but a reason.
 
-retention needs a log start above the offsets (checkpoint, first batch, or the broker's line). compaction
-needs the offset missing between others below what the cleaner has been over, or a newer record of the key.
+retention needs a log start above the offsets (checkpoint, first batch, name of an empty segment, or the broker's line).
+compaction needs the offset missing between others below what the cleaner has been over, or a newer record of the key.
 """
 
 from __future__ import annotations
@@ -52,7 +52,13 @@ def retention(timeline: Timeline, lost: Lost) -> Attempt:
         for fault in timeline.faults
         if fault.kind == "delete-records" and fault.type == "fault" and _asked(fault.details, lost) is not None
     ]
-    return Attempt(True, chain(acknowledgement(lost), deleted, timeline.log_starts, starts))
+    return Attempt(True, chain(acknowledgement(lost), deleted, _first_beyond(timeline, lost), starts))
+
+
+def _first_beyond(timeline: Timeline, lost: Lost) -> list[Fact]:
+    """Of each broker the first line that moves the log start beyond the records."""
+    moved = [fact for fact in timeline.log_starts if fact.offset is not None and fact.offset > lost.last]
+    return list({fact.broker: fact for fact in reversed(moved)}.values())[::-1]
 
 
 def _asked(details: object, lost: Lost) -> object:
@@ -69,7 +75,9 @@ def _source_of_start(timeline: Timeline, broker: str) -> tuple[str | None, int |
     if point.height:
         return point["file"][0], point["line"][0], None
     batch = logs.batches.filter(own).sort("base_offset")
-    return batch["file"][0], None, batch["byte"][0]
+    if batch.height:
+        return batch["file"][0], None, batch["byte"][0]
+    return logs.segments.filter(own).sort("base_offset")["file"][0], None, None  # its name is the log start
 
 
 def compaction(timeline: Timeline, lost: Lost) -> Attempt:

@@ -14,6 +14,9 @@ import polars as pl
 
 from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..replicas.replica_logs import extents
+from ..replicas.resolved_outcomes import is_leader_collected
+from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ class _Heard:
     def __init__(self, p: Partition) -> None:
         self.p = p
         self.since, self.until = _final_span(p)
-        self.reach = _reach(p)
+        self.reach = highest_end(p)
 
     @cached_property
     def lowest(self) -> tuple[Ints, Ints]:
@@ -82,11 +85,16 @@ def log_start(p: Partition, kept: int | None) -> LogStart:
     if kept is not None:
         # Files are copied after the final reads: what these still saw was not below the start yet.
         told.append(_Told(min(kept, heard.first_final), True, None))
-    if p.settings.final and not any(one.certain for one in (*deleted, *told)):
+    elsewhere = [*_of_replicas(p, heard), *_logged(p, heard)] if kept is None else []
+    if p.settings.final and not any(one.certain for one in (*deleted, *told, *elsewhere)):
         # The final reads should begin at the log start, but a reader that was assigned behind it hides what it skips.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()
         told += [_Told(begun, False, None)] if isinstance(begun, int) else []
-    told = [*deleted, *(_since_deletion(one, deleted) for one in told), *_retained(p, heard)]
+    topic_deleted = p.generation.deleted if p.generation is not None else None
+    if topic_deleted is not None and (heard.until is None or topic_deleted.earliest <= heard.until):
+        # With its topic all that a log held is gone; copies and late reads of it show nothing else.
+        told.append(_Told(heard.reach, True, topic_deleted.latest, topic_deleted.earliest))
+    told = [*deleted, *(_since_deletion(one, deleted) for one in (*told, *elsewhere)), *_retained(p, heard)]
     certain = max((one.offset for one in told if one.certain), default=0)
     moves = [one.moved for one in told if one.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=-(2**63))
@@ -129,6 +137,41 @@ def _answered(p: Partition, heard: _Heard) -> list[_Told]:
     return told
 
 
+def _of_replicas(p: Partition, heard: _Heard) -> list[_Told]:
+    """Where the logs of all replicas start, if the last leader is not known: it is one of them."""
+    if p.replica_logs is None or p.replica_logs.leader is not None:
+        return []
+    bounds = extents(p.replica_logs).filter(pl.col("snapshot") == p.replica_logs.last)
+    start = bounds["start"].min()
+    if not isinstance(start, int) or start <= 0:
+        return []
+    configured = p.settings.topic(p.topic).get("replication.factor")
+    replicas = len(p.replica_logs.replicas) or (configured if isinstance(configured, int) else MAX_INT64)
+    return [_Told(min(start, heard.first_final), bounds["broker"].n_unique() >= replicas, None)]
+
+
+def _logged(p: Partition, heard: _Heard) -> list[_Told]:
+    """Log starts of server.log, where no log of the leader was collected: certain are those of a leader of its time.
+
+    Followers delete by retention on their own, so a follower's line counts if it repeats the leader's log start.
+    """
+    if p.timeline is None or (p.replica_logs is not None and is_leader_collected(p.replica_logs)):
+        return []
+    led = sorted(
+        (term.time, term.leader) for term in p.timeline.terms.values() if term.time is not None and term.leader
+    )
+    told = []
+    for fact in p.timeline.log_starts:
+        if fact.offset is None or fact.time is None:
+            continue
+        leader = next((who for since, who in reversed(led) if since <= fact.time), None)
+        certain = fact.kind == LEADERS_LOG_START or leader == fact.broker
+        certain = certain and (heard.until is None or fact.time <= heard.until) and fact.offset <= heard.reach
+        certain = certain and not heard.refutes(fact.offset, fact.time)
+        told.append(_Told(min(fact.offset, heard.reach), certain, fact.time))
+    return told
+
+
 def _retained(p: Partition, heard: _Heard) -> list[_Told]:
     """What retention may have taken by the end of the reads: a prefix whose records are all old enough."""
     limit = p.settings.retention_ms(p.topic)
@@ -167,7 +210,7 @@ def _of_final(p: Partition) -> pl.Expr:
     return pl.col("process").is_in(p.settings.final_processes()) & (pl.col("completed") >= p.last_heal)
 
 
-def _reach(p: Partition) -> int:
+def highest_end(p: Partition) -> int:
     """The greatest log end that anything in the history tells."""
     tops = [p.sends["offset"].max(), p.reads["offset"].max()]
     ends = [p.end_offsets["offset"].max()]

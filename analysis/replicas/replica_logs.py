@@ -199,9 +199,13 @@ def extents(logs: ReplicaLogs) -> pl.DataFrame:
     # A log starts where its first segment's name says; compaction may have taken its first batches.
     named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64)
     sound = logs.batches.filter(pl.col("crc_ok").fill_null(True))
+    at_hand = pl.concat([sound.select("snapshot", "broker"), logs.segments.select("snapshot", "broker")])
+    # A first segment in which no batch is sound is no sign that the log starts behind it.
+    damaged = logs.damage.filter(named.is_not_null()).join(at_hand, on=["snapshot", "broker"], how="semi")
     bounds = (
         pl.concat(
             [
+                damaged.select("snapshot", "broker", named.alias("start"), pl.lit(None, pl.Int64).alias("end")),
                 sound.select(
                     "snapshot",
                     "broker",

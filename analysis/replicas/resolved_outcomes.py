@@ -23,7 +23,7 @@ def settle(logs: ReplicaLogs, unsettled: pl.DataFrame) -> pl.DataFrame:
     stands is true with its offset, where the record is in the log and not aborted; false where the log is
     whole and lacks it; null where damage, retention or compaction may hide it, or nobody knows the leader.
     """
-    if not _leads(logs):
+    if not is_leader_collected(logs):
         return unsettled.select(
             "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("stands")
         )
@@ -52,7 +52,7 @@ def settle(logs: ReplicaLogs, unsettled: pl.DataFrame) -> pl.DataFrame:
 
 def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
     """Ranges of offsets of the leader's log that are nothing to miss, each with its reason."""
-    if not _leads(logs):
+    if not is_leader_collected(logs):
         return pl.DataFrame(schema=ABSENCES)
     ordered = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
     bounds = extents(logs).filter((pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader))
@@ -71,6 +71,11 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
     return pl.concat(absent).sort("first_offset", "last_offset")
 
 
-def _leads(logs: ReplicaLogs) -> bool:
-    """Whether the last log of the leader is at hand, and holds anything."""
-    return logs.leader is not None and stretches(logs, logs.last, logs.leader).height > 0
+def is_leader_collected(logs: ReplicaLogs) -> bool:
+    """Whether the last log of the leader was collected. Retention may have emptied it: one segment without a byte
+    then says where it starts.
+    """
+    if logs.leader is None:
+        return False
+    here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
+    return stretches(logs, logs.last, logs.leader).height > 0 or logs.segments.filter(here).height > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .facts import Fact
+from .facts import LEADERS_LOG_START, Fact
 from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
 
@@ -190,7 +190,10 @@ def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     why = f" ({fields['reason']})" if fields.get("reason") else ""
     to = f" to offset {fields['offset']}" if "offset" in fields else ""
     says = f"broker {row['broker']} moved the log start of {_name(row)}{to}{why}"
-    fact = _fact(builder, row, says, "log-start", broker=row["broker"], offset=fields.get("offset"))
+    # Only a leader deletes records for a client (LogStartOffsetIncrementReason).
+    of_leader = fields.get("reason") in ("leader offset increment", "client delete records request")
+    kind = LEADERS_LOG_START if of_leader else "log-start"
+    fact = _fact(builder, row, says, kind, broker=row["broker"], offset=fields.get("offset"))
     builder.log_starts.append(fact)
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergence, explain_loss, retry_reordering
+from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergence, explain_loss, retry_duplicate
 from logjudge.analysis.causes.consumers import CONSUMER_CAUSES
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.ranges import explain_ranges
 from logjudge.analysis.causes.replica_history import ended_short
-from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
+from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.leaders import last_leader
 from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
@@ -161,7 +161,7 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
     about = {"snapshots": ("before", ""), "times": {"before": 1}}
     told = timeline(tables, about, leader="3")
     explained = explain_repeated(told, sent_again, {"enable.idempotence": False})
-    assert explained.cause == "retry-reordering"
+    assert explained.cause == "retry-duplicate"
     assert any("it stood in snapshot before at offset 2" in fact.says for fact in explained.chain)
     apart = timeline(joined(logs("3: 0a 1b", "before"), logs("3: 0a 1x@1 2b@1")), about, leader="3")
     assert explain_repeated(apart, sent_again, {"enable.idempotence": False}).cause == "unknown"
@@ -178,7 +178,7 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
 def test_a_retry_is_known_by_what_turns_idempotence_off(producer, says):
     held = timeline(logs("1: 0a 1b 2b"), leader="1")
     explained = explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), producer)
-    assert explained.cause == "retry-reordering"
+    assert explained.cause == "retry-duplicate"
     assert says in [fact.says for fact in explained.chain]
     sure = {**producer, "enable.idempotence": True}
     assert explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), sure).cause == "unknown"
@@ -695,19 +695,22 @@ def test_an_epoch_begins_once():
 
 
 def test_every_cause_of_the_design_is_there():
-    names = {*CAUSES, *DIVERGING, *LEGAL, *CONSUMER_CAUSES, retry_reordering.NAME}
+    names = {*CAUSES, *DIVERGING, *LEGAL, *CONSUMER_CAUSES, retry_duplicate.NAME}
     assert names == {
         "unclean-election",
         "high-watermark-truncation",
         "leader-epoch-divergence",
+        "log-rolled-back",
         "single-ack-failover",
         "last-replica-standing",
         "correlated-failure",
+        "corruption",
         "retention",
         "compaction",
         "consumer-reset",
+        "committed-offset-vanished",
         "commit-before-handle",
-        "retry-reordering",
+        "retry-duplicate",
     }
 
 

@@ -34,3 +34,63 @@ def test_only_a_crash_before_later_records_proves_that_a_commit_came_too_early(
     rows = [(time, time, "g1", *event) for time, event in enumerate(events)]
     frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
     assert explain_missed(frame, Missed("x", 0, "g", 1, 1, 1), {}).cause == cause
+
+
+AUTO = {"g1": {"enable.auto.commit": True, "auto.offset.reset": "latest"}, "g2": {"auto.offset.reset": "latest"}}
+SILENT = [("g1", "poll", 0, 2), ("g1", "handle", 0, 0)]
+DIED = [*SILENT, ("g1", "crash", None, None)]
+
+
+def of_group(events, first=1, last=1):
+    rows = [(time, time, *event) for time, event in enumerate(events)]
+    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+    return explain_missed(frame, Missed("x", 0, "g", first, last, last - first + 1), AUTO)
+
+
+@pytest.mark.parametrize(
+    ("events", "cause"),
+    [
+        ([*DIED, ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "commit-before-handle"),
+        # The same client, started again.
+        ([*DIED, ("g1", "assign", 3, None), ("g2", "commit", 5, None)], "commit-before-handle"),
+        # Nobody recorded the crash, but the other member has the partition, and the first did nothing more.
+        ([*SILENT, ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "commit-before-handle"),
+        ([*SILENT, ("g2", "assign", 3, None), ("g1", "handle", 2, 2), ("g2", "commit", 5, None)], "unknown"),
+        # Another member may have committed it.
+        ([*DIED, ("g3", "commit", 3, None), ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "unknown"),
+        ([*DIED, ("g3", "commit-info", 3, None), ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "unknown"),
+        # It was assigned an offset before the records, or none, or chose its own.
+        ([*DIED, ("g2", "assign", 1, None), ("g2", "commit", 5, None)], "unknown"),
+        ([*DIED, ("g2", "assign", None, None), ("g2", "commit", 5, None)], "unknown"),
+        ([*DIED, ("g2", "seek", 3, None), ("g2", "commit", 5, None)], "unknown"),
+    ],
+)
+def test_the_next_assignment_proves_a_commit_whose_callback_nobody_saw(events, cause) -> None:
+    assert of_group(events).cause == cause
+
+
+FRESH = [("g1", "assign", None, None)]
+READ = [("g1", "poll", 0, 4), ("g1", "handle", 0, 4), ("g1", "commit", 5, None)]
+AGAIN = [("g2", "assign", None, None), ("g2", "poll", 10, 12), ("g2", "commit", 13, None)]
+
+
+@pytest.mark.parametrize(
+    ("events", "cause"),
+    [
+        ([*FRESH, *READ, *AGAIN], "committed-offset-vanished"),
+        # A group that had never committed anything.
+        ([*FRESH, *AGAIN], "consumer-reset"),
+        # The commit may not have been stored; it failed, says nobody.
+        ([*FRESH, *READ[:2], ("g1", "commit-info", 5, None), *AGAIN], "unknown"),
+        # The offset was there, or the application chose where to begin.
+        ([*FRESH, *READ, ("g2", "assign", 5, None), *AGAIN[1:]], "unknown"),
+        ([*FRESH, *READ, AGAIN[0], ("g2", "seek", 10, None), *AGAIN[1:]], "unknown"),
+        # The commit was behind some of the records already.
+        ([*FRESH, *READ[:2], ("g1", "commit", 7, None), *AGAIN], "unknown"),
+    ],
+)
+def test_a_committed_offset_that_vanished_is_no_group_without_one(events, cause) -> None:
+    explained = of_group(events, 5, 9)
+    assert explained.cause == cause
+    if cause == "committed-offset-vanished":
+        assert [fact.place for fact in explained.chain] == [3, 4, None, 5]

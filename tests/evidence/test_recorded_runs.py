@@ -10,7 +10,7 @@ import pytest
 from logjudge.analysis.causes import explain_absence, explain_loss
 from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
 from logjudge.analysis.causes.losses import Lost, lost_of
-from logjudge.analysis.causes.retry_reordering import Repeated, explain_repeated
+from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
 from logjudge.analysis.rules.replica_divergence import replica_divergence
 from logjudge.histories.evidence.layout import find_parts, read_part
@@ -19,8 +19,10 @@ from .conftest import gathered, judge_replicas
 
 CAUSE_OF = {
     "acks1-failover": "single-ack-failover",
+    "backup": "log-rolled-back",
     "disk-truncate": "last-replica-standing",
     "kip-101": "high-watermark-truncation",
+    "txn-unclean": "unclean-election",
     "unclean-election": "unclean-election",
 }
 
@@ -217,7 +219,7 @@ def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
         repeated = Repeated("orders", places[0][0], value, tuple(offset for _, offset in places), process)
         timeline = run.timeline("orders", places[0][0])
         explained = explain_repeated(timeline, repeated, run.about["processes"][process])
-        assert explained.cause == "retry-reordering"
+        assert explained.cause == "retry-duplicate"
         assert sum("stands at offset" in fact.says for fact in explained.chain) == 2
         assert explain_repeated(timeline, repeated, {"enable.idempotence": True}).cause == "unknown"
 

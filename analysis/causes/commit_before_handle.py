@@ -1,0 +1,119 @@
+"""commit-before-handle: a member committed records that it had polled and not handled, and never handled them.
+
+Needs: a member polled the records; a commit beyond them, either recorded or proved by the offset that the next member
+was assigned (an automatic commit runs in the background, and its callback never reaches a killed client); and that the
+member handled nothing behind the records before it ended, by a crash or as another member took the partition over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from ..timelines.facts import Fact, ordered
+from .attempts import NOT_THE_CASE, Attempt, lacks
+from .missed import Missed, Processes, touching
+
+NAME = "commit-before-handle"
+CITATION = "Kafka's documentation of at-most-once delivery and enable.auto.commit"
+Event = Mapping[str, Any]
+
+
+def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
+    polled = touching(events, "poll", missed)
+    handled = (pl.col("first_offset") <= missed.first) & (pl.col("last_offset") >= missed.last)
+    if not polled.height or touching(events, "handle", missed).filter(handled).height:
+        return NOT_THE_CASE
+    poll = polled.row(0, named=True)
+    commits = events.filter(
+        (pl.col("f") == "commit") & (pl.col("first_offset") > missed.last) & (pl.col("time") >= poll["time"])
+    )
+    if not commits.height:
+        return lacks(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
+    commit = commits.row(0, named=True)
+    assigned = _assigned_behind(events, missed, poll)
+    # What a member commits of its own is known by its own commit; another one's tells nothing of it.
+    own = commit["process"] == poll["process"]
+    end = _end_of(events, poll, commit["time"] if own else poll["time"], assigned)
+    if end is None or not (own or assigned):
+        return lacks(f"that {poll['process']}, which polled the records, ended before it handled them")
+    later = _handled_later(events, missed, poll, end)
+    if later is not None:
+        return lacks(
+            f"why {poll['process']} passed over the records: it lived on and handled offset {later} of {missed.name}"
+        )
+    facts = [
+        missed.fact({**poll, "first_offset": missed.first}, "polled", _polled(missed, poll)),
+        _ended(missed, poll, end),
+    ]
+    if own:
+        says = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
+        facts.append(missed.fact(commit, "committed", says))
+    elif assigned:
+        facts.append(missed.fact(assigned, "assigned", _proved(missed, poll, assigned)))
+    automatic = processes.get(poll["process"], {}).get("enable.auto.commit")
+    prevented = ["committing after handling"]
+    if automatic:
+        facts.append(Fact(f"enable.auto.commit of {poll['process']} is true", "configured", source="run.json"))
+        prevented.append("enable.auto.commit=false")
+    return Attempt(True, ordered(facts), prevented)
+
+
+def _assigned_behind(events: pl.DataFrame, missed: Missed, poll: Event) -> Event | None:
+    """The group's next assignment to another client, if its committed offset is behind the records and only the member
+    that polled them can have committed it."""
+    mine = pl.col("process") == poll["process"]
+    since = events.filter(pl.col("time") > poll["time"])
+    crashed = since.filter(mine & (pl.col("f") == "crash"))["time"].min()
+    # After a crash the same process is another client.
+    other = ~mine if crashed is None else ~mine | (pl.col("time") > crashed)
+    assigns = since.filter((pl.col("f") == "assign") & other)
+    if not assigns.height:
+        return None
+    assigned = assigns.row(0, named=True)
+    if assigned["first_offset"] is None or assigned["first_offset"] <= missed.last:
+        return None
+    between = events.filter(pl.col("time").is_between(poll["time"], assigned["time"], closed="left"))
+    reached = between.filter(mine & (pl.col("f") == "poll"))["last_offset"].max()
+    foreign = between.filter(~mine & pl.col("f").is_in(["commit", "commit-info"]))
+    return None if foreign.height or not isinstance(reached, int) or reached < missed.last else assigned
+
+
+def _end_of(events: pl.DataFrame, poll: Event, since: int, assigned: Event | None) -> Event | None:
+    """The crash of the member that polled the records, or the assignment by which another one took over from it."""
+    own = events.filter((pl.col("process") == poll["process"]) & (pl.col("time") >= since))
+    crashes = own.filter(pl.col("f") == "crash")
+    if crashes.height:
+        return crashes.row(0, named=True)
+    if assigned is None or own.filter(pl.col("time") >= assigned["time"]).height:
+        return None
+    return assigned
+
+
+def _handled_later(events: pl.DataFrame, missed: Missed, poll: Event, end: Event) -> int | None:
+    """A record behind the missed ones that the member handled before its end: it did not die before them."""
+    lived = (pl.col("process") == poll["process"]) & pl.col("time").is_between(poll["time"], end["time"])
+    behind = events.filter(lived & (pl.col("f") == "handle") & (pl.col("last_offset") > missed.last))["last_offset"]
+    return int(behind[0]) if len(behind) else None
+
+
+def _polled(missed: Missed, poll: Event) -> str:
+    return f"{poll['process']} polled offset {missed.first} of {missed.name}"
+
+
+def _ended(missed: Missed, poll: Event, end: Event) -> Fact:
+    records = f"no member of {missed.group} had handled the {missed.count} records from {missed.first} to {missed.last}"
+    if end["f"] == "crash":
+        return Fact(f"{end['process']} crashed, and {records}", "crashed", end["time"], place=end["place"])
+    says = f"{end['process']} took {missed.name} over, {poll['process']} did nothing there any more, and {records}"
+    return Fact(says, "crashed", end["time"], place=end["place"])
+
+
+def _proved(missed: Missed, poll: Event, assigned: Event) -> str:
+    offset = assigned["first_offset"]
+    return (
+        f"{assigned['process']} was assigned {missed.name} from committed offset {offset}: {poll['process']} had"
+        " committed it in the background, though no callback was recorded"
+    )

@@ -1,0 +1,44 @@
+"""committed-offset-vanished: the group's committed offset was gone when it came back, and a reset skipped records.
+
+A group coordinator removes the offsets of a group that has had no member for offsets.retention.minutes. A group that
+comes back later starts as a new one does. Offsets also go with a deleted group or lost records of __consumer_offsets.
+
+Needs: a commit of the group at or below the records; a later assignment without a committed offset;
+auto.offset.reset=latest of that member; and that the group then began to read behind the records.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from ..timelines.facts import ordered
+from .attempts import NOT_THE_CASE, Attempt, lacks
+from .consumer_reset import PREVENTION, reset_behind
+from .missed import Missed, Processes
+
+NAME = "committed-offset-vanished"
+CITATION = "KIP-211 (expiration of committed offsets, offsets.retention.minutes), KIP-186; GroupMetadataManager"
+
+
+def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
+    reset = reset_behind(events, missed, processes)
+    if isinstance(reset, Attempt):
+        # consumer-reset asks for the same evidence.
+        return NOT_THE_CASE
+    commits = reset.commits.filter(pl.col("f") == "commit")
+    if not commits.height:
+        return NOT_THE_CASE
+    commit = commits.row(-1, named=True)
+    if commit["first_offset"] is None or commit["first_offset"] > missed.first:
+        return lacks(f"why no member of {missed.group} handled records below its commit of {commit['first_offset']}")
+    read = events.filter((pl.col("f") == "poll") & (pl.col("time") < reset.assigned["time"]))["last_offset"].max()
+    if isinstance(read, int) and read > missed.last:
+        return NOT_THE_CASE
+    says = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
+    committed = missed.fact(commit, "committed", says)
+    seconds = (reset.assigned["time"] - commit["time"]) / 1e9
+    says = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: that of group"
+    says += f" {missed.group} had vanished within {seconds:.0f} s (offsets.retention.minutes, or the group was deleted)"
+    vanished = missed.fact(reset.assigned, "assigned", says)
+    retention = "offsets.retention.minutes longer than the group may be without members"
+    return Attempt(True, ordered([committed, vanished, reset.configured, reset.began]), [retention, *PREVENTION])

@@ -1,0 +1,54 @@
+"""What a consumer-side cause is asked about: neighbouring records that no member of a group handled.
+
+Group events are a frame of one topic-partition with the columns of GROUP_EVENTS. f is assign (by the group), seek (also
+an assignment by the application), poll, handle, commit or crash. first_offset and last_offset are of the records of a
+poll or handle; an assign, seek or commit has its offset in first_offset, null where the group has no committed offset.
+A commit of unknown outcome is commit-info. A crash has no partition and belongs to all of its process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from ..timelines.facts import Fact
+
+GROUP_EVENTS = {
+    "time": pl.Int64,
+    "place": pl.Int64,
+    "process": pl.String,
+    "f": pl.String,
+    "first_offset": pl.Int64,
+    "last_offset": pl.Int64,
+}
+Processes = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Neighbouring records that no member of a group handled."""
+
+    topic: str
+    partition: int
+    group: str
+    first: int
+    last: int
+    count: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def fact(self, event: Mapping[str, Any], kind: str, says: str) -> Fact:
+        """A fact that an event of the group proves."""
+        offset = event["first_offset"]
+        return Fact(says, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
+
+
+def touching(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:
+    """Polls or handles with a record within the missed range."""
+    within = (pl.col("first_offset") <= missed.last) & (pl.col("last_offset") >= missed.first)
+    return events.filter((pl.col("f") == f) & within)

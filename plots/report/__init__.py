@@ -1,0 +1,7 @@
+"""The postmortem of a run: incidents and root causes as text, report.html and report.md."""
+
+from __future__ import annotations
+
+from .postmortem import headline, write_report
+
+__all__ = ["headline", "write_report"]

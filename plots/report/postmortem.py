@@ -1,0 +1,288 @@
+"""report.html, report.md and plots/ out of a verdict, its findings and the figure data; nothing else is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from markupsafe import escape
+
+from ...analysis.rules import RULES
+from ...analysis.wording import either, plural, some
+from .. import PLOTS, draw, style
+from ..clock import clock
+from ..escaping import file_name, markdown
+from .incidents import Story, faults_before, first_sign, place_of, stories_of, timeline
+from .root_causes import MAX_WHYS, blame, impact_by_cause, whys_of
+
+VERDICTS = {
+    "valid": "No breach: every guarantee that this run can show held.",
+    "invalid": "A guarantee was broken.",
+    "unknown": "Nothing can be said for sure: no breach was found, but what the verdict rests on is incomplete.",
+    "not-judged": "There was nothing to judge.",
+}
+LABELS = {
+    "glance": "Run at a glance",
+    "offsets": "Offsets",
+    "replicas": "Replicas",
+    "swimlane": "Leaders and ISR",
+    "around": "Operations",
+    "unread": "Unread records",
+    "lag": "Consumer lag",
+    "heatmap": "Findings by partition and time",
+}
+_REFERENCE = re.compile(r"\b(KIP|KAFKA)-(\d{1,6})\b")
+_SOURCES = {
+    "KIP": "https://cwiki.apache.org/confluence/dosearchsite.action?queryString=KIP-",
+    "KAFKA": "https://issues.apache.org/jira/browse/KAFKA-",
+}
+PERMITTED = "No breach, but of what the configuration or --allow permits."
+PARTLY = "No breach of the rules that were judged."  # of a run whose caller skipped others
+_INK = {
+    style.INK: "currentColor",
+    style.PAPER: "var(--paper)",
+    style.RULE: "var(--rule)",
+    style.FAINT: "var(--faint)",
+}
+
+
+def write_report(
+    folder: Path, verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], plots: bool = True
+) -> None:
+    """Writes report.html, report.md and, if wanted, plots/*.png, *.svg into an existing folder."""
+    pictures = _draw_all(folder / "plots", figures) if plots else []
+    told = _told(verdict, findings, figures, pictures)
+    for name in ("report.html", "report.md"):
+        text = environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(told)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
+    """Every figure that has something to show: its names, caption and SVG for the page."""
+    folder.mkdir(exist_ok=True)
+    pictures = []
+    for name, plot in PLOTS.items():
+        for number, subject in enumerate(plot.subjects(figures)):
+            stem = file_name(name, *map(str, subject.values()))
+            figure = draw(name, figures, subject)
+            for ending in ("png", "svg"):
+                style.save(figure, folder / f"{stem}.{ending}")
+            svg = (folder / f"{stem}.svg").read_text(encoding="utf-8")
+            title = " ".join(map(str, subject.values()))
+            caption = plot.CAPTION if number == 0 else ""  # said once
+            alternative = " ".join(figure.get_suptitle().split())
+            pictures.append(
+                {
+                    "plot": name,
+                    "stem": stem,
+                    "title": title,
+                    "label": style.printable(f"{LABELS[name]} {title}".strip()),
+                    "caption": caption,
+                    "svg": inline_svg(svg, stem, f"{LABELS[name]}: {alternative}"),
+                }
+            )
+    return pictures
+
+
+def inline_svg(svg: str, stem: str, alternative: str) -> str:
+    """The svg element alone, in the page's colours, with ids that no other figure of the page has, and a text in its
+    place for those who cannot see it."""
+    element = svg[svg.index("<svg") :]
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(r' id="([^"]*)"', rf' id="{stem}.\1"', element)
+    element = re.sub(r"url\(#([^)]*)\)", rf"url(#{stem}.\1)", element)
+    element = re.sub(r'xlink:href="#([^"]*)"', rf'xlink:href="#{stem}.\1"', element)
+    for colour, variable in _INK.items():
+        element = element.replace(colour, variable)
+    element = re.sub(r' (width|height)="[\d.]+pt"', "", element, count=2)
+    return element.replace("<svg", f'<svg role="img" aria-label="{escape(alternative)}"', 1)
+
+
+def _told(
+    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, str]]
+) -> dict[str, Any]:
+    """Everything that the templates show."""
+    rules, skipped = verdict["rules"], verdict.get("skipped", [])
+    stories, untold = stories_of(findings)
+    whys = whys_of(verdict.get("causes", []), figures["started_at"])
+    moments, moments_left_out = timeline(stories, figures, whys)
+    sign = first_sign(stories, figures)
+    said, meaning = headline(verdict, figures["impact"]), _meaning(verdict)
+    return {
+        "verdict": verdict["verdict"],
+        "meaning": "" if meaning == said else meaning,
+        "skipped": skipped,
+        "name": figures["name"] or verdict["input"].get("name") or "run",
+        "input": verdict["input"],
+        "source": verdict["input"].get("path") or _source(verdict),
+        "counts": verdict["counts"],
+        "rules": rules,
+        "guarantees": {name: RULES[name].breach if name in RULES else "" for name in rules},
+        "assumptions": verdict["assumptions"],
+        "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
+        "stories": stories,
+        "untold": untold,
+        "breaches": [story for story in stories if story.finding["severity"] == "violation"],
+        "totals": _totals(rules),
+        "impact": _judged_impact(figures["impact"], skipped),
+        "never_received": [_never_received(*row) for row in figures["never_received"]],
+        "missed": rules.get("consumer-loss", {}).get("count", 0),
+        "headline": said,
+        "blame": blame(whys, set(findings.filter(pl.col("severity") == "violation")["id"])),
+        "moments": moments,
+        "moments_left_out": moments_left_out,
+        "faults": faults_before(stories, figures),
+        "faults_left_out": figures["faults_left_out"],
+        "whys": whys[:MAX_WHYS],
+        "whys_left_out": max(len(whys) - MAX_WHYS, 0),
+        "impact_by_cause": impact_by_cause(whys),
+        "brokers_seen": bool(verdict["counts"].get("kept records")),
+        "clients_seen": bool(verdict["counts"].get("operations")),
+        "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),
+        "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
+        "figures": figures,
+        "pictures": pictures,
+        "partitions_left_out": figures["partitions_left_out"],
+    }
+
+
+def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
+    """What happened, in one or two sentences."""
+    if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
+        return _without_clients(verdict)
+    if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
+        were = "was" if impact["lost"] == 1 else "were"
+        lost = plural(impact["lost"], "acknowledged write")
+        read = _lost_read(impact["lost"], impact["lost_read"], verdict["counts"].get("quarantined", 0))
+        return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
+    # Without final reads, or when the rule was left out, nobody can say that nothing was lost.
+    sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
+    broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
+    if broken:
+        counted = ", ".join(f"{name} ({plural(verdict['rules'][name]['count'], 'record')})" for name in broken)
+        return f"{'No acknowledged write was lost, but guarantees' if sound else 'Guarantees'} were broken: {counted}."
+    if verdict["verdict"] == "valid" and sound:
+        acknowledged = plural(impact["acknowledged"], "acknowledged write")
+        others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
+        legal = impact["legally_gone"]
+        gone = f" {style.number(legal)} of them {'is' if legal == 1 else 'are'} legally gone." if legal else ""
+        return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
+    return _meaning(verdict)
+
+
+def _lost_read(lost: int, read: int, left_out: int) -> str:
+    """What consumers are recorded to have read; of lines that were left out nobody knows what they read."""
+    missing = f"; {plural(left_out, 'line')} of the evidence {'is' if left_out == 1 else 'are'} missing"
+    missing = missing if left_out and read < lost else ""
+    if not read:
+        return f"No recorded consumer had read {'it' if lost == 1 else 'them'}{missing}"
+    if lost == 1:
+        return "It had been read before it vanished"
+    count = "All" if read == lost else f"At least {style.number(read)}" if left_out else style.number(read)
+    return f"{count} of them had been read before they vanished{missing}"
+
+
+def _meaning(verdict: dict[str, Any]) -> str:
+    partly = verdict["verdict"] == "valid" and verdict.get("skipped")
+    if verdict["verdict"] == "valid" and any(rule["permitted"] for rule in verdict["rules"].values()):
+        return PERMITTED
+    return PARTLY if partly else VERDICTS.get(verdict["verdict"], "")
+
+
+def _never_received(process: str, partition: str, first: int, last: int, count: int) -> str:
+    place = style.printable(f"{partition}@{first}" + (f"-{last}" if last != first else ""))
+    return (
+        f"{style.printable(process)} never received {plural(count, 'acknowledged record')} at {place}: it had read"
+        f" others there, which were lost, and went on behind them. Seek it back to {first}."
+    )
+
+
+def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]:
+    """The impact, with None for every number whose rule was skipped, as nobody counted it."""
+    rules = {"lost": "lost-write", "lost_read": "lost-write", "duplicated": "duplicate"}
+    unjudged = {kind for kind, rule in rules.items() if rule in skipped}
+
+    def told(counts: list[int]) -> list[int | None]:
+        return [None if kind in unjudged else count for kind, count in zip(rules, counts, strict=True)]
+
+    return {
+        **impact,
+        **dict.fromkeys(unjudged),
+        "by_topic": [[name, acknowledged, *told(counts)] for name, acknowledged, *counts in impact["by_topic"]],
+        "by_producer": [[name, *told(counts)] for name, *counts in impact["by_producer"]],
+        "by_reader": [] if "lost" in unjudged else impact["by_reader"],
+    }
+
+
+def _source(verdict: dict[str, Any]) -> str:
+    files, kept = verdict["input"].get("files"), verdict["counts"].get("evidence files")
+    if not files:
+        return plural(kept, "file") + " of brokers" if kept else "an empty run"
+    return _some(files, 3) + (f" and {plural(kept, 'file')} of brokers" if kept else "")
+
+
+def _without_clients(verdict: dict[str, Any]) -> str:
+    """What brokers' files alone show."""
+    divergence = verdict["rules"].get("replica-divergence", {})
+    broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
+    nobody = "What clients were promised is not known: no history of them was given."
+    if divergence.get("findings"):
+        return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {nobody}"
+    if broken:
+        return f"The brokers' files break {', '.join(broken)}. {nobody}"
+    if not verdict["counts"].get("kept records"):
+        return f"The brokers' logs tell what happened, but no records were kept. {nobody}"
+    judged = " of the rules that were judged" if verdict.get("skipped") else ""
+    return f"The brokers' files show no breach{judged}. {nobody}"
+
+
+def _totals(rules: dict[str, Any]) -> dict[str, int]:
+    return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
+
+
+def environment(html: bool) -> Any:
+    """The templates of this folder, with the filters that they share; StrictUndefined."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        shown=style.printable,
+        md=markdown,
+        number=lambda count: "not judged" if count is None else style.number(count),
+        duration=style.duration,
+        seconds=lambda ns: f"{ns / 1e9:.3f}",
+        place=place_of,
+        some=_some,
+        linked=linked,
+        either=either,
+        svg=Markup,  # our own drawing, whose texts matplotlib escaped
+    )
+    environment.globals["fault_name"] = style.fault_name
+    return environment
+
+
+def linked(text: str, most: int) -> Any:
+    """Text as HTML, in which each KIP and each issue of Kafka is a link to its page."""
+    from markupsafe import Markup
+
+    def as_link(found: re.Match[str]) -> str:
+        return f'<a href="{_SOURCES[found[1]]}{found[2]}">{found[0]}</a>'
+
+    return Markup(_REFERENCE.sub(as_link, str(escape(style.printable(text, most)))))
+
+
+def _some(values: list[str], most: int = 6) -> str:
+    """Strangers' names, the first of them."""
+    return some([style.printable(value, 40) for value in values], most)
+
+
+__all__ = ["Story", "headline", "inline_svg", "write_report"]

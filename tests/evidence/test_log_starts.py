@@ -1,0 +1,104 @@
+"""Retention that empties logs: where a log starts is known from empty segments, all replicas, or server.log."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import polars as pl
+import pytest
+from logjudge.analysis.local import judge_run
+from logjudge.analysis.verdict import verdict_of
+from logjudge.cli.main import cli
+from logjudge.histories.bundle import open_run
+from notation import parse
+
+SENDS = " ".join(f"p:v{i}@{i}" for i in range(6))
+# c was assigned at 0 when retention had taken offsets 0 to 3; the final reads got nothing.
+SKIPPED = f"{{x.retention.ms=3600000}} {SENDS} c:assign=0 c:<v4@4,v5@5 end=6 final:assign=0 final:<"
+LEADS = (
+    "[2026-11-22 10:00:00,000] INFO [Broker id={0}] Leader x-0 with topic id Some(abc) starts at leader epoch 0 from"
+    " offset 0 with partition epoch 0, high watermark 0, ISR [1,2,3], adding replicas [] and removing replicas []"
+    " (under-min-isr). Previous leader None and previous leader epoch was -1. (state.change.logger)\n"
+)
+MOVED = (
+    "[2026-11-22 10:00:00,017] INFO [UnifiedLog partition=x-0, dir=/d] Incremented log start offset to {} due to {}\n"
+)
+
+
+def bundle(folder, history, starts=(), logs=(), **topic):
+    """A bundle with an empty segment a broker, named by its log start, and lines of server.log by broker."""
+    told = parse(history)
+    told.config["started_at"] = "2026-11-22T10:00:00.000Z"
+    told.config["topics"]["x"] |= topic
+    told.write(folder)
+    for broker, start in enumerate(starts, 1):
+        place = folder / "brokers" / str(broker) / "data" / "x-0"
+        place.mkdir(parents=True)
+        (place / f"{start:020d}.log").write_bytes(b"")
+    for broker, text in logs:
+        place = folder / "brokers" / broker
+        place.mkdir(parents=True, exist_ok=True)
+        with (place / "server.log").open("a") as file:
+            file.write(text)
+    return folder
+
+
+def judged(folder):
+    results = judge_run(open_run(folder))
+    rules = {name: rule["verdict"] for name, rule in verdict_of(results)["rules"].items()}
+    return rules, results.findings().filter(pl.col("severity") == "violation")
+
+
+@pytest.mark.parametrize("logs", [[("1", LEADS.format(1))], []], ids=["leader known", "all replicas"])
+def test_an_empty_segment_says_where_the_log_starts(tmp_path, logs):
+    run = bundle(tmp_path, SKIPPED, [6, 6, 6], logs, **{"replication.factor": 3})
+    rules, found = judged(run)
+    assert not found.height
+    assert {rules[name] for name in ("lost-write", "unseen", "poll-skip")} == {"valid"}
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [
+        [("1", LEADS.format(1) + MOVED.format(6, "segment deletion"))],
+        [("2", MOVED.format(6, "leader offset increment"))],
+        [("1", MOVED.format(6, "client delete records request"))],
+    ],
+    ids=["retention on the leader", "a follower of the leader's start", "a client's deletion"],
+)
+def test_lines_of_server_log_say_where_the_log_starts(tmp_path, logs):
+    rules, found = judged(bundle(tmp_path, SKIPPED, logs=logs))
+    assert not found.height
+    assert {rules[name] for name in ("lost-write", "unseen", "poll-skip")} == {"valid"}
+
+
+def test_a_follower_that_deletes_on_its_own_proves_no_log_start_of_the_leader(tmp_path):
+    rules, found = judged(bundle(tmp_path, SKIPPED, logs=[("2", MOVED.format(6, "segment deletion"))]))
+    assert not found.height
+    assert rules["lost-write"] == "unknown"
+
+
+@pytest.mark.parametrize("starts", [[4, 4, 4], [6, 4, 4]], ids=["the leader's", "the least"])
+def test_records_behind_the_log_start_stay_lost(tmp_path, starts):
+    """Retention took offsets 0 to 3; offsets 4 and 5 were cut off, and no retention explains that."""
+    logs = [("2", LEADS.format(2))] if starts[0] == 6 else [("1", LEADS.format(1))]
+    history = f"{{x.retention.ms=3600000}} {SENDS} end=4 final:assign=4 final:<"
+    rules, found = judged(bundle(tmp_path, history, starts, logs, **{"replication.factor": 3}))
+    assert rules["lost-write"] == "invalid"
+    lost = found.filter(pl.col("rule") == "lost-write")
+    assert lost["values"].to_list() == [["v4", "v5"]]
+
+
+def test_a_damaged_first_segment_is_no_sign_of_retention(tmp_path):
+    run = bundle(tmp_path, SKIPPED, [6], [("1", LEADS.format(1))])
+    (run / "brokers/1/data/x-0/00000000000000000000.log").write_bytes(b"\1" * 200)
+    rules, _ = judged(run)
+    assert rules["lost-write"] != "valid"
+
+
+def test_explain_names_the_empty_segment(tmp_path, capsys):
+    run = bundle(tmp_path, SKIPPED, [6, 6, 6], [("1", LEADS.format(1) + MOVED.format(6, "segment deletion"))])
+    cli.main(["explain", str(run), "x-0@2", "--json"], standalone_mode=False)
+    told = json.dumps(json.loads(capsys.readouterr().out))
+    assert re.search(r"broker 1's log starts at offset 6.*00000000000000000006\.log", told)
