@@ -332,7 +332,7 @@ def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_p
     verdict = json.loads((tmp_path / "only" / "verdict.json").read_text())
     jsonschema.validate(verdict, schema)
     assert verdict["skipped"] == [name for name in RULES if name != "duplicate"]
-    assert "  skipped: 22 rules by --only or --skip: lost-write, " in screen
+    assert f"  skipped: {len(RULES) - 1} rules by --only or --skip: lost-write, " in screen
     for name in ("report.md", "report.html"):
         text = (tmp_path / "only" / name).read_text()
         assert "No breach of the rules that were judged." in text
@@ -526,7 +526,10 @@ def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
 
 def on_a_terminal(*arguments: object, **env: str) -> str:
     """What a user sees: stdout and stderr are a terminal."""
-    seen, terminal = pty.openpty()
+    try:
+        seen, terminal = pty.openpty()
+    except OSError as error:  # a chroot without /dev/pts
+        pytest.skip(f"no pseudo-terminal here: {error}")
     command = [sys.executable, "-m", "logjudge.cli", *map(str, arguments)]
     plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     environment = {**plain, "TERM": "xterm-256color", **env}
