@@ -123,7 +123,11 @@ def sarif(runs: list[Judged]) -> str:
     unknown = [_open(run, name, why) for run in runs for name, why in run.unknown().items()]
     found = [_result(run, finding) for run in runs for finding in run.report["findings"]]
     rules = [
-        {"id": name, "shortDescription": {"text": rule.breach}, "fullDescription": {"text": rule.about}}
+        {
+            "id": name,
+            "shortDescription": {"text": rule.summary},
+            "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.parts)},
+        }
         for name, rule in RULES.items()
     ]
     rules.append({"id": ASSUMPTION, "shortDescription": {"text": "what the verdict rests on is not known to hold"}})
