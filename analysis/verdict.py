@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..histories.bundle import ROLES, Settings
+from .causes.incidents import incidents_of, rows_of
 from .ranking import SEVERITIES, worst_rows_first
 from .resting import assumption, evidence_assumptions
 from .results import Results
@@ -50,6 +51,7 @@ WORST = 100  # findings that verdict.json repeats
 def report_of(results: Results, engine: str) -> dict[str, Any]:
     """The whole content of verdict.json: the verdict, what was judged, and the worst findings."""
     run = results.run
+    findings, causes = results.findings(), results.causes()
     return {
         **verdict_of(results),
         "input": {
@@ -62,8 +64,9 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
             "started_at": None if run.settings.undated else run.settings.config.get("started_at"),
             "span_ns": _span(results),
         },
-        "findings": worst_rows_first(results.findings()).head(WORST).to_dicts(),
-        "causes": results.causes(),
+        "findings": worst_rows_first(findings).head(WORST).to_dicts(),
+        "causes": causes,
+        "incidents": [incident.record() for incident in incidents_of(rows_of(findings), causes)],
     }
 
 

@@ -205,3 +205,4 @@ class Finding:
     snapshot: str | None = None
     id: str = ""
     acks: str | None = None  # of the sends concerned, for --allow rule:acks=1
+    event: int | None = None  # of lost writes: findings of one partition with the same number were lost together
