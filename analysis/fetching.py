@@ -125,7 +125,7 @@ def _read_part(part: Part, home: str) -> Iterator[Parts]:
 
 
 def tasks_of_jobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Blocks of jobs (replicas/sealing.py) as STAGED rows: tasks of the files that they decode."""
+    """Blocks of jobs (replicas/identical_batches.py) as STAGED rows: tasks of the files that they decode."""
     for batch in batches:
         for row in batch.to_pylist():
             home = str(unpack(row["payload"])["path"][0])

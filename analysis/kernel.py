@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import BEYOND_ALL, FINDINGS, MARKS, READS, SENDS, Finding
+from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding
 from .causes.explaining import explain
-from .partitions.evidence import is_told_of, kept_of, settled_sends, timeline_of
+from .consequences import accept_consequences, link_consequences
+from .partitions.evidence import is_told_of, kept_of, resolved_sends, timeline_of
 from .partitions.partition import Partition
-from .replicas.kept import kept
+from .replicas.replica_logs import replica_logs_of
 from .rules import RULES
-from .story import link, permit_shadows
 from .summary import summarise
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ def _native(
     observed = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
     settled = 0
     if logs is not None:
-        observed["sends"], settled = settled_sends(observed["sends"], logs)
+        observed["sends"], settled = resolved_sends(observed["sends"], logs)
     unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
     timeline = None
     if logs is not None or is_told_of(whole):
-        held = logs or kept(topic, partition, {})
+        held = logs or replica_logs_of(topic, partition, {})
         timeline = timeline_of(held, whole, common.shared, common.context, settings)
     return Partition(
         topic,
@@ -106,7 +106,7 @@ def _native(
         observed["marks"],
         context=common.context,
         unplaced=unplaced,
-        kept=logs,
+        replica_logs=logs,
         timeline=timeline,
         settled=settled,
     )
@@ -138,8 +138,8 @@ def judge(p: Partition) -> list[Finding]:
             if finding.severity == "violation" and _is_allowed(finding, p.settings):
                 finding.severity = "permitted"
         found.extend(mine)
-    link(found)
-    permit_shadows(found)
+    link_consequences(found)
+    accept_consequences(found)
     return found
 
 
@@ -148,7 +148,7 @@ def _is_allowed(finding: Finding, settings: Settings) -> bool:
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
-    offset = finding.first_offset if finding.first_offset is not None else BEYOND_ALL
+    offset = finding.first_offset if finding.first_offset is not None else MAX_INT64
     return (offset, finding.last_offset or 0, finding.values, finding.sentence)
 
 

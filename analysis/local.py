@@ -20,10 +20,10 @@ from .stages import (
     ASKING,
     Parts,
     Unit,
-    asked_of,
     choose_batches,
     close_waiting,
     decode_batches,
+    lookups_of,
     read_evidence,
     read_split,
 )
@@ -97,8 +97,8 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
     for unit, frames in headers.items():
         known = units.get(unit, {})
-        asked = [asked_of(table, frame) for table in ASKING for frame in known.get(table, [])]
-        asked.append(asked_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
+        asked = [lookups_of(table, frame) for table in ASKING for frame in known.get(table, [])]
+        asked.append(lookups_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
         chosen = choose_batches(unit, frames, asked if run.splits else None, run.settings)
         take(chosen)
         for parts in _on_all_cores(lambda job: decode_batches(*job), chosen.jobs):

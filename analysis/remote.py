@@ -25,7 +25,7 @@ from ..histories.errors import InputError, UsageError, first_line
 from ..histories.evidence.checkpoints import LARGEST
 from ..histories.evidence.layout import SMALL_FILES, is_text, may_be_evidence, split_part
 from ..histories.evidence.parts import Part
-from ..histories.files import HEAD_BYTES, MOST_HEAD, PARQUET_MAGIC, SPLIT_BYTES
+from ..histories.files import HEAD_BYTES, MAX_HEAD, PARQUET_MAGIC, SPLIT_BYTES
 from .fetching import (
     COMPRESSED,
     Frame,
@@ -220,7 +220,7 @@ def _begin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             head += joined(lines)
             if len(head) >= HEAD_BYTES:
                 break
-        most = min(max(HEAD_BYTES, head.find(b"\n") + 1), MOST_HEAD)
+        most = min(max(HEAD_BYTES, head.find(b"\n") + 1), MAX_HEAD)
         yield pa.RecordBatch.from_pydict({"path": [path], "head": pa.array([bytes(head[:most])], pa.binary())})
         if size > SPLIT_BYTES:
             return

@@ -9,7 +9,7 @@ import polars as pl
 
 from ..histories.errors import InputError
 from ..histories.tables import CONTEXT, FINDINGS
-from .ranking import by_rule
+from .finding_order import by_rule
 from .stages import QUARANTINED
 from .wording import plural
 

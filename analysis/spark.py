@@ -33,10 +33,10 @@ from .stages import (
     ASKING,
     Parts,
     Unit,
-    asked_of,
     choose_batches,
     close_waiting,
     decode_batches,
+    lookups_of,
     read_evidence,
     read_split,
 )
@@ -284,7 +284,7 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFra
 def _asking(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            asked = asked_of(row["name"], unpack(row["payload"]))
+            asked = lookups_of(row["name"], unpack(row["payload"]))
             yield from to_batches([("asked", row["topic"], row["partition"], "", row["turn"], pack(asked))])
 
 

@@ -25,13 +25,13 @@ from ..histories.observations import Observations, called_failed, observe
 from ..histories.operations import PLACED_EVENTS, close, pair
 from ..histories.parsing import Parsed, parse_split
 from ..histories.tables import CONTEXT, OPERATIONS, complete
-from .replicas.sealing import decode, jobs, sealed_batches
+from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
 ASKING = ("sends", "reads", "marks", "checkpoints")  # tables that say which records of a log matter
 DAMAGED = ("line", "byte", "reason", "kind")
-MOST_DAMAGE = 100  # places of a broker's file that are told apart; all are counted
+MAX_DAMAGE = 100  # places of a broker's file that are told apart; all are counted
 
 
 class Unit(NamedTuple):
@@ -113,7 +113,7 @@ def read_evidence(part: Part) -> Parts:
     for block in read_part(part):
         if block.table == "damage" and (block.topic is None or block.partition is None):
             parts.add("damaged places", len(block.frame))
-            parts.damage.append(block.frame.select(pl.col("file").alias("source"), *DAMAGED).head(MOST_DAMAGE))
+            parts.damage.append(block.frame.select(pl.col("file").alias("source"), *DAMAGED).head(MAX_DAMAGE))
         elif block.topic is None or block.partition is None:
             if block.table != "properties":
                 parts.shared.append((block.table, _boiled_down(block.table, block.frame)))
@@ -131,11 +131,11 @@ def _boiled_down(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("kind").is_in(list(HANDLERS))).with_columns(pl.lit("").alias("text"))
 
 
-def asked_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """What a table that is one of ASKING asks of the large logs of its partition (ASKED)."""
     from ..histories.evidence import sought  # its compiled loops take a while to load
 
-    return sought.asked_of(table, frame)
+    return sought.lookups_of(table, frame)
 
 
 def choose_batches(
@@ -145,13 +145,13 @@ def choose_batches(
 
     `asked` are frames of ASKED; None without a history.
     """
-    from ..histories.evidence.sought import sought_of
+    from ..histories.evidence.record_filter import record_filter_of
 
     batches = pl.concat(list(headers))
-    chosen, sealed = sealed_batches(batches, asked is not None)
+    chosen, sealed = split_identical_batches(batches, asked is not None)
     policy = settings.topic(unit.topic).get("cleanup.policy")
     told = pl.concat([pl.DataFrame(schema=ASKED), *(asked or ())])
-    sought = sought_of(told, None if policy is None else "compact" in str(policy))
+    sought = record_filter_of(told, None if policy is None else "compact" in str(policy))
     parts = Parts(jobs=[(unit, job) for job in jobs(chosen, sought)])
     parts.observations += [(unit, "batches", batches.drop("path")), (unit, "sealed", sealed)]
     return parts

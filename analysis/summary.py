@@ -7,10 +7,10 @@ from typing import Any
 import polars as pl
 
 from ..histories.tables import Finding
+from .evidence_coverage import evidence_coverage
 from .figures import figures_of
 from .partitions.absences import replaced
 from .partitions.partition import Partition
-from .witness import witness
 
 
 def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
             "end_offsets": len(p.end_offsets),
             "synthetic": int(p.sends["synthetic"].sum()),
-            "batches": 0 if p.kept is None else len(p.kept.batches),
+            "batches": 0 if p.replica_logs is None else len(p.replica_logs.batches),
             "settled": p.settled,
-            "kept records": 0 if p.kept is None else p.kept.held,
+            "kept records": 0 if p.replica_logs is None else p.replica_logs.held,
             "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },
@@ -37,7 +37,7 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "final": None if final is None else final._asdict(),
         "unjudged": p.unjudged,
         "untold": _untold(p, findings),
-        "evidence": witness(p),
+        "evidence": evidence_coverage(p),
         "repeated_values": p.repeated_values,
         "findings": _counts(findings),
         "figures": figures_of(p, findings),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..histories.bundle import ROLES, Settings
+from .assumptions import assumption, evidence_assumptions
 from .causes.incidents import incidents_of, rows_of
-from .ranking import SEVERITIES, worst_rows_first
-from .resting import assumption, evidence_assumptions
+from .finding_order import SEVERITIES, worst_rows_first
 from .results import Results
 from .rules import RULES, Rule, assuming
 from .wording import plural, some

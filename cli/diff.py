@@ -27,7 +27,7 @@ def command(run: Path, partition: str | None, form: Form) -> int:
     A cell is e, the leader epoch, the record's time (UTC), its key, if it has one, and its value. Exit code: 0 where
     no replicas differ, 1 where some do, 3 (unknown) where no snapshot holds two logs of a partition to compare.
     """
-    from ..analysis.looking.differences import differences
+    from ..analysis.inspect.differences import differences
 
     _refuse_second_run(partition)
     asked = partition_of(partition)
@@ -35,8 +35,8 @@ def command(run: Path, partition: str | None, form: Form) -> int:
     names = [opened.partition(asked).name] if asked else opened.names()
     told: list[dict[str, Any]] = []
     for name in names:
-        kept = opened.partition(name).kept
-        told.append({"partition": name, "snapshots": differences(kept) if kept is not None else []})
+        logs = opened.partition(name).replica_logs
+        told.append({"partition": name, "snapshots": differences(logs) if logs is not None else []})
     if form == "json":
         click.echo(json.dumps(told, indent=2))
         return _exit_code(told)
@@ -65,7 +65,7 @@ def _refuse_second_run(given: str | None) -> None:
 
 
 def _snapshot(document: Document, partition: str, snapshot: dict[str, Any], has_history: bool) -> None:
-    from ..analysis.replicas.kept import where
+    from ..analysis.replicas.replica_logs import where
 
     when = seconds(snapshot["time"], has_history)
     document.heading(f"{partition}, {where(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else ""))

@@ -12,7 +12,7 @@ import click
 from ..plots.escaping import markdown
 from .output import printable
 
-MOST_CELL = 40
+MAX_CELL = 40
 _LONG = 4000  # characters of a sentence; what is longer is no sentence
 
 
@@ -80,9 +80,9 @@ class Document:
                 lines.append("")
             else:
                 head, rows = content
-                lines += ["| " + " | ".join(markdown(cell, MOST_CELL) for cell in row) + " |" for row in [head]]
+                lines += ["| " + " | ".join(markdown(cell, MAX_CELL) for cell in row) + " |" for row in [head]]
                 lines.append("|" + "---|" * len(head))
-                lines += ["| " + " | ".join(markdown(cell, MOST_CELL) for cell in row) + " |" for row in rows]
+                lines += ["| " + " | ".join(markdown(cell, MAX_CELL) for cell in row) + " |" for row in rows]
                 lines.append("")
         return "\n".join(lines)
 
@@ -121,4 +121,4 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= MOST_CELL else text[: MOST_CELL - 1] + "…"
+    return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"

@@ -21,14 +21,14 @@ from .saved_place import causes_at, explained_beside, findings_at, known_partiti
 
 if TYPE_CHECKING:
     from ..analysis.causes.incidents import Incident
-    from ..analysis.looking.inspecting import Inspected
+    from ..analysis.inspect.open_partitions import Inspected
     from ..analysis.partitions.partition import Partition
     from ..histories.tables import Finding
     from ..plots.report.root_causes import RootCause
 
 Record = dict[str, Any]
-MOST_FOUND = 12  # findings of a run or a partition
-MOST_LEFT = 100  # breaches without a told cause, in JSON
+MAX_FOUND = 12  # findings of a run or a partition
+MAX_LEFT = 100  # breaches without a told cause, in JSON
 
 
 @click.command()
@@ -68,7 +68,7 @@ def _with_files(saved: Saved) -> Collection[str]:
 
 
 def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
-    from ..analysis.looking.unexplained import unexplained
+    from ..analysis.inspect.findings_without_cause import unexplained
 
     verdict = saved.verdict
     with_files = _with_files(saved)
@@ -106,20 +106,20 @@ def _told(source: Path, asked: Where | None) -> Record:
 
 def _left(findings: list[Finding], causes: list[Record], with_files: Collection[str]) -> Record:
     """The breaches without a told cause, the worst first, and why none is."""
-    from ..analysis.looking.offset_story import found_record
-    from ..analysis.looking.unexplained import unexplained, why_unexplained
-    from ..analysis.ranking import worst_first
+    from ..analysis.finding_order import worst_first
+    from ..analysis.inspect.findings_without_cause import unexplained, why_no_cause
+    from ..analysis.inspect.offset_story import found_record
 
     left = unexplained(findings, causes)
     return {
-        "unexplained": [{"id": one.id, **found_record(one)} for one in worst_first(left)[:MOST_LEFT]],
-        "unexplained_left_out": max(len(left) - MOST_LEFT, 0),
-        "why_unexplained": why_unexplained(left, with_files),
+        "unexplained": [{"id": one.id, **found_record(one)} for one in worst_first(left)[:MAX_LEFT]],
+        "unexplained_left_out": max(len(left) - MAX_LEFT, 0),
+        "why_no_cause": why_no_cause(left, with_files),
     }
 
 
 def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
-    from ..analysis.looking.unexplained import unexplained
+    from ..analysis.inspect.findings_without_cause import unexplained
 
     if asked is not None:
         tell = _partition if asked.offset is None else _offset
@@ -137,14 +137,14 @@ def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
 
 
 def _moments(opened: Inspected, name: str) -> list[Record]:
-    from ..analysis.looking.chronicle import chronicle
+    from ..analysis.inspect.events import events_of_partition
 
-    return chronicle(opened.partition(name))
+    return events_of_partition(opened.partition(name))
 
 
 def _partition(document: Document, opened: Inspected, asked: Where) -> None:
-    from ..analysis.looking.unexplained import unexplained
-    from ..analysis.ranking import worst_first
+    from ..analysis.finding_order import worst_first
+    from ..analysis.inspect.findings_without_cause import unexplained
     from .timeline import tell
 
     p = opened.partition(asked.partition)
@@ -165,14 +165,14 @@ def _partition(document: Document, opened: Inspected, asked: Where) -> None:
 
 def _numbers(document: Document, p: Partition) -> None:
     """Who wrote and read the partition, and who keeps it, in a few numbers."""
-    from ..analysis.looking.differences import differences
-    from ..analysis.replicas.kept import where
+    from ..analysis.inspect.differences import differences
+    from ..analysis.replicas.replica_logs import where
 
     document.heading(p.name)
     if len(p.sends) or len(p.reads):
         acknowledged = int(p.sends["acknowledged"].sum())
         document.say(f"{len(p.sends):,} sends, {acknowledged:,} of them acknowledged; {len(p.reads):,} records read")
-    snapshots = differences(p.kept) if p.kept is not None else []
+    snapshots = differences(p.replica_logs) if p.replica_logs is not None else []
     if not snapshots:
         document.say(NO_LOG)
     for snapshot in snapshots:
@@ -182,7 +182,7 @@ def _numbers(document: Document, p: Partition) -> None:
 
 
 def _offset(document: Document, opened: Inspected, asked: Where) -> None:
-    from ..analysis.looking.unexplained import unexplained
+    from ..analysis.inspect.findings_without_cause import unexplained
 
     findings, causes = opened.judged(opened.partition(asked.partition))
     story = _story(opened, asked, findings, causes)
@@ -207,13 +207,13 @@ def _offset(document: Document, opened: Inspected, asked: Where) -> None:
 
 
 def _here(findings: list[Finding], asked: Where) -> list[Finding]:
-    from ..analysis.looking.offset_story import within
+    from ..analysis.inspect.offset_story import within
 
     return [one for one in findings if asked.offset is not None and within(asked.offset, one)]
 
 
 def _story(opened: Inspected, asked: Where, findings: list[Finding], causes: list[Record]) -> Record:
-    from ..analysis.looking.offset_story import offset_story
+    from ..analysis.inspect.offset_story import offset_story
 
     assert asked.offset is not None
     story = offset_story(opened.partition(asked.partition), asked.offset, findings, causes)
@@ -250,7 +250,7 @@ def _unexplained(
     with_files: Collection[str],
     located: Callable[[Record], Record] = lambda record: record,
 ) -> None:
-    from ..analysis.ranking import worst_first
+    from ..analysis.finding_order import worst_first
 
     if breaches:
         document.heading("Found, and not explained")
@@ -259,19 +259,19 @@ def _unexplained(
 
 
 def _findings(document: Document, findings: list[Finding], located: Callable[[Record], Record]) -> None:
-    from ..analysis.looking.offset_story import found_record
+    from ..analysis.inspect.offset_story import found_record
     from ..plots.report.root_causes import source_of
 
-    told = located({"found": [found_record(one) for one in findings[:MOST_FOUND]]})["found"]
+    told = located({"found": [found_record(one) for one in findings[:MAX_FOUND]]})["found"]
     document.listed([(one["says"], source_of(one)) for one in told])
-    if len(findings) > MOST_FOUND:
-        document.say(f"… and {len(findings) - MOST_FOUND:,} more; `logjudge check` writes all to findings.parquet")
+    if len(findings) > MAX_FOUND:
+        document.say(f"… and {len(findings) - MAX_FOUND:,} more; `logjudge check` writes all to findings.parquet")
 
 
 def _why_not(document: Document, breaches: list[Finding], with_files: Collection[str]) -> None:
-    from ..analysis.looking.unexplained import why_unexplained
+    from ..analysis.inspect.findings_without_cause import why_no_cause
 
-    document.say(*why_unexplained(breaches, with_files))
+    document.say(*why_no_cause(breaches, with_files))
 
 
 def _incidents(

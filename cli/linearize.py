@@ -11,7 +11,7 @@ import click
 
 from ..analysis.linearizability.linearize import Judgement, MapPayloads, evidence, judge_history
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
-from ..analysis.linearizability.own_model import load_model
+from ..analysis.linearizability.user_model import load_model
 from ..histories.errors import LogjudgeError, UsageError
 from ..histories.readers.operations import OPERATION_READERS, History, read_operations
 from ..models.specifications import MODELS, models_for

@@ -13,12 +13,12 @@ from .progress import Progress
 from .saved import is_saved
 
 if TYPE_CHECKING:
-    from ..analysis.looking.inspecting import Inspected
+    from ..analysis.inspect.open_partitions import Inspected
     from .document import Document
     from .forms import Form
 
 NO_FILES = "The run holds no broker's files that tell what happened there."
-MOST_NAMES = 12
+MAX_NAMES = 12
 _WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
 
 
@@ -54,7 +54,7 @@ def open_to_look(path: Path, form: Form, offset: int | None = None) -> Inspected
     """The run, with what its logs hold at `offset`, though nothing else asks for it."""
     if is_saved(path):
         raise InputError(str(path), "results of `logjudge check`", "the run itself", "results don't hold the logs")
-    from ..analysis.looking.inspecting import Inspected
+    from ..analysis.inspect.open_partitions import Inspected
 
     with Progress(path.name, quiet=form != "terminal") as progress:
         return Inspected(path, progress, offset)
@@ -86,5 +86,5 @@ def tell_the_zero(document: Document, started_at: str | None) -> None:
 def tell_alike(document: Document, names: list[str], sentence: str) -> None:
     """What is to be said of several partitions alike, once."""
     if names:
-        document.heading(some(names, MOST_NAMES))
+        document.heading(some(names, MAX_NAMES))
         document.say(sentence)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import some, span
 from ..histories.errors import UsageError
-from .looking import MOST_NAMES, Where
+from .looking import MAX_NAMES, Where
 from .saved import Saved
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def refuse_unknown(saved: Saved, asked: Where | None) -> None:
     # Of a run with many partitions the results name some.
     if asked is None or asked.partition in known or len(known) < saved.verdict["counts"].get("partitions", 0):
         return
-    expected = some(sorted(known), MOST_NAMES) or "none"
+    expected = some(sorted(known), MAX_NAMES) or "none"
     raise UsageError(f"found {asked.partition}, of which the results know nothing, expected one of {expected}")
 
 
@@ -33,7 +33,7 @@ def known_partitions(saved: Saved) -> set[str]:
 
 def findings_at(saved: Saved, asked: Where | None) -> list[Finding]:
     """The findings of the run, of a partition, or that cover an offset."""
-    from ..analysis.looking.offset_story import within
+    from ..analysis.inspect.offset_story import within
     from ..histories.tables import Evidence, Finding
 
     found = [
@@ -56,7 +56,7 @@ def causes_at(saved: Saved, asked: Where | None) -> list[Record]:
 
 
 def _concerns(cause: Record, asked: Where, found: set[str]) -> bool:
-    from ..analysis.looking.offset_story import covers
+    from ..analysis.inspect.offset_story import covers
 
     if asked.offset is not None:
         return covers(cause, asked.partition, asked.offset, found)

@@ -14,7 +14,7 @@ from .looking import NO_FILES, dated, open_to_look, partition_of, seconds, tell_
 from .paths import LocalPath
 
 if TYPE_CHECKING:
-    from ..analysis.looking.inspecting import Inspected
+    from ..analysis.inspect.open_partitions import Inspected
 
 MOST = 400  # moments of a partition; all of them with --json
 
@@ -28,12 +28,12 @@ def command(run: Path, partition: str | None, form: Form) -> None:
 
     Each moment names the file and line, or byte, that tells of it.
     """
-    from ..analysis.looking.chronicle import chronicle
+    from ..analysis.inspect.events import events_of_partition
 
     asked = partition_of(partition)
     opened = open_to_look(run, form)
     names = [opened.partition(asked).name] if asked else opened.names()
-    told = [{"partition": name, "moments": chronicle(opened.partition(name))} for name in names]
+    told = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
     opened.located({"all": told})
     if form == "json":
         clocks = opened.clocks()

@@ -18,9 +18,9 @@ from .errors import InputError
 BLOCK_BYTES = 32 << 20
 SPLIT_BYTES = 32 << 20
 HEAD_BYTES = 64 << 10
-MOST_HEAD = 16 << 20  # where the first line is longer than HEAD_BYTES
-MOST_DECOMPRESSED = 4 << 30  # of a file that is held whole
-MOST_LINE = 256 << 20  # of what ends in no line feed, so that it costs no more memory
+MAX_HEAD = 16 << 20  # where the first line is longer than HEAD_BYTES
+MAX_DECOMPRESSED = 4 << 30  # of a file that is held whole
+MAX_LINE = 256 << 20  # of what ends in no line feed, so that it costs no more memory
 _CHUNK = 1 << 20
 _SLICE = 4 << 10  # of zstd data, of which a few bytes may become 128 KB
 GZIP_MAGIC, ZSTD_MAGIC, PARQUET_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
@@ -96,7 +96,7 @@ def head_of(path: Path) -> bytes:
         for chunk in _chunks(path, compression_of(path)):
             begun = len(head)
             head += chunk
-            if len(head) >= MOST_HEAD or (len(head) >= HEAD_BYTES and head.find(b"\n", begun) >= 0):
+            if len(head) >= MAX_HEAD or (len(head) >= HEAD_BYTES and head.find(b"\n", begun) >= 0):
                 break
     except (OSError, ValueError):
         pass
@@ -108,8 +108,8 @@ def whole(path: Path) -> bytes:
     data = bytearray()
     for chunk in _chunks(path, compression := compression_of(path)):
         data += chunk
-        if compression and len(data) > MOST_DECOMPRESSED:
-            raise ValueError(f"more than {MOST_DECOMPRESSED >> 30} GiB when decompressed")
+        if compression and len(data) > MAX_DECOMPRESSED:
+            raise ValueError(f"more than {MAX_DECOMPRESSED >> 30} GiB when decompressed")
     return bytes(data)
 
 
@@ -127,8 +127,8 @@ def blocks(split: Split, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
                 yield block
                 first_line += block.lines
                 pending, gathered = [part[cut:]], len(part) - cut
-            elif gathered > block_bytes + MOST_LINE:
-                raise ValueError(f"a line of more than {MOST_LINE >> 20} MiB")
+            elif gathered > block_bytes + MAX_LINE:
+                raise ValueError(f"a line of more than {MAX_LINE >> 20} MiB")
     except (OSError, ValueError) as error:
         # What was read before the damage is judged; the report says that the rest is missing.
         yield Block(first_line, b"".join(pending), f"the file cannot be read further: {error}")

@@ -13,9 +13,9 @@ import polars as pl
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
-MOST_OFFSET = 2**63 - 2  # the offset behind it is a number of 64 bits too
-BEYOND_ALL = 2**62  # behind every time (ns) and offset of a real run; what is added to it still has 64 bits
-BEFORE_ALL = -BEYOND_ALL  # ns
+MAX_OFFSET = 2**63 - 2  # the offset behind it is a number of 64 bits too
+MAX_INT64 = 2**62  # behind every time (ns) and offset of a real run; what is added to it still has 64 bits
+MIN_INT64 = -MAX_INT64  # ns
 
 TYPES = ("invoke", "ok", "fail", "info")
 FUNCTIONS = (

@@ -25,7 +25,7 @@ KINDS = {
     "commit": style.ORANGE,
     "crash": style.INK,
 }
-MOST_OPERATIONS = 24
+MAX_OPERATIONS = 24
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def chosen(window: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """The operations that are drawn, what proves the finding first, in order of time; and how many are not."""
     operations = window["operations"]
     ranked = sorted(range(len(operations)), key=lambda number: (not operations[number]["proof"], number))
-    kept = [operations[number] for number in sorted(ranked[:MOST_OPERATIONS])]
+    kept = [operations[number] for number in sorted(ranked[:MAX_OPERATIONS])]
     return kept, window["left_out"] + len(operations) - len(kept)
 
 

@@ -11,7 +11,7 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_LANES = 6
+MAX_LANES = 6
 LANE = 0.22  # inches
 _CHARACTER = 0.0085  # of the width of the axis
 
@@ -56,7 +56,7 @@ def bands_of(figures: dict[str, Any], low: int, high: int, place: Place = second
 
 def lanes(bands: list[Band]) -> int:
     """How many rows the strip needs."""
-    return min(max((band.row for band in bands), default=-1) + 1, MOST_LANES)
+    return min(max((band.row for band in bands), default=-1) + 1, MAX_LANES)
 
 
 def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
@@ -69,7 +69,7 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
                 panel.axvline(left, color=style.QUIET, linewidth=1, linestyle=(0, (2, 2)), zorder=0)
             else:
                 panel.axvspan(left, right, color=style.QUIET, alpha=0.16, linewidth=0, zorder=0)
-        if row >= MOST_LANES:
+        if row >= MAX_LANES:
             continue
         if not moment:
             strip.barh(-row, right - left, left=left, height=0.78, color=style.QUIET, alpha=0.55, linewidth=0)
@@ -77,7 +77,7 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
         strip.annotate(name, (left, -row), (4, 0), textcoords="offset points", va="center", fontsize=8.5).set_in_layout(
             False
         )
-    hidden = sum(band.row >= MOST_LANES for band in bands)
+    hidden = sum(band.row >= MAX_LANES for band in bands)
     if hidden:
         says = f"{plural(hidden, 'more fault')} shaded without a name"
         strip.text(0, 1.0, says, transform=strip.transAxes, fontsize=8.5, color=style.FAINT, va="bottom")

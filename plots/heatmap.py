@@ -16,7 +16,7 @@ CAPTION = (
     " the lost records were acknowledged, everything else at the time when it showed. One dark column through many"
     " rows is one event; a lone row is a problem of that partition."
 )
-MOST_ROWS = 30
+MAX_ROWS = 30
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
@@ -51,8 +51,8 @@ def draw(figures: dict[str, Any]) -> Figure:
     with style.look():
         if not names:
             return style.empty_sheet("Findings by partition and time", "Nothing was found.")
-        left = len(names) - MOST_ROWS + figures["heat_left_out"]
-        names, counts = names[:MOST_ROWS], counts[:MOST_ROWS]
+        left = len(names) - MAX_ROWS + figures["heat_left_out"]
+        names, counts = names[:MAX_ROWS], counts[:MAX_ROWS]
         faults = bands_of(figures, *figures["span"])
         strip_height = LANE * lanes(faults)
         title = f"{what[0].upper()}{what[1:]} in {plural(len(names) + max(left, 0), 'partition')}"

@@ -16,7 +16,7 @@ CAPTION = (
     " nothing; one that climbs to the right edge never caught up. A break in the line: no partition was assigned."
     " Lost records are left out, as nobody can wait for them."
 )
-MOST_LINES = 6
+MAX_LINES = 6
 _LINES = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.RED)
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), "-.", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 
@@ -54,12 +54,12 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
         figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, 2.0], 3.2 + strip_height)
         draw_bands(strip, (axis,), faults)
         ends = style.edges(figures)[1:]
-        for number, name in enumerate(worst[:MOST_LINES]):
+        for number, name in enumerate(worst[:MAX_LINES]):
             values = [float("nan") if lag is None else lag / 1e9 for lag in found[name]]
             label = style.printable(name, 24)
             axis.plot(ends, values, color=_LINES[number], linestyle=_DASHES[number], label=label)
-        left = len(worst) - MOST_LINES
-        axis.set_title("seconds behind" + (f" (the {MOST_LINES} worst of {len(worst)} consumers)" if left > 0 else ""))
+        left = len(worst) - MAX_LINES
+        axis.set_title("seconds behind" + (f" (the {MAX_LINES} worst of {len(worst)} consumers)" if left > 0 else ""))
         axis.set_ylim(0, max(peak / 1e9 * 1.05, 1e-3))
         axis.grid(axis="y")
         axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=6, borderaxespad=0.1, handlelength=1.8)

@@ -48,8 +48,8 @@ SEEN = {
     "several": (style.SKY, "//"),
 }
 SEVERE = ("lost-read", "lost", "duplicate", "unread")
-MOST_READERS = 8
-MOST_CAUSES = 40
+MAX_READERS = 8
+MAX_CAUSES = 40
 DARK_RED = "#8a2b0a"
 
 
@@ -160,7 +160,7 @@ def _causes(part: dict[str, Any]) -> list[tuple[int, int, str]]:
     for first, last, cause in sorted(part.get("causes", ()), key=lambda row: row[0] - row[1]):
         if all(last < other[0] or first > other[1] for other in kept):
             kept.append((first, last, cause))
-    return sorted(kept)[:MOST_CAUSES]
+    return sorted(kept)[:MAX_CAUSES]
 
 
 def _breaches(found: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
@@ -187,7 +187,7 @@ def _worst_readers(told: dict[str, Any]) -> list[dict[str, Any]]:
             reader["process"],
         )
 
-    return sorted(sorted(told["readers"], key=rank)[:MOST_READERS], key=lambda reader: str(reader["process"]))
+    return sorted(sorted(told["readers"], key=rank)[:MAX_READERS], key=lambda reader: str(reader["process"]))
 
 
 def _log(told: dict[str, Any], scale: Scale, axis: Axes, y: float, height: float) -> None:

@@ -23,8 +23,8 @@ COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style
 DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 SAME = "#c3c9cf"
-MOST_PANELS = 4
-MOST_BROKERS = 7
+MAX_PANELS = 4
+MAX_BROKERS = 7
 ROW = 0.74  # inches
 HALF = 0.3  # of a row: half the height of a log
 CLEAR: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}  # text that a frame may cross
@@ -46,7 +46,7 @@ def draw(figures: Record, partition: str) -> Figure:
         if not told or not told["logs"]:
             return style.empty_sheet(style.printable(partition), "No broker's log of this partition is known.")
         logs = panels_of(told)
-        rows = [min(len(log["brokers"]), MOST_BROKERS) for log in logs]
+        rows = [min(len(log["brokers"]), MAX_BROKERS) for log in logs]
         figure, axes = style.sheet(_title(part, logs), rows, 1.5 + ROW * sum(rows) + 0.5 * len(rows))
         scale = _scale(logs)
         looks = _looks(logs)
@@ -61,7 +61,7 @@ def draw(figures: Record, partition: str) -> Figure:
 def panels_of(told: Record) -> list[Record]:
     """The snapshots to draw: where replicas differ first, with the one before and after, and the last."""
     logs = told["logs"]
-    if len(logs) <= MOST_PANELS:
+    if len(logs) <= MAX_PANELS:
         return _distinct(logs)
     wanted = {len(logs) - 1}
     for number, log in enumerate(logs):
@@ -70,7 +70,7 @@ def panels_of(told: Record) -> list[Record]:
             break
     if len(wanted) == 1:
         wanted |= {number for number, log in enumerate(logs) if len({b["end"] for b in log["brokers"]}) > 1}
-    return _distinct([logs[number] for number in sorted(wanted) if 0 <= number < len(logs)][-MOST_PANELS:])
+    return _distinct([logs[number] for number in sorted(wanted) if 0 <= number < len(logs)][-MAX_PANELS:])
 
 
 def _distinct(logs: list[Record]) -> list[Record]:
@@ -161,7 +161,7 @@ def _key(block: list[Any]) -> tuple[str, Any]:
 def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any, Any], until: int | None) -> None:
     from matplotlib.patches import Rectangle
 
-    brokers = log["brokers"][:MOST_BROKERS]
+    brokers = log["brokers"][:MAX_BROKERS]
     leader = leader_at(told, log["time"])
     for row, broker in enumerate(brokers):
         for block in broker["blocks"]:

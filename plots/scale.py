@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 ENOUGH = 0.12  # of the width for what is severe, before anything is cut
 PLAIN_SHARE = 0.3  # of the width for dull stretches once they are cut
-MOST_TICKS = 14
+MAX_TICKS = 14
 
 
 class Scale(NamedTuple):
@@ -37,7 +37,7 @@ class Scale(NamedTuple):
             near = 0.012 + 0.008 * len(str(offset))
             if all(abs(self.place(offset) - self.place(other)) > near for other in chosen):
                 chosen.append(offset)
-        return chosen[:MOST_TICKS]
+        return chosen[:MAX_TICKS]
 
 
 def _round_step(size: float) -> int:

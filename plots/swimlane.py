@@ -21,8 +21,8 @@ CAPTION = (
     " ended: ● where that is known, × where it was shorter than before: cut. Between the marks nobody knows. Three"
     " partitions at most are shown; `logjudge plot DIR swimlane --partition TOPIC-N` draws any other."
 )
-MOST_PARTITIONS = 3
-MOST_BROKERS = 9
+MAX_PARTITIONS = 3
+MAX_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
 DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
@@ -48,7 +48,7 @@ def subjects(figures: Record) -> list[Record]:
     moved = [part for part in told if len(part["replicas"]["terms"]) > 1 or len(part["replicas"]["isr"]) > 1]
     troubled = [part for part in told if part["lost"] or (part["violations"] and part in moved)]
     moved.sort(key=lambda part: -len(part["replicas"]["terms"]) - len(part["replicas"]["isr"]))
-    return [{"partition": part["name"]} for part in (troubled or moved)[:MOST_PARTITIONS]]
+    return [{"partition": part["name"]} for part in (troubled or moved)[:MAX_PARTITIONS]]
 
 
 def draw(figures: Record, partition: str) -> Figure:
@@ -108,7 +108,7 @@ def _since(figures: Record, low: int) -> str:
 
 def _brokers(told: Record) -> list[str]:
     named = {term["leader"] for term in told["terms"]} | {name for _, isr in told["isr"] for name in isr}
-    return sorted(named | set(told["brokers"]), key=_in_order)[:MOST_BROKERS]
+    return sorted(named | set(told["brokers"]), key=_in_order)[:MAX_BROKERS]
 
 
 def _in_order(broker: str) -> tuple[int, str]:
@@ -241,12 +241,12 @@ def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, l
 def _lives(told: Record) -> list[tuple[int, str, str]]:
     """Deaths and returns, each once: what several sources tell is the first of them."""
     down: dict[str, bool] = {}
-    told_once = []
+    merge_sources = []
     for time, broker, kind in told["lives"]:
         if down.get(broker, False) != (kind == "died"):
-            told_once.append((time, broker, kind))
+            merge_sources.append((time, broker, kind))
         down[broker] = kind == "died"
-    return told_once
+    return merge_sources
 
 
 def _down(told: Record, broker: str, low: int, high: int) -> list[tuple[int, int]]:
@@ -286,7 +286,7 @@ def _ends(axis: Axes, told: Record, ends: list[list[Any]], brokers: list[str], p
     margin = max((high - low) * 0.2, 1)
     axis.set_ylim(max(low - margin, -margin / 2), high + margin)
     axis.locator_params("y", integer=True, nbins=6)
-    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=MOST_BROKERS, borderaxespad=0.1, handlelength=1.8)
+    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=MAX_BROKERS, borderaxespad=0.1, handlelength=1.8)
 
 
 def path_of(told: Record, broker: str, ends: list[list[Any]]) -> list[tuple[int, int, str]]:

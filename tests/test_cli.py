@@ -647,7 +647,7 @@ def test_explain_prints_json(place: tuple[str, ...], keys: set[str]) -> None:
     assert keys <= set(told)
     assert told["causes"][0]["cause"] == "unclean-election"
     assert {"says", "source", "line"} <= set(told["causes"][0]["chain"][0])
-    assert (told["unexplained"], told["unexplained_left_out"], told["why_unexplained"]) == ([], 0, [])
+    assert (told["unexplained"], told["unexplained_left_out"], told["why_no_cause"]) == ([], 0, [])
 
 
 @pytest.mark.parametrize("place", [(), ("orders-0",), ("orders-0@255",)])
@@ -663,11 +663,11 @@ def test_breaches_without_a_cause_are_in_json_too(place: tuple[str, ...], tmp_pa
     )
     assert first["line"] > 0
     assert "place" not in first
-    assert told["why_unexplained"][0].startswith("The run holds no broker's files that tell of orders-")
+    assert told["why_no_cause"][0].startswith("The run holds no broker's files that tell of orders-")
     assert {name: told[name] for name in saved} == saved
     says = " ".join(run("explain", tmp_path / "bare", *place).stdout.split())
     assert all(" ".join(one["says"].split()) in says for one in told["unexplained"][:3])
-    assert told["why_unexplained"][0] in says
+    assert told["why_no_cause"][0] in says
 
 
 def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:

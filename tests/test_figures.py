@@ -14,9 +14,9 @@ from figure_cases import FINAL, REAL, SECOND, Script, judged, lossy, write_run
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.figures import figures_of, merge_figures
-from logjudge.analysis.figures.bins import MOST_BINS, bins_over, summed
+from logjudge.analysis.figures.bins import MAX_BINS, bins_over, summed
 from logjudge.analysis.figures.faults import fault_bands
-from logjudge.analysis.figures.offsets import MOST_BLOCKS
+from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.kernel import judge
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.histories.bundle import Settings
@@ -298,7 +298,7 @@ def test_faults_without_sense_are_shown_by_their_text() -> None:
 def test_coarser_bins_hold_what_the_finer_ones_held(start: int, length: int, shares: list[float], wider: int) -> None:
     times = np.array([start + int(length * share) for share in shares], np.int64)
     own = bins_over(start, start + length)
-    assert own.number <= MOST_BINS
+    assert own.number <= MAX_BINS
     coarse = bins_over(start, start + length, own.shift + wider)
     assert summed(own.count_in(times), own, coarse).tolist() == coarse.count_in(times)
     assert sum(own.count_in(times)) == len(times)
@@ -337,7 +337,7 @@ def test_a_million_records_make_a_small_record() -> None:
     findings = judge(p)
     assert sum(finding.count for finding in findings if finding.rule == "lost-write") > 300_000
     figures = figures_of(p, findings)
-    assert len(figures["offsets"]["blocks"]) <= MOST_BLOCKS
+    assert len(figures["offsets"]["blocks"]) <= MAX_BLOCKS
     counted = [count for *_, kinds in figures["offsets"]["blocks"] for count in kinds.values()]
     assert sum(counted) == figures["offsets"]["last"] + 1
     assert all(len(window["operations"]) <= 40 for window in figures["windows"])

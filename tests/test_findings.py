@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logjudge.analysis.story import permit_shadows
+from logjudge.analysis.consequences import accept_consequences
 from logjudge.analysis.wording import brokers, plural
 from logjudge.histories.tables import Finding
 from notation import Event, History, JudgeOnce, judge, parse
@@ -229,11 +229,11 @@ def test_what_brokers_kept_is_permitted_with_a_loss_as_far_as_it_is_of_its_recor
         rule, "", **place, id="it", first_offset=first, last_offset=last, count=len(values), values=values,
         related=["loss"],
     )  # fmt: skip
-    permit_shadows([loss, it])
+    accept_consequences([loss, it])
     assert it.severity == severity
     assert loss.severity == "permitted"
     it.severity, loss.severity = "violation", "violation"
-    permit_shadows([loss, it])
+    accept_consequences([loss, it])
     assert it.severity == "violation"
 
 

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "cli": {"plots", "analysis", "histories", "models"},
 }
 # Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
-WAY = ("wording", "replicas", "timelines", "partitions", "rules", "ranking", "causes", "figures")
+WAY = ("wording", "replicas", "timelines", "partitions", "rules", "finding_order", "causes", "figures")
 MODULES = sorted(path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py"))
 
 

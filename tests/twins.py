@@ -184,7 +184,7 @@ class Twin:
         offset = self.at(value)
         return (offset is not None and offset < self.start) or self.compacted(value)
 
-    def fading(self, value: str) -> bool:
+    def maybe_compacted(self, value: str) -> bool:
         """A tombstone where nobody told whether the topic is compacted, or one that may be the older of its key."""
         if "cleanup.policy" not in self.config["topics"]["x"]:
             return value.startswith("tombstone@")
@@ -202,7 +202,7 @@ class Twin:
 
     def taken_since(self, value: str) -> int:
         """From when on compaction may have removed it."""
-        if value.startswith("tombstone@") and (self.compacted(value) or self.fading(value)):
+        if value.startswith("tombstone@") and (self.compacted(value) or self.maybe_compacted(value)):
             return -1
         same = [send for send in self.sends if send.value == value or send in [one for one, _ in self._rivals(value)]]
         times = [
@@ -273,7 +273,7 @@ class Twin:
             return False
         if self.written_anew(send):
             return True
-        if self.legally_gone(value) or offset < self.possible_start or self.fading(value):
+        if self.legally_gone(value) or offset < self.possible_start or self.maybe_compacted(value):
             return False
         last = max([send.done] + [read.done for read in reads])
         if final:
@@ -318,7 +318,7 @@ class Twin:
             # Of a record whose offset nobody learned, any move of the log start may be the reason.
             gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
             hides = self.final["hides"]  # type: ignore[index]
-            gone = gone or self.fading(send.value) or (hides < FOREVER if offset is None else offset >= hides)
+            gone = gone or self.maybe_compacted(send.value) or (hides < FOREVER if offset is None else offset >= hides)
             if send.value not in seen and not gone and not self._is_late(send):
                 yield ("unseen", "violation", send.value)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...histories.tables import BEFORE_ALL
+from ...histories.tables import MIN_INT64
 from ..wording import plural
 from .losses import LostRange
 
@@ -35,7 +35,7 @@ def merge_chains(explanations: Iterable[Record], lost: Sequence[LostRange]) -> l
     acknowledged: dict[str, list[Record]] = {}
     facts: dict[Any, tuple[int, Record]] = {}
     for chain in chains:
-        latest = BEFORE_ALL
+        latest = MIN_INT64
         for fact in chain:
             latest = latest if fact["time"] is None else fact["time"]
             if _is_acknowledgement(fact) and ranges[fact["partition"]] > 1:

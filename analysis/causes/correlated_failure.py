@@ -10,14 +10,14 @@ again, though nobody had truncated it.
 
 from __future__ import annotations
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt
-from .holdings import deaths, ended_short, had_them, in_sync
+from .leader_change import succession
 from .losses import Lost, acknowledgement
 from .prevention import flushed
-from .succession import succession
+from .replica_history import deaths, ended_short, had_them, in_sync
 
 NAME = "correlated-failure"
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
@@ -48,7 +48,7 @@ def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
     since = lost.last_acked or 0
     dated = [(e.broker, e.kind, e.time) for e in timeline.events if e.time is not None and e.time >= since]
     died = [
-        min([time for name, kind, time in dated if (name, kind) == (b, "died")], default=BEYOND_ALL) for b in brokers
+        min([time for name, kind, time in dated if (name, kind) == (b, "died")], default=MAX_INT64) for b in brokers
     ]
     back = [time for name, kind, time in dated if name in brokers and kind == "started" and time > min(died)]
     return max(died) <= min(back, default=-1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import Timeline
-from .holdings import deaths
 from .losses import Lost
+from .replica_history import deaths
 
 MAX_ISR_CHANGES = 4  # of an ISR that flaps all the while the last ones are decisive
 
@@ -22,7 +22,7 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     if lost.first_acked is None or until is None:
         return []
     changes = _isr_changes(timeline, lost.first_acked, until)
-    replicas = {*timeline.kept.replicas, *(broker for _, isr, _ in timeline.isr for broker in isr)}
+    replicas = {*timeline.replica_logs.replicas, *(broker for _, isr, _ in timeline.isr for broker in isr)}
     remained = changes[-1][1] if changes else frozenset()
     # The last change comes before the election, so its own leader may have died since: the cause names that.
     absent = sorted(replicas - remained) if remained else []

@@ -31,7 +31,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. An explanation that
     several findings share, word by word, is one record; incidents.py joins those of one event.
     """
-    records = [] if p.kept or p.timeline is None or len(p.sends) else _given_up(p.timeline)
+    records = [] if p.replica_logs or p.timeline is None or len(p.sends) else _given_up(p.timeline)
     shared: dict[Any, Record] = {}
     for finding in findings:
         explained = _explained(p, finding)
@@ -59,7 +59,7 @@ def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> 
 
 def _given_up(timeline: Timeline) -> list[Record]:
     """Why brokers truncated where only logs tell of it: what was acknowledged of the records is not known."""
-    topic, partition = timeline.kept.topic, timeline.kept.partition
+    topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     told = []
     for cut in timeline.ends:
         before = [end for end in timeline.ends_of(cut.broker, "loaded") if _precedes(end, cut)]
@@ -101,10 +101,15 @@ def _numbers(lost: Lost | None) -> Record | None:
 def _diverged(p: Partition, finding: Finding) -> Explanation | None:
     """Why replicas differ in the end. Where nothing proves it, a replica may only wait for its leader to cut it."""
     first, last = finding.first_offset, finding.last_offset
-    if p.timeline is None or first is None or last is None or finding.snapshot != (p.timeline.kept.last or None):
+    if (
+        p.timeline is None
+        or first is None
+        or last is None
+        or finding.snapshot != (p.timeline.replica_logs.last or None)
+    ):
         return None
-    kept = p.timeline.kept
-    told = explain_divergence(p.timeline, Lost(kept.topic, kept.partition, first, last, finding.count))
+    logs = p.timeline.replica_logs
+    told = explain_divergence(p.timeline, Lost(logs.topic, logs.partition, first, last, finding.count))
     return None if told.cause == "unknown" else told
 
 

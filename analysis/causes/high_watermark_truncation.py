@@ -23,9 +23,9 @@ from ..timelines.terms import LogEnd, Term
 from ..timelines.timeline import Timeline
 from ..wording import span
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import away, deaths, ended_short, had_them, held_at_snapshot, may_have_lost_tail, returned
+from .leader_change import clean_by_configuration, clean_leader_change, in_sync_before, just_begun, lacked
 from .losses import Lost, acknowledgement
-from .succession import clean_by_configuration, clean_succession, in_sync_before, just_begun, lacked
+from .replica_history import away, deaths, ended_short, had_them, held_at_snapshot, may_have_lost_tail, returned
 
 NAME = "high-watermark-truncation"
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"
@@ -40,7 +40,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if own := _elected_with_its_own(timeline, lost):
         return Attempt(True, chain(old_format, acknowledgement(lost), own), PREVENTED)
-    succeeded = clean_succession(timeline, lost)
+    succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded
     found, new = succeeded
@@ -86,7 +86,7 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
         return NOT_THE_CASE
     if own := _elected_with_its_own(timeline, differ):
         return Attempt(True, chain(old_format, own), PREVENTED)
-    leader = timeline.kept.leader
+    leader = timeline.replica_logs.leader
     others = _at_end(timeline, differ.first)
     mine = others.filter(pl.col("broker") == leader)["digest"].to_list()
     for row in others.filter(~pl.col("digest").is_in(mine)).iter_rows(named=True):
@@ -101,7 +101,7 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     """That the last leader, before it was elected cleanly, had cut its log above these offsets and kept other records
     there than a broker that it followed, which still has them.
     """
-    reign, leader = _last_reign(timeline), timeline.kept.leader or ""
+    reign, leader = _last_reign(timeline), timeline.replica_logs.leader or ""
     at = _at_end(timeline, differ.first)
     mine = at.filter(pl.col("broker") == leader).rows(named=True)
     others = at.filter(~pl.col("digest").is_in([row["digest"] for row in mine])).rows(named=True)
@@ -125,19 +125,21 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
 def _last_reign(timeline: Timeline) -> list[Term]:
     """The last terms, if all are the last leader's and none is in doubt."""
     led = [term for term in timeline.terms.values() if term.leader is not None]
-    doubted = [term.epoch for term in led if term.leader != timeline.kept.leader or term.conflict or term.time is None]
+    doubted = [
+        term.epoch for term in led if term.leader != timeline.replica_logs.leader or term.conflict or term.time is None
+    ]
     return [term for term in led if term.epoch > max(doubted, default=-1)]
 
 
 def _at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
     """What the brokers hold at an offset in the end, in order of broker."""
-    kept = timeline.kept
-    return kept.records.filter((pl.col("snapshot") == kept.last) & (pl.col("offset") == offset)).sort("broker")
+    logs = timeline.replica_logs
+    return logs.records.filter((pl.col("snapshot") == logs.last) & (pl.col("offset") == offset)).sort("broker")
 
 
 def _stands(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
     says = f"broker {row['broker']} kept its own records at {span(differ.first, differ.last)}"
-    source = (timeline.kept.times.get(timeline.kept.last), row["file"], None, row["byte"])
+    source = (timeline.replica_logs.times.get(timeline.replica_logs.last), row["file"], None, row["byte"])
     return Fact(says, "kept", *source, partition=differ.name, broker=row["broker"], offset=differ.first)
 
 
@@ -148,7 +150,7 @@ def _cut_to_mark(timeline: Timeline, cut: LogEnd) -> list[Fact]:
 
 def _without_epochs(timeline: Timeline) -> list[Fact] | None:
     """What shows that truncation went by the high watermark; [] if by epochs, None if nobody knows."""
-    batches = timeline.kept.batches
+    batches = timeline.replica_logs.batches
     release = timeline.release()
     if release is not None and release < (0, 11):
         return [timeline.version_fact] if timeline.version_fact else []
@@ -216,14 +218,14 @@ def _from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     had = held_at_snapshot(timeline, broker, lost)
     if not had:
         return []
-    kept = timeline.kept
-    own = kept.records.filter((pl.col("broker") == broker) & (pl.col("offset") == lost.first))
+    logs = timeline.replica_logs
+    own = logs.records.filter((pl.col("broker") == broker) & (pl.col("offset") == lost.first))
     holds = dict(zip(own["snapshot"], own["value"], strict=True))
-    held = [name for name in kept.snapshots if holds.get(name) in lost.values]
+    held = [name for name in logs.snapshots if holds.get(name) in lost.values]
     for mark in timeline.ends_of(broker, "high-watermark"):
         if mark.snapshot not in held or mark.end > lost.first:
             continue
-        later = [name for name in kept.snapshots if kept.precedes(mark.snapshot, name)]
+        later = [name for name in logs.snapshots if logs.precedes(mark.snapshot, name)]
         replaced = [name for name in later if holds.get(name) is not None and holds[name] not in lost.values]
         if replaced:
             gone = [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot == replaced[0]]

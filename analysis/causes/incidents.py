@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from ..ranking import rank
+from ..finding_order import rank
 from ..wording import plural, some
 from .chains import merge_chains, turning_point
 from .losses import LOSSES, LostRange

@@ -14,10 +14,19 @@ from __future__ import annotations
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import acknowledged_alone, alone_in_sync, away, deaths, ended_short, failed_together, had_them, in_sync
+from .leader_change import LeaderChange, succession
 from .losses import Lost, acknowledgement
 from .prevention import ELIGIBLE, acks_all, flushed, more_in_sync, waits_for_others
-from .succession import Succession, succession
+from .replica_history import (
+    acknowledged_alone,
+    alone_in_sync,
+    away,
+    deaths,
+    ended_short,
+    failed_together,
+    had_them,
+    in_sync,
+)
 
 NAME = "last-replica-standing"
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
@@ -88,7 +97,7 @@ def _another(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:
 
 
 def _members(timeline: Timeline) -> set[str]:
-    return {*timeline.kept.replicas, *(member for _, isr, _ in timeline.isr for member in isr)}
+    return {*timeline.replica_logs.replicas, *(member for _, isr, _ in timeline.isr for member in isr)}
 
 
 def _of(details: object, lost: Lost) -> bool:
@@ -97,7 +106,7 @@ def _of(details: object, lost: Lost) -> bool:
     return details.get("topic") == lost.topic and details.get("partition") == lost.partition
 
 
-def _alone(timeline: Timeline, found: Succession, broker: str, lost: Lost) -> list[Fact]:
+def _alone(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
     """That the broker was alone in sync when the records were acknowledged, or when it was elected again."""
     after = found.successor
     if after is not None and after.before is not None:

@@ -31,10 +31,12 @@ def explain(timeline: Timeline, differ: Lost) -> Attempt:
         return NOT_THE_CASE
     if release is None:
         return lacks("the version of Kafka")
-    if not (0, 11) <= release < (2, 1) or (timeline.kept.batches["magic"] < 2).any():
+    if not (0, 11) <= release < (2, 1) or (timeline.replica_logs.batches["magic"] < 2).any():
         return NOT_THE_CASE
     version = [timeline.version_fact] if timeline.version_fact else []
-    at = timeline.kept.records.filter((pl.col("snapshot") == timeline.kept.last) & (pl.col("offset") == differ.first))
+    at = timeline.replica_logs.records.filter(
+        (pl.col("snapshot") == timeline.replica_logs.last) & (pl.col("offset") == differ.first)
+    )
     wrote = [timeline.terms.get(epoch) for epoch in at["leader_epoch"].drop_nulls().unique()]
     led = [term.facts[0] for term in wrote if term is not None and term.facts]
     return Attempt(True, chain(version, led, survived), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
@@ -42,8 +44,8 @@ def explain(timeline: Timeline, differ: Lost) -> Attempt:
 
 def _survived(timeline: Timeline, differ: Lost) -> list[Fact]:
     """What two replicas hold where they differ, and where they agree again."""
-    kept = timeline.kept
-    records = kept.records.filter(pl.col("snapshot") == kept.last)
+    logs = timeline.replica_logs
+    records = logs.records.filter(pl.col("snapshot") == logs.last)
     at = (
         records.filter(pl.col("offset") == differ.first).drop_nulls("leader_epoch").unique("leader_epoch", keep="first")
     )
@@ -53,7 +55,7 @@ def _survived(timeline: Timeline, differ: Lost) -> list[Fact]:
         shared = later[0].join(later[other], on=["offset", "leader_epoch", "digest"], how="semi").sort("offset")
         if not shared.height:
             continue
-        time = kept.times.get(kept.last)
+        time = logs.times.get(logs.last)
         facts = [
             Fact(
                 f"broker {row['broker']} has a record of epoch {row['leader_epoch']} at offset {differ.first}",

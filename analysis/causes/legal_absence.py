@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas.kept import extents, stretches, where
+from ..replicas.replica_logs import extents, stretches, where
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
@@ -21,19 +21,19 @@ COMPACTION_CITATION = "cleanup.policy=compact; Kafka's documentation of log comp
 
 
 def retention(timeline: Timeline, lost: Lost) -> Attempt:
-    kept = timeline.kept
-    bounds = extents(kept).filter(pl.col("snapshot") == kept.last)
-    if kept.leader is not None and kept.leader in set(bounds["broker"]):
-        bounds = bounds.filter(pl.col("broker") == kept.leader)
+    logs = timeline.replica_logs
+    bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
+    if logs.leader is not None and logs.leader in set(bounds["broker"]):
+        bounds = bounds.filter(pl.col("broker") == logs.leader)
     if not bounds.height:
         return lacks(f"where the log of {lost.name} starts")
     if not (bounds["start"] > lost.last).all():
         return NOT_THE_CASE
     starts = [
         Fact(
-            f"{where(kept.last)} broker {row['broker']}'s log starts at offset {row['start']}",
+            f"{where(logs.last)} broker {row['broker']}'s log starts at offset {row['start']}",
             "log-start",
-            kept.times.get(kept.last),
+            logs.times.get(logs.last),
             *_source_of_start(timeline, row["broker"]),
             partition=lost.name,
             broker=row["broker"],
@@ -69,31 +69,31 @@ def _asked(details: object, lost: Lost) -> object:
 
 
 def _source_of_start(timeline: Timeline, broker: str) -> tuple[str | None, int | None, int | None]:
-    kept = timeline.kept
-    own = (pl.col("snapshot") == kept.last) & (pl.col("broker") == broker)
-    point = kept.checkpoints.filter(own & (pl.col("name") == "log-start"))
+    logs = timeline.replica_logs
+    own = (pl.col("snapshot") == logs.last) & (pl.col("broker") == broker)
+    point = logs.checkpoints.filter(own & (pl.col("name") == "log-start"))
     if point.height:
         return point["file"][0], point["line"][0], None
-    batch = kept.batches.filter(own).sort("base_offset")
+    batch = logs.batches.filter(own).sort("base_offset")
     if batch.height:
         return batch["file"][0], None, batch["byte"][0]
-    return kept.segments.filter(own).sort("base_offset")["file"][0], None, None  # its name is the log start
+    return logs.segments.filter(own).sort("base_offset")["file"][0], None, None  # its name is the log start
 
 
 def compaction(timeline: Timeline, lost: Lost) -> Attempt:
-    kept = timeline.kept
-    if kept.compacted is False:
+    logs = timeline.replica_logs
+    if logs.compacted is False:
         return NOT_THE_CASE
-    last = stretches(kept, kept.last)
-    led = kept.leader is not None and (last["broker"] == kept.leader).any()
-    mine = (pl.col("broker") == kept.leader) if led else pl.lit(True)
-    now = kept.records.filter((pl.col("snapshot") == kept.last) & mine)
+    last = stretches(logs, logs.last)
+    led = logs.leader is not None and (last["broker"] == logs.leader).any()
+    mine = (pl.col("broker") == logs.leader) if led else pl.lit(True)
+    now = logs.records.filter((pl.col("snapshot") == logs.last) & mine)
     if now.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
         return NOT_THE_CASE
-    points = kept.checkpoints.filter((pl.col("snapshot") == kept.last) & (pl.col("name") == "cleaned"))
+    points = logs.checkpoints.filter((pl.col("snapshot") == logs.last) & (pl.col("name") == "cleaned"))
     cleaned = points.filter(pl.col("offset") > lost.last)
     if not cleaned.height:
-        if kept.compacted:
+        if logs.compacted:
             return lacks(f"that the cleaner had been over offset {lost.last} (cleaner-offset-checkpoint)")
         return NOT_THE_CASE
     if not last.filter(mine & (pl.col("last_offset") > lost.last)).height:
@@ -102,7 +102,7 @@ def compaction(timeline: Timeline, lost: Lost) -> Attempt:
         Fact(
             f"broker {row['broker']}'s cleaner has been over {lost.name} up to offset {row['offset']}",
             "cleaned",
-            kept.times.get(kept.last),
+            logs.times.get(logs.last),
             row["file"],
             row["line"],
             partition=lost.name,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..timelines.timeline import Timeline
-from .holdings import acknowledged_alone
+from .leader_change import clean_by_configuration
 from .losses import Lost
-from .succession import clean_by_configuration
+from .replica_history import acknowledged_alone
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 
@@ -36,7 +36,7 @@ def more_in_sync(timeline: Timeline, lost: Lost) -> list[str]:
 
 def _replication(timeline: Timeline) -> int | None:
     factor = timeline.config.get("replication.factor")
-    return len(timeline.kept.replicas) or (factor if isinstance(factor, int) else None)
+    return len(timeline.replica_logs.replicas) or (factor if isinstance(factor, int) else None)
 
 
 def acks_all(timeline: Timeline) -> list[str]:

@@ -18,7 +18,7 @@ from . import explain_loss
 from .attempts import Explanation
 from .losses import Lost, gone_of, lost_of, lost_part
 
-MOST_PARTS = 40  # of a range: an ISR that flaps all the while tells nothing of the single record
+MAX_PARTS = 40  # of a range: an ISR that flaps all the while tells nothing of the single record
 
 Told = tuple[Lost, Explanation]
 
@@ -30,7 +30,7 @@ def explain_ranges(timeline: Timeline, finding: Finding, sends: pl.DataFrame) ->
         return []
     gone = gone_of(finding, sends).sort("offset")
     parts = [] if gone["offset"].null_count() else _alike(timeline, gone)
-    if not 1 < len(parts) <= MOST_PARTS or gone.height != finding.count:
+    if not 1 < len(parts) <= MAX_PARTS or gone.height != finding.count:
         return [(whole, explain_loss(timeline, whole))]
     told = [(part, *_explained(timeline, finding, part, sends)) for part in parts]
     out: list[Told] = []
@@ -53,11 +53,11 @@ def _explained(timeline: Timeline, finding: Finding, part: pl.DataFrame, sends: 
 
 def _alike(timeline: Timeline, gone: pl.DataFrame) -> list[pl.DataFrame]:
     """Runs of lost sends, in order of offset, of which the causes know the same."""
-    kept = timeline.kept
-    held = kept.records.select("offset", "value", "leader_epoch").drop_nulls("leader_epoch")
+    logs = timeline.replica_logs
+    held = logs.records.select("offset", "value", "leader_epoch").drop_nulls("leader_epoch")
     then = held.unique(["offset", "value"], keep="first").rename({"leader_epoch": "then"})
-    at_end = (pl.col("snapshot") == kept.last) & (pl.col("broker") == kept.leader if kept.leader is not None else True)
-    now = kept.records.filter(at_end).group_by("offset").agg(pl.col("leader_epoch").max().alias("now"))
+    at_end = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader if logs.leader is not None else True)
+    now = logs.records.filter(at_end).group_by("offset").agg(pl.col("leader_epoch").max().alias("now"))
     known = gone.join(then, on=["offset", "value"], how="left", maintain_order="left")
     known = known.join(now, on="offset", how="left", maintain_order="left")
     isr = [(time, brokers) for time, brokers, _ in timeline.isr if time is not None]

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.bundle import idempotence
-from ..replicas.kept import where
+from ..replicas.replica_logs import where
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from .attempts import Explanation
@@ -67,7 +67,7 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
         facts.append(Fact(f"{says} for {repeated.process}", "configured", source="run.json"))
     for row in copies.iter_rows(named=True):
         epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
-        stood = "stands" if row["snapshot"] == timeline.kept.last else f"stood {where(row['snapshot'])}"
+        stood = "stands" if row["snapshot"] == timeline.replica_logs.last else f"stood {where(row['snapshot'])}"
         says = f"it {stood} at offset {row['offset']}{epoch}, in a batch without a producer id"
         facts.append(Fact(says, "kept", None, row["file"], None, row["byte"], offset=row["offset"]))
     facts += _between(timeline, copies)
@@ -83,11 +83,11 @@ def _standing(timeline: Timeline, repeated: Repeated) -> pl.DataFrame:
     """What the logs hold at the offsets of the copies at the end: the leader's log, where it is known. A log that holds
     all copies at once, though it was truncated later, is better: the second was written while the first stood.
     """
-    kept = timeline.kept
-    there = kept.records.filter(pl.col("offset").is_in(list(repeated.offsets)) & pl.col("control").is_null())
-    held = there.filter(pl.col("snapshot") == kept.last)
-    if kept.leader is not None and (held["broker"] == kept.leader).any():
-        held = held.filter(pl.col("broker") == kept.leader)
+    replica_logs = timeline.replica_logs
+    there = replica_logs.records.filter(pl.col("offset").is_in(list(repeated.offsets)) & pl.col("control").is_null())
+    held = there.filter(pl.col("snapshot") == replica_logs.last)
+    if replica_logs.leader is not None and (held["broker"] == replica_logs.leader).any():
+        held = held.filter(pl.col("broker") == replica_logs.leader)
     if held["value"].ne_missing(repeated.value).any():
         own = there.filter(pl.col("value") == repeated.value)
         logs = own.group_by("snapshot", "broker").agg(pl.col("offset").n_unique().alias("copies"))

@@ -10,10 +10,10 @@ from __future__ import annotations
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import away, deaths, held_at_snapshot, may_have_lost_tail, returned
+from .leader_change import clean_by_configuration, clean_leader_change, in_sync_before
 from .losses import Lost, acknowledgement
 from .prevention import acks_all
-from .succession import clean_by_configuration, clean_succession, in_sync_before
+from .replica_history import away, deaths, held_at_snapshot, may_have_lost_tail, returned
 
 NAME = "single-ack-failover"
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"
@@ -24,7 +24,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if lost.acks != {"1"}:
         return lacks("the acks under which the records were acknowledged")
-    succeeded = clean_succession(timeline, lost)
+    succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded
     found, new = succeeded
@@ -39,7 +39,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         )
     if new.start is None:
         return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
-    batches = timeline.kept.batches
+    batches = timeline.replica_logs.batches
     if not batches.height or (batches["magic"] < 2).any():
         return lacks("leader epochs in the log, without which a follower may also have cut committed records")
     if may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):

@@ -8,12 +8,15 @@ anything by being out of sync.
 
 from __future__ import annotations
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 from ..timelines.facts import chain
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import (
+from .leader_change import clean_by_configuration, just_begun, lacked, succession, sync_before
+from .losses import Lost, acknowledgement
+from .prevention import clean_elections, more_in_sync
+from .replica_history import (
     alone_in_sync,
     away,
     deaths,
@@ -25,9 +28,6 @@ from .holdings import (
     returned,
     truncations,
 )
-from .losses import Lost, acknowledgement
-from .prevention import clean_elections, more_in_sync
-from .succession import clean_by_configuration, just_begun, lacked, succession, sync_before
 
 NAME = "unclean-election"
 CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"
@@ -90,7 +90,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 def _led_with_them(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
     """The first later term of a broker that still had the records: with it they came back."""
     for term in timeline.terms.values():
-        began = BEYOND_ALL if term.start is None else term.start
+        began = MAX_INT64 if term.start is None else term.start
         if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:
             continue
         leader = str(term.leader)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-MOST_BINS = 192
+MAX_BINS = 192
 
 Ints = npt.NDArray[np.int64]
 
@@ -47,9 +47,9 @@ class Bins(NamedTuple):
 
 
 def bins_over(start: int, end: int, shift: int = 0) -> Bins:
-    """The narrowest bins of at least 2**shift ns of which at most MOST_BINS cover start..end (ns, inclusive)."""
-    shift = max(shift, ((end - start) // MOST_BINS).bit_length() - 1, 0)
-    while (end >> shift) - (start >> shift) >= MOST_BINS:
+    """The narrowest bins of at least 2**shift ns of which at most MAX_BINS cover start..end (ns, inclusive)."""
+    shift = max(shift, ((end - start) // MAX_BINS).bit_length() - 1, 0)
+    while (end >> shift) - (start >> shift) >= MAX_BINS:
         shift += 1
     return Bins(shift, start >> shift, (end >> shift) - (start >> shift) + 1)
 

@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..finding_order import SEVERITIES, rank, worst_first
 from ..partitions.partition import Partition
-from ..ranking import SEVERITIES, rank, worst_first
 from .bins import Bins
 from .consumers import handled_again
 from .series import lost_values
 
-MOST_DATED = 30  # findings of a partition whose times are kept
-MOST_PROCESSES = 40  # producers or consumers of a partition that are counted apart
+MAX_DATED = 30  # findings of a partition whose times are kept
+MAX_PROCESSES = 40  # producers or consumers of a partition that are counted apart
 
 
 def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]]:
@@ -79,7 +79,7 @@ def dated(
 ) -> list[dict[str, Any]]:
     """The worst findings with their times; of losses also when the lost records were acknowledged."""
     rows = []
-    for finding in worst_first(findings)[:MOST_DATED]:
+    for finding in worst_first(findings)[:MAX_DATED]:
         start, end = times.get(finding.id, (None, None))
         first, last = acked.get(finding.id, (None, None))
         rows.append({"id": finding.id, "from": start, "to": end, "acked_from": first, "acked_to": last})
@@ -90,7 +90,7 @@ def acknowledged_between(fate: pl.DataFrame, findings: list[Finding]) -> dict[st
     """When the records of each of the worst losses were acknowledged: first and last, in ns, by the finding's id."""
     spans = {}
     lost = fate.filter("lost").select("value", "acked")
-    losses = [finding for finding in worst_first(findings)[:MOST_DATED] if finding.rule == "lost-write"]
+    losses = [finding for finding in worst_first(findings)[:MAX_DATED] if finding.rule == "lost-write"]
     for finding in losses:
         mine = lost.filter(pl.col("value").is_in(finding.values))["acked"]
         low, high = mine.min(), mine.max()
@@ -129,7 +129,7 @@ def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[st
         "handled_again": handled_again(p),
         "by_producer": [[name, *(by_producer[name].get(kind, 0) for kind in KINDS)] for name in counted],
         "by_reader": [[name, readers[name]] for name in _most(readers, int)],
-        "processes_left_out": len(by_producer) - len(counted) + max(len(readers) - MOST_PROCESSES, 0),
+        "processes_left_out": len(by_producer) - len(counted) + max(len(readers) - MAX_PROCESSES, 0),
     }
 
 
@@ -138,4 +138,4 @@ TOTALS = ("acknowledged", *KINDS, "legally_gone", "handled_again")
 
 
 def _most(counts: dict[str, Any], size: Any) -> list[str]:
-    return sorted(counts, key=lambda name: (-size(counts[name]), name))[:MOST_PROCESSES]
+    return sorted(counts, key=lambda name: (-size(counts[name]), name))[:MAX_PROCESSES]

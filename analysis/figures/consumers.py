@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
+from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Partition
-from ..partitions.undecided import undecided_polls
-from ..rules.loss import fates
+from ..rules.loss import outcomes_of_sends
 
-MOST_CONSUMERS = 40
+MAX_CONSUMERS = 40
 
 
 def never_received(p: Partition) -> list[list[Any]]:
@@ -22,9 +22,13 @@ def never_received(p: Partition) -> list[list[Any]]:
     crowded = p.entries.filter(pl.col("offset").is_duplicated())["offset"].unique()
     if not len(crowded):
         return []
-    whose = _whose(p, p.reads)
+    whose = _owners(p, p.reads)
     reads = p.reads.filter(pl.col("offset").is_not_null()).with_columns(whose)
-    stands = fates(p).filter(~(pl.col("lost") | pl.col("legal") | pl.col("doubtful"))).select("offset", stands="value")
+    stands = (
+        outcomes_of_sends(p)
+        .filter(~(pl.col("lost") | pl.col("legal") | pl.col("doubtful")))
+        .select("offset", stands="value")
+    )
     saw = reads.filter(pl.col("offset").is_in(crowded.implode())).join(stands, on="offset")
     got = reads.select("whose", stands="value")
     last = reads.group_by("whose").agg(pl.col("offset").last().alias("last"))  # rows are in the order of time
@@ -38,10 +42,10 @@ def never_received(p: Partition) -> list[list[Any]]:
     rows = []
     for (process,), mine in missed.group_by("process"):
         offsets = mine["offset"].to_numpy()
-        offsets = offsets[~undecided_polls(p, [str(process)]).hold(offsets)]
+        offsets = offsets[~indeterminate_polls(p, [str(process)]).hold(offsets)]
         if len(offsets):
             rows.append([process, p.name, int(offsets.min()), int(offsets.max()), len(offsets)])
-    return sorted(rows, key=lambda row: (-row[-1], row[0]))[:MOST_CONSUMERS]
+    return sorted(rows, key=lambda row: (-row[-1], row[0]))[:MAX_CONSUMERS]
 
 
 def handled_again(p: Partition) -> int:
@@ -49,14 +53,14 @@ def handled_again(p: Partition) -> int:
     done = p.marks.filter((pl.col("kind") == "handle") & (pl.col("outcome") == "ok"))
     if not len(done):
         return 0
-    handled = done.with_columns(_whose(p, done)).group_by("whose", "offset").len("times")
-    held = p.reads.with_columns(_whose(p, p.reads)).group_by("whose", "offset").agg(pl.col("value").n_unique())
+    handled = done.with_columns(_owners(p, done)).group_by("whose", "offset").len("times")
+    held = p.reads.with_columns(_owners(p, p.reads)).group_by("whose", "offset").agg(pl.col("value").n_unique())
     # Another record at the same offset is handled for the first time.
     values = handled.join(held, on=["whose", "offset"], how="left")["value"].fill_null(1)
     return int((handled["times"] > values).sum())
 
 
-def _whose(p: Partition, rows: pl.DataFrame) -> pl.Series:
+def _owners(p: Partition, rows: pl.DataFrame) -> pl.Series:
     """The group of each row's process, else the process itself."""
     names = rows["process"].unique().drop_nulls().to_list()
     groups = [f"group {p.settings.group_of(name)}" if p.settings.group_of(name) else name for name in names]

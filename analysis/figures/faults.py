@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-MOST_FAULTS = 120
+MAX_FAULTS = 120
 # Faults that are over when they are done: nothing heals them.
 INSTANT = ("delete-records", "add-partitions", "truncate", "preferred-election")
 STOPS = ("kill", "pause", "power-loss", "shutdown", "disk-full")  # what starting a process again ends
@@ -48,7 +48,7 @@ def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
     rows.sort(
         key=lambda band: (band["from"], band["to"] is None, band["to"] or 0, band["kind"], band["nodes"], band["place"])
     )
-    return rows[:MOST_FAULTS], max(len(rows) - MOST_FAULTS, 0)
+    return rows[:MAX_FAULTS], max(len(rows) - MAX_FAULTS, 0)
 
 
 def _ended_by(kind: str, nodes: list[str], open_since: dict[tuple[str, str], int]) -> list[tuple[str, str]]:

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from ...histories.bundle import Settings
 
 FORMAT = 1
-MOST_PARTITIONS = 48  # partitions with figures of their own
-MOST_ROWS = 60  # rows of the heat map
-MOST_WINDOWS = 16
-MOST_TIMES = 400
-MOST_NAMES = 40  # topics, producers and readers counted apart
+MAX_PARTITIONS = 48  # partitions with figures of their own
+MAX_ROWS = 60  # rows of the heat map
+MAX_WINDOWS = 16
+MAX_TIMES = 400
+MAX_NAMES = 40  # topics, producers and readers counted apart
 
 Record = dict[str, Any]
 
@@ -69,9 +69,9 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
         "never_received": _never_received(dated),
         "heat": heat,
         "heat_left_out": heat_left_out,
-        "partitions": [_partition(summary, bins) for summary in (worst + bare)[:MOST_PARTITIONS]],
-        "partitions_left_out": max(len(worst) + len(bare) - MOST_PARTITIONS, 0),
-        "windows": windows[:MOST_WINDOWS],
+        "partitions": [_partition(summary, bins) for summary in (worst + bare)[:MAX_PARTITIONS]],
+        "partitions_left_out": max(len(worst) + len(bare) - MAX_PARTITIONS, 0),
+        "windows": windows[:MAX_WINDOWS],
         "times": _times(worst),
     }
 
@@ -162,13 +162,13 @@ def _impact(dated: list[Record]) -> Record:
         "by_topic": _most({name: counts for name, counts in topics.items() if any(counts[1:])}),
         "by_producer": _most(producers),
         "by_reader": _most(readers),
-        "complete": left_out == 0 and max(len(producers), len(readers)) <= MOST_NAMES,
+        "complete": left_out == 0 and max(len(producers), len(readers)) <= MAX_NAMES,
     }
 
 
 def _never_received(dated: list[Record]) -> list[list[Any]]:
     rows = [row for summary in dated for row in summary["figures"]["never_received"]]
-    return sorted(rows, key=lambda row: (-row[-1], row))[:MOST_NAMES]
+    return sorted(rows, key=lambda row: (-row[-1], row))[:MAX_NAMES]
 
 
 def _add(totals: dict[str, list[int]], name: str, counts: list[int]) -> None:
@@ -179,13 +179,13 @@ def _add(totals: dict[str, list[int]], name: str, counts: list[int]) -> None:
 def _most(totals: dict[str, list[int]]) -> list[list[Any]]:
     # Sorted by the counts of harm, which stand last.
     ordered = sorted(totals.items(), key=lambda item: (-sum(item[1][-3:]), item[0]))
-    return [[name, *counts] for name, counts in ordered[:MOST_NAMES]]
+    return [[name, *counts] for name, counts in ordered[:MAX_NAMES]]
 
 
 def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
     found = [summary for summary in worst if summary["figures"]["heat"]]
     rows = []
-    for summary in found[:MOST_ROWS]:
+    for summary in found[:MAX_ROWS]:
         where = moved(bins_of(summary["figures"]["bins"]), bins).tolist()
         cells = []
         for cell in summary["figures"]["heat"]:
@@ -195,7 +195,7 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
             numbers = sorted(mine)
             cells.append({**cell, "bins": numbers, "records": [mine[number] for number in numbers]})
         rows.append({"partition": _name(summary), "cells": cells})
-    return rows, max(len(found) - MOST_ROWS, 0)
+    return rows, max(len(found) - MAX_ROWS, 0)
 
 
 def _without_clients(summary: Record, bins: Bins) -> Record:
@@ -249,4 +249,4 @@ def _lag(line: Record, own: Bins, bins: Bins) -> list[int | None]:
 
 def _times(worst: list[Record]) -> dict[str, Record]:
     rows = [row for summary in worst for row in summary["figures"]["times"]]
-    return {row["id"]: {name: row[name] for name in row if name != "id"} for row in rows[:MOST_TIMES]}
+    return {row["id"]: {name: row[name] for name in row if name != "id"} for row in rows[:MAX_TIMES]}

@@ -29,10 +29,10 @@ CLASSES = (
 )
 _CODE = {name: code for code, name in enumerate(CLASSES)}
 SEVERE = 4  # classes before this one are drawn however small they are
-MOST_BLOCKS = 240
-MOST_READERS = 12
-MOST_SEGMENTS = 60  # of one reader, and of the lane of second values
-MOST_RANGES = 40
+MAX_BLOCKS = 240
+MAX_READERS = 12
+MAX_SEGMENTS = 60  # of one reader, and of the lane of second values
+MAX_RANGES = 40
 
 
 def offset_map(
@@ -58,8 +58,8 @@ def offset_map(
         "later": _later(p, offsets, codes),
         "readers": readers,
         "readers_left_out": readers_left_out,
-        "findings": ranges[:MOST_RANGES],
-        "findings_left_out": max(len(ranges) - MOST_RANGES, 0),
+        "findings": ranges[:MAX_RANGES],
+        "findings_left_out": max(len(ranges) - MAX_RANGES, 0),
     }
 
 
@@ -131,13 +131,13 @@ def _blocks(offsets: Ints, codes: Ints) -> list[list[Any]]:
 def _shorten(kinds: Ints) -> Ints:
     """The group of each run: itself while there are few; else harmless neighbours together; else equal numbers."""
     count = len(kinds)
-    if count <= MOST_BLOCKS:
+    if count <= MAX_BLOCKS:
         return np.arange(count)
     severe = kinds < SEVERE
     begins = severe | np.append(True, severe[:-1])
-    spare = MOST_BLOCKS - int(begins.sum())
+    spare = MAX_BLOCKS - int(begins.sum())
     if spare <= 0:
-        return np.arange(count) * MOST_BLOCKS // count
+        return np.arange(count) * MAX_BLOCKS // count
     # Harmless stretches share the blocks that are left.
     harmless = int((~severe).sum())
     starts = np.flatnonzero(begins)
@@ -165,13 +165,13 @@ def _readers(
     """Ranges of offsets that each consumer read, told apart by whether it saw records that were lost later."""
     known = [item for item in consumers if len(item[1])]
     lanes = []
-    for name, rows in known[:MOST_READERS]:
+    for name, rows in known[:MAX_READERS]:
         offsets = p.reads["offset"].gather(rows).to_numpy()
         saw_lost = None
         if len(lost):
             saw_lost = p.reads["value"].gather(rows).is_in(lost.implode()).fill_null(False).to_numpy()
         lanes.append({"process": name, **_lane(offsets, saw_lost, visible)})
-    return sorted(lanes, key=lambda lane: str(lane["process"])), max(len(known) - MOST_READERS, 0)
+    return sorted(lanes, key=lambda lane: str(lane["process"])), max(len(known) - MAX_READERS, 0)
 
 
 def _lane(offsets: Ints, saw_lost: Mask | None, visible: Ints) -> dict[str, Any]:
@@ -203,8 +203,8 @@ def _segments(offsets: Ints, kind: Ints, gap_after: Mask) -> list[tuple[int, int
     codes = kind[starts]
     if (codes == 0).any():
         starts, ends, codes = starts[codes != 0], ends[codes != 0], codes[codes != 0]
-    if len(starts) > MOST_SEGMENTS:
-        group = np.arange(len(starts)) * MOST_SEGMENTS // len(starts)
+    if len(starts) > MAX_SEGMENTS:
+        group = np.arange(len(starts)) * MAX_SEGMENTS // len(starts)
         begin = np.flatnonzero(np.append(True, np.diff(group) > 0))
         end = np.append(begin[1:], len(group)) - 1
         same = np.array([len(set(codes[a : b + 1].tolist())) == 1 and a == b for a, b in zip(begin, end, strict=True)])

@@ -19,45 +19,45 @@ from typing import Any
 import polars as pl
 
 from ..partitions.partition import Partition
-from ..replicas.kept import Kept, extents
-from ..rules.replica_divergence import diverging, sealed_at
+from ..replicas.replica_logs import ReplicaLogs, extents
+from ..rules.replica_divergence import diverging, identical_at
 from ..timelines.timeline import Timeline
 
-MOST_BLOCKS = 60  # of one log
-MOST_SNAPSHOTS = 12
-MOST_RANGES = 20
-MOST_MOMENTS = 240
+MAX_BLOCKS = 60  # of one log
+MAX_SNAPSHOTS = 12
+MAX_RANGES = 20
+MAX_MOMENTS = 240
 
 Record = dict[str, Any]
 
 
 def replica_figures(p: Partition) -> Record | None:
     """The record above, or None where no broker's files of the partition are known."""
-    if p.kept is None:
+    if p.replica_logs is None:
         return None
     times = {"cuts": [], "terms": [], "isr": [], "lives": [], "ends": []} if p.timeline is None else _times(p.timeline)
-    known = set(p.kept.batches["broker"].unique()) | set(p.kept.replicas)
-    return {"leader": p.kept.leader, "brokers": sorted(known), "logs": _logs(p.kept), **times}
+    known = set(p.replica_logs.batches["broker"].unique()) | set(p.replica_logs.replicas)
+    return {"leader": p.replica_logs.leader, "brokers": sorted(known), "logs": _logs(p.replica_logs), **times}
 
 
-def _logs(kept: Kept) -> list[Record]:
-    bounds = extents(kept).sort("broker")
+def _logs(logs: ReplicaLogs) -> list[Record]:
+    bounds = extents(logs).sort("broker")
     told = []
-    for name in kept.snapshots:
+    for name in logs.snapshots:
         ends = bounds.filter(pl.col("snapshot") == name)
         if not ends.height:
             continue
-        records = kept.records.filter(pl.col("snapshot") == name)
-        sides, differ = _sides(records, sealed_at(kept, name))
-        sealed = kept.sealed.filter(pl.col("snapshot") == name)
+        records = logs.records.filter(pl.col("snapshot") == name)
+        sides, differ = _sides(records, identical_at(logs, name))
+        sealed = logs.sealed.filter(pl.col("snapshot") == name)
         whole = [sealed.with_columns(pl.col(end).alias("offset")) for end in ("first_offset", "last_offset")]
         brokers = []
         for row in ends.select("broker", "start", "end", "high_watermark").iter_rows(named=True):
             mine = pl.concat([records, *whole], how="diagonal").filter(pl.col("broker") == row["broker"])
             brokers.append({**row, "blocks": _blocks(mine, sides)})
-        told.append({"name": name, "time": kept.times.get(name), "brokers": brokers, "differ": differ})
+        told.append({"name": name, "time": logs.times.get(name), "brokers": brokers, "differ": differ})
     # The latest snapshots, but never at the price of one that shows a divergence.
-    return sorted(sorted(told, key=lambda log: not log["differ"])[:MOST_SNAPSHOTS], key=told.index)
+    return sorted(sorted(told, key=lambda log: not log["differ"])[:MAX_SNAPSHOTS], key=told.index)
 
 
 def _sides(records: pl.DataFrame, sealed: pl.Series) -> tuple[pl.DataFrame, list[list[int]]]:
@@ -72,7 +72,7 @@ def _sides(records: pl.DataFrame, sealed: pl.Series) -> tuple[pl.DataFrame, list
     ranges = runs.group_by("run", maintain_order=True).agg(
         pl.col("offset").first().alias("first"), pl.col("offset").last().alias("last")
     )
-    return sides, [list(row) for row in ranges.select("first", "last").head(MOST_RANGES).iter_rows()]
+    return sides, [list(row) for row in ranges.select("first", "last").head(MAX_RANGES).iter_rows()]
 
 
 def _blocks(mine: pl.DataFrame, sides: pl.DataFrame) -> list[list[Any]]:
@@ -80,7 +80,7 @@ def _blocks(mine: pl.DataFrame, sides: pl.DataFrame) -> list[list[Any]]:
     placed = mine.join(sides, on=["offset", "broker"], how="left").sort("offset")
     changed = pl.col("leader_epoch").ne_missing(pl.col("leader_epoch").shift())
     changed = changed | pl.col("side").ne_missing(pl.col("side").shift())
-    numbered = placed.with_columns(changed.cum_sum().clip(upper_bound=MOST_BLOCKS).alias("block"))
+    numbered = placed.with_columns(changed.cum_sum().clip(upper_bound=MAX_BLOCKS).alias("block"))
     blocks = numbered.group_by("block", maintain_order=True).agg(
         pl.col("offset").min().alias("first"),
         pl.col("offset").max().alias("last"),
@@ -108,11 +108,11 @@ def _times(timeline: Timeline) -> Record:
     lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
     ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.noop]
     return {
-        "cuts": _cuts(timeline)[:MOST_MOMENTS],
-        "terms": terms[:MOST_MOMENTS],
-        "isr": _in_sync(timeline)[:MOST_MOMENTS],
-        "lives": [list(row) for row in lives[:MOST_MOMENTS]],
-        "ends": [list(row) for row in ends[:MOST_MOMENTS]],
+        "cuts": _cuts(timeline)[:MAX_MOMENTS],
+        "terms": terms[:MAX_MOMENTS],
+        "isr": _in_sync(timeline)[:MAX_MOMENTS],
+        "lives": [list(row) for row in lives[:MAX_MOMENTS]],
+        "ends": [list(row) for row in ends[:MAX_MOMENTS]],
     }
 
 

@@ -9,12 +9,12 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition
-from ..rules.loss import fates
+from ..rules.loss import outcomes_of_sends
 from ..rules.polling import moves_of
 from .bins import Bins, Ints, bins_over
 
 PER_OCTAVE = 4  # buckets of latency in each doubling: a bucket is 19 % wide
-MOST_CONSUMERS = 16
+MAX_CONSUMERS = 16
 OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # of the series over time
 
 
@@ -30,7 +30,7 @@ def fate_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFrame:
     Lost is what the findings call lost, so that pictures and findings agree whatever the dialect.
     """
     lost = lost_values(findings)
-    fate = fates(p)
+    fate = outcomes_of_sends(p)
     return fate.select(
         "offset",
         pl.coalesce("completed", "invoked").alias("acked"),
@@ -133,7 +133,7 @@ def lags(p: Partition, fate: pl.DataFrame, consumers: list[tuple[str, Ints]], bi
     reads = _Places.of(p.reads.with_columns((pl.col("offset") + 1).fill_null(-1).alias("position")))
     final = p.final.processes if p.final else ()
     lines = []
-    for process, rows in [item for item in consumers if item[0] not in final and len(item[1])][:MOST_CONSUMERS]:
+    for process, rows in [item for item in consumers if item[0] not in final and len(item[1])][:MAX_CONSUMERS]:
         moved = _Places.of(moves.filter(pl.col("process") == process))
         places = [_last_reads(reads, rows, bins), moved.known(np.arange(len(moved.completed)))]
         stands = np.concatenate(places)

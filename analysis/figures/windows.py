@@ -1,4 +1,4 @@
-"""The operations around one finding: who sent what when, and what each consumer saw. At most MOST_OPERATIONS."""
+"""The operations around one finding: who sent what when, and what each consumer saw. At most MAX_OPERATIONS."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import Finding
+from ..finding_order import follows, worst_first
 from ..partitions.partition import Partition
-from ..ranking import follows, worst_first
 
-MOST_WINDOWS = 3  # of one partition
-MOST_OPERATIONS = 40
-MOST_TEXT = 80  # characters of one operation's text
+MAX_WINDOWS = 3  # of one partition
+MAX_OPERATIONS = 40
+MAX_TEXT = 80  # characters of one operation's text
 
 _WHO = ("process", "outcome", "invoked", "completed", "at")
 
 
 def windows(p: Partition, findings: list[Finding]) -> list[dict[str, Any]]:
     """The worst findings of the partition, each with operations that show it, in order of time."""
-    chosen = worst_first(findings)[:MOST_WINDOWS]
+    chosen = worst_first(findings)[:MAX_WINDOWS]
     return [window for window in (_window(p, finding) for finding in chosen) if window["operations"]]
 
 
@@ -42,9 +42,9 @@ def _window(p: Partition, finding: Finding) -> dict[str, Any]:
     ]
     rows = _distinct([*rows, *_crashes(p, rows)])
     kept = sorted(rows, key=lambda row: (not row["proof"], row["invoked"], row["process"], row["text"]))
-    kept = kept[:MOST_OPERATIONS]
-    if len(kept) < MOST_OPERATIONS // 2:
-        kept = _distinct([*kept, *_neighbours(p, kept, lost, MOST_OPERATIONS // 2 - len(kept))])
+    kept = kept[:MAX_OPERATIONS]
+    if len(kept) < MAX_OPERATIONS // 2:
+        kept = _distinct([*kept, *_adjacent_operations(p, kept, lost, MAX_OPERATIONS // 2 - len(kept))])
     kept.sort(key=lambda row: (row["invoked"], row["completed"] or row["invoked"], row["process"], row["text"]))
     return {
         "id": finding.id,
@@ -54,8 +54,8 @@ def _window(p: Partition, finding: Finding) -> dict[str, Any]:
         "sentence": finding.sentence[:500],
         "first_offset": finding.first_offset,
         "last_offset": finding.last_offset,
-        "operations": [{name: value for name, value in row.items() if name != "at"} for row in kept[:MOST_OPERATIONS]],
-        "left_out": max(len(rows) - MOST_OPERATIONS, 0),
+        "operations": [{name: value for name, value in row.items() if name != "at"} for row in kept[:MAX_OPERATIONS]],
+        "left_out": max(len(rows) - MAX_OPERATIONS, 0),
     }
 
 
@@ -93,7 +93,7 @@ def _told(rows: pl.DataFrame, kind: str, proven: set[int], lost: set[str]) -> li
             {
                 **{name: row[name] for name in _WHO},
                 "kind": kind or row["kind"],
-                "text": _text(kind or row["kind"], row)[:MOST_TEXT],
+                "text": _text(kind or row["kind"], row)[:MAX_TEXT],
                 "proof": row["at"] in proven or row.get("invoked_at") in proven,
                 "lost": bool(lost & {row.get("value"), row.get("last_value")}),
             }
@@ -138,7 +138,7 @@ def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(seen.values())
 
 
-def _neighbours(p: Partition, kept: list[dict[str, Any]], lost: set[str], wanted: int) -> list[dict[str, Any]]:
+def _adjacent_operations(p: Partition, kept: list[dict[str, Any]], lost: set[str], wanted: int) -> list[dict[str, Any]]:
     """What else happened to the partition about the time of the proof, where the proof alone is too bare."""
     if not kept:
         return []

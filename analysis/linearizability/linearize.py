@@ -15,7 +15,7 @@ from ...histories.readers.edn import FrozenMap, Word
 from ...histories.readers.operations import History
 from ...models.operations import UNKNOWN, Action, Model, ModelError, Operation
 from ...models.porcupine import Part, Result, Verdict, check_operations
-from .own_model import load_model
+from .user_model import load_model
 
 # Runs `judge_payload` over payloads, in any order and place, and gives its results: what Spark has to offer.
 MapPayloads = Callable[[Callable[[bytes], bytes], Iterable[bytes]], Iterable[bytes]]

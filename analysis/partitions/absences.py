@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.tables import BEFORE_ALL, BEYOND_ALL
-from ..replicas.settled import ABORTED, BELOW_START, COMPACTED
+from ...histories.tables import MAX_INT64, MIN_INT64
+from ..replicas.resolved_outcomes import ABORTED, BELOW_START, COMPACTED
 from .entries import Ints
 from .partition import Offsets, Partition, once
-from .ranges import told_in
+from .ranges import ranges_in
 
 
 class Existing(NamedTuple):
@@ -45,19 +45,19 @@ def existing_uncommitted(p: Partition) -> Existing:
 def lasting(p: Partition) -> Offsets:
     """Those of the existing offsets that nothing may have taken legally."""
     held = existing(p)
-    return np.asarray(held.offsets[held.until == BEYOND_ALL])
+    return np.asarray(held.offsets[held.until == MAX_INT64])
 
 
 def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Existing:
     offsets = entries["offset"].to_numpy()
     taken = _taken(p, entries["value"])
-    never = told_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
-    cleaned = told_in(ranges.filter(pl.col("reason") == COMPACTED))
+    never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
+    cleaned = ranges_in(ranges.filter(pl.col("reason") == COMPACTED))
     until = np.minimum(p.log_start.since(offsets), taken)
-    until[never.hold(offsets)] = BEFORE_ALL
+    until[never.hold(offsets)] = MIN_INT64
     # Of what the cleaner is seen to have removed nobody knows when, unless the history tells what replaced it.
-    until[cleaned.hold(offsets) & (taken == BEYOND_ALL)] = BEFORE_ALL
-    offsets, until = offsets[until > BEFORE_ALL], until[until > BEFORE_ALL]
+    until[cleaned.hold(offsets) & (taken == MAX_INT64)] = MIN_INT64
+    offsets, until = offsets[until > MIN_INT64], until[until > MIN_INT64]
     if not len(offsets):
         return Existing(offsets, until)
     starts = np.flatnonzero(np.append(True, np.diff(offsets) > 0))
@@ -66,11 +66,11 @@ def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Exis
 
 def _taken(p: Partition, values: pl.Series) -> Ints:
     """From when on (ns) compaction may have removed each of the values."""
-    gone = pl.concat([superseded(p), fading(p)]).group_by("value").agg(pl.col("since").min())
+    gone = pl.concat([superseded(p), maybe_compacted(p)]).group_by("value").agg(pl.col("since").min())
     if not len(gone):
-        return np.full(len(values), BEYOND_ALL, np.int64)
+        return np.full(len(values), MAX_INT64, np.int64)
     found = values.to_frame("value").join(gone, on="value", how="left", maintain_order="left")["since"]
-    return np.asarray(found.fill_null(BEYOND_ALL).to_numpy())
+    return np.asarray(found.fill_null(MAX_INT64).to_numpy())
 
 
 @once
@@ -82,7 +82,7 @@ def superseded(p: Partition) -> pl.DataFrame:
 
 
 @once
-def fading(p: Partition) -> pl.DataFrame:
+def maybe_compacted(p: Partition) -> pl.DataFrame:
     """The same of values of which nobody knows whether compaction may remove them.
 
     Tombstones where nobody told the policy, as who writes them expects it; and values of which nobody knows whether
@@ -96,7 +96,7 @@ def fading(p: Partition) -> pl.DataFrame:
 
 
 def _tombstones(p: Partition) -> pl.DataFrame:
-    return pl.DataFrame({"value": p.tombstones, "since": pl.repeat(BEFORE_ALL, len(p.tombstones), eager=True)})
+    return pl.DataFrame({"value": p.tombstones, "since": pl.repeat(MIN_INT64, len(p.tombstones), eager=True)})
 
 
 @once
@@ -114,7 +114,7 @@ def replaced(p: Partition) -> pl.DataFrame:
         .with_columns(
             pl.coalesce("offset", "read_offset").alias("offset"),
             (pl.col("acknowledged") | pl.col("read_offset").is_not_null()).alias("stands"),
-            pl.col("completed").fill_null(BEYOND_ALL),
+            pl.col("completed").fill_null(MAX_INT64),
         )
     )
     behind = (
@@ -130,7 +130,7 @@ def replaced(p: Partition) -> pl.DataFrame:
     anywhere, nowhere = last.max().over("key"), last.filter(unplaced.filter("stands")).max().over("key")
     later = pl.when(unplaced).then(anywhere).otherwise(nowhere) > pl.col("completed")
     # What was acknowledged before it was sent stands before it, wherever that is; all else of its key may be behind.
-    end = pl.when("acknowledged").then("completed").otherwise(BEYOND_ALL)
+    end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
     most = end.max().over("key")
     rest = pl.when(end == most).then(end.top_k(2).min().over("key")).otherwise(most)
     perhaps = pl.when(unplaced).then(rest).otherwise(end.filter(unplaced).max().over("key")) >= pl.col("invoked")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -115,7 +115,7 @@ def _of_sends(sends: pl.DataFrame, rows: Ints, entry: Ints, count: int) -> dict[
 def _of_reads(
     reads: pl.DataFrame, rows: Ints, entry: Ints, count: int, final: list[str], dirty: list[str], healed: int
 ) -> dict[str, Any]:
-    done = reads["completed"].fill_null(BEYOND_ALL).to_numpy()[rows]
+    done = reads["completed"].fill_null(MAX_INT64).to_numpy()[rows]
     if len(done) > 1 and (np.diff(done) < 0).any():  # mostly, lines are in order of time
         order = np.argsort(done, kind="stable")
         rows, entry, done = rows[order], entry[order], done[order]

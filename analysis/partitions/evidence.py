@@ -13,9 +13,9 @@ from ...histories.bundle import Settings
 from ...histories.evidence.clock import Clock, Fault, clock_offsets
 from ...histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
 from ...histories.tables import OUTCOME
-from ..replicas.kept import Kept, kept
 from ..replicas.leaders import assigned_replicas, last_leader
-from ..replicas.settled import settle
+from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
+from ..replicas.resolved_outcomes import settle
 from ..timelines.timeline import Timeline, build_timeline
 
 Frames = Mapping[str, pl.DataFrame]
@@ -25,7 +25,7 @@ HELD = ("batches", "records", "segments", "epochs", "damage")
 TOLD = ("metadata", "log_events")
 
 
-def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> Kept | None:
+def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> ReplicaLogs | None:
     """The brokers' logs of a partition, or None where nobody kept any."""
     if not any(len(frames.get(table, ())) for table in HELD):
         return None
@@ -37,7 +37,7 @@ def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> K
     metadata, log_events = _of_this_log(_table(frames, "metadata"), frames), _table(frames, "log_events")
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
-    return kept(
+    return replica_logs_of(
         topic,
         partition,
         frames,
@@ -79,7 +79,7 @@ def _table(frames: Frames, name: str) -> pl.DataFrame:
     return frames[name] if name in frames else empty(schema, True)
 
 
-def settled_sends(sends: pl.DataFrame, logs: Kept) -> tuple[pl.DataFrame, int]:
+def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs) -> tuple[pl.DataFrame, int]:
     """SENDS with the truth that the leader's log tells of them, and of how many it told.
 
     A send of unknown outcome that stands in the log happened, though nobody acknowledged it; one that does not
@@ -102,7 +102,9 @@ def settled_sends(sends: pl.DataFrame, logs: Kept) -> tuple[pl.DataFrame, int]:
     return told.drop("row", "held"), len(stands)
 
 
-def timeline_of(logs: Kept, frames: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> Timeline:
+def timeline_of(
+    logs: ReplicaLogs, frames: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
+) -> Timeline:
     """The dated facts about a partition, of the metadata, the brokers' logs, the files and the history's faults."""
     faults = _faults(context)
     started = _started(settings)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from ...histories.tables import BEFORE_ALL
+from ...histories.tables import MIN_INT64
 from .open_transactions import hidden_from
-from .ranges import told_in
+from .ranges import ranges_in
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -69,7 +69,7 @@ def _pass_of(p: Partition, processes: tuple[str, ...]) -> FinalReads | None:
     missed = p.sends.filter(pl.col("acknowledged") & outside)
     if len(missed):
         # Where the log was written anew, a marker may stand where an acknowledged record stood.
-        missed = missed.filter(~pl.Series(told_in(p.legally_absent).hold(missed["offset"].to_numpy())))
+        missed = missed.filter(~pl.Series(ranges_in(p.legally_absent).hold(missed["offset"].to_numpy())))
     complete = not len(missed)
     end = asked if complete else end
     late = (pl.col("invoked") >= p.last_heal) & (pl.col("offset") == end)
@@ -103,4 +103,4 @@ def _is_uninterrupted(p: Partition, done: FinalReads) -> bool:
 
 
 def _ns(value: object) -> int:
-    return value if isinstance(value, int) else BEFORE_ALL
+    return value if isinstance(value, int) else MIN_INT64

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from ...histories.observations import deletions_of
-from ...histories.tables import BEFORE_ALL, BEYOND_ALL
-from ..replicas.kept import extents
-from ..replicas.settled import is_leader_collected
+from ...histories.tables import MAX_INT64, MIN_INT64
+from ..replicas.replica_logs import extents
+from ..replicas.resolved_outcomes import is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints
 
@@ -29,7 +29,7 @@ class _Told(NamedTuple):
     offset: int
     certain: bool
     moved: int | None  # ns: the last moment at which it may have moved there; None: any
-    since: int = BEFORE_ALL  # ns: it did so no earlier
+    since: int = MIN_INT64  # ns: it did so no earlier
 
 
 class LogStart(NamedTuple):
@@ -43,7 +43,7 @@ class LogStart(NamedTuple):
     def since(self, offsets: Ints) -> Ints:
         """From when on (ns) each of the offsets may have been below the start; beyond all: never."""
         told = sorted(self.told, key=lambda one: one.offset)
-        earliest = np.minimum.accumulate(np.array([one.since for one in told] + [BEYOND_ALL])[::-1])[::-1]
+        earliest = np.minimum.accumulate(np.array([one.since for one in told] + [MAX_INT64])[::-1])[::-1]
         return np.asarray(earliest[np.searchsorted([one.offset for one in told], offsets, "right")])
 
 
@@ -60,14 +60,14 @@ class _Heard:
         """When polls with offsets began, and the lowest offset from each on."""
         known = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
         placed = self.p.reads.filter(known).sort("invoked")
-        offsets = np.append(placed["offset"].to_numpy(), BEYOND_ALL)
+        offsets = np.append(placed["offset"].to_numpy(), MAX_INT64)
         return placed["invoked"].to_numpy(), np.minimum.accumulate(offsets[::-1])[::-1]
 
     @cached_property
     def first_final(self) -> int:
         """The least offset that the final reads gave."""
         least = self.p.reads.filter(_of_final(self.p))["offset"].min() if self.since is not None else None
-        return least if isinstance(least, int) else BEYOND_ALL
+        return least if isinstance(least, int) else MAX_INT64
 
     def refutes(self, start: int, moment: int) -> bool:
         """Whether a poll that began after the moment gave an offset below the start."""
@@ -100,14 +100,14 @@ def log_start(p: Partition, kept: int | None) -> LogStart:
 def _since_deletion(one: _Told, deleted: list[_Told]) -> _Told:
     """A start that a recorded deletion explains moved there no earlier than that."""
     explain = [d.since for d in deleted if d.offset >= one.offset and (one.moved is None or d.since <= one.moved)]
-    return one._replace(since=min(explain, default=BEFORE_ALL))
+    return one._replace(since=min(explain, default=MIN_INT64))
 
 
 def _deleted(p: Partition, heard: _Heard) -> list[_Told]:
     since, until, reach = heard.since, heard.until, heard.reach
     told = []
     # One that came after the final reads explains nothing that they lack.
-    intime = pl.col("invoked") <= (BEYOND_ALL if until is None else until)
+    intime = pl.col("invoked") <= (MAX_INT64 if until is None else until)
     faults = p.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail") & intime)
     for detail, begun, done in faults.select("detail", "invoked", "completed").unique().iter_rows():
         if deletions_of(detail) is None:
@@ -135,14 +135,14 @@ def _answered(p: Partition, heard: _Heard) -> list[_Told]:
 
 def _of_replicas(p: Partition, heard: _Heard) -> list[_Told]:
     """Where the logs of all replicas start, if the last leader is not known: it is one of them."""
-    if p.kept is None or p.kept.leader is not None:
+    if p.replica_logs is None or p.replica_logs.leader is not None:
         return []
-    bounds = extents(p.kept).filter(pl.col("snapshot") == p.kept.last)
+    bounds = extents(p.replica_logs).filter(pl.col("snapshot") == p.replica_logs.last)
     start = bounds["start"].min()
     if not isinstance(start, int) or start <= 0:
         return []
     configured = p.settings.topic(p.topic).get("replication.factor")
-    replicas = len(p.kept.replicas) or (configured if isinstance(configured, int) else BEYOND_ALL)
+    replicas = len(p.replica_logs.replicas) or (configured if isinstance(configured, int) else MAX_INT64)
     return [_Told(min(start, heard.first_final), bounds["broker"].n_unique() >= replicas, None)]
 
 
@@ -151,7 +151,7 @@ def _logged(p: Partition, heard: _Heard) -> list[_Told]:
 
     Followers delete by retention on their own, so a follower's line counts if it repeats the leader's log start.
     """
-    if p.timeline is None or (p.kept is not None and is_leader_collected(p.kept)):
+    if p.timeline is None or (p.replica_logs is not None and is_leader_collected(p.replica_logs)):
         return []
     led = sorted(
         (term.time, term.leader) for term in p.timeline.terms.values() if term.time is not None and term.leader

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -19,8 +19,8 @@ def hidden_from(p: Partition, processes: tuple[str, ...], end: int, until: int) 
     The reads came to `end` (exclusive), the last of them at `until` (ns). Beyond all where nothing is hidden.
     """
     if not p.transactional or not (_stops(p, processes) or _asked_for_stable(p)):
-        return BEYOND_ALL
-    ended = pl.when(pl.col("outcome") == "info").then(BEYOND_ALL).otherwise(pl.col("completed").fill_null(BEYOND_ALL))
+        return MAX_INT64
+    ended = pl.when(pl.col("outcome") == "info").then(MAX_INT64).otherwise(pl.col("completed").fill_null(MAX_INT64))
     columns = ("at", "offset")
     mine = pl.col("txn") & (ended >= until) & (pl.col("invoked") <= until)
     steps = pl.concat([frame.filter(mine).select(columns) for frame in (p.sends, p.unplaced)])
@@ -28,9 +28,9 @@ def hidden_from(p: Partition, processes: tuple[str, ...], end: int, until: int) 
     passed = steps.filter(pl.col("offset") < end)
     steps = steps.join(passed, on="at", how="anti")
     if not len(steps):
-        return BEYOND_ALL
+        return MAX_INT64
     known = steps["offset"].min()
-    first = known if isinstance(known, int) else BEYOND_ALL
+    first = known if isinstance(known, int) else MAX_INT64
     return min(first, _first_gap(p, end)) if steps["offset"].null_count() else first
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.tables import BEFORE_ALL, CONTEXT, MARKS, READS, SENDS, Schema
-from ..replicas.kept import Kept
-from ..replicas.settled import ABSENCES, BELOW_START, legal_absences
+from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema
+from ..replicas.replica_logs import ReplicaLogs
+from ..replicas.resolved_outcomes import ABSENCES, BELOW_START, legal_absences
 from ..timelines.timeline import Timeline
 from .entries import Ints, index_entries
 from .final_reads import FinalReads, final_reads
@@ -43,7 +43,7 @@ class Partition:
         context: pl.DataFrame | None = None,
         unplaced: pl.DataFrame | None = None,
         confirmed: pl.Series | None = None,
-        kept: Kept | None = None,
+        replica_logs: ReplicaLogs | None = None,
         timeline: Timeline | None = None,
         settled: int = 0,
     ) -> None:
@@ -59,7 +59,7 @@ class Partition:
         self.unplaced = _in_order(unplaced, SENDS)
         # Undecided operations that must have happened, since another operation saw what they wrote (Jepsen).
         self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
-        self.kept = kept  # what brokers kept of it
+        self.replica_logs = replica_logs  # what brokers kept of it
         self.timeline = timeline  # dated facts about it, for causes
         self.settled = settled  # sends whose truth the brokers' logs told
         self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
@@ -70,19 +70,19 @@ class Partition:
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
-    def doubt(self, rule: str, says: str) -> None:
+    def add_unknown(self, rule: str, says: str) -> None:
         """The rule cannot judge something here, for a reason in words."""
         if says not in self.unjudged.setdefault(rule, []):
             self.unjudged[rule].append(says)
 
-    def rests_on_level(self, rule: str, processes: Iterable[str]) -> None:
+    def depends_on_isolation_level(self, rule: str, processes: Iterable[str]) -> None:
         """The rule cannot judge something here, as nobody told the isolation level of these processes."""
         self.untold |= {(rule, f"isolation.level of {name}") for name in processes if self.isolation(name) is None}
 
     @property
     def is_named_only(self) -> bool:
         """Whether only lines of brokers' logs name it: nobody recorded operations on it, and nothing of it was kept."""
-        return self.kept is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
+        return self.replica_logs is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
 
     @cached_property
     def acknowledged(self) -> pl.DataFrame:
@@ -140,15 +140,15 @@ class Partition:
 
     @cached_property
     def legally_absent(self) -> pl.DataFrame:
-        """Ranges of offsets that the leader's log lacks for a legal reason (settled.py); none without evidence."""
-        return legal_absences(self.kept) if self.kept is not None else pl.DataFrame(schema=ABSENCES)
+        """Ranges of offsets that the leader's log lacks for a legal reason; none without evidence."""
+        return legal_absences(self.replica_logs) if self.replica_logs is not None else pl.DataFrame(schema=ABSENCES)
 
     @cached_property
     def last_heal(self) -> int:
         """ns of the last fault or heal; before all times without one, as some clocks begin below 0."""
         faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
         last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
-        return last if isinstance(last, int) else BEFORE_ALL
+        return last if isinstance(last, int) else MIN_INT64
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
@@ -173,14 +173,14 @@ class Partition:
 
         A read_committed client is told the last stable offset, which an open transaction holds back.
         """
-        return self._ends_told("read_uncommitted") if self.transactional else self.end_offsets
+        return self._answered_ends("read_uncommitted") if self.transactional else self.end_offsets
 
     @cached_property
     def unsure_ends(self) -> pl.DataFrame:
         """Those that may tell the last stable offset, as nobody told who asked for what."""
-        return self._ends_told(None) if self.transactional else self.end_offsets.clear()
+        return self._answered_ends(None) if self.transactional else self.end_offsets.clear()
 
-    def _ends_told(self, level: str | None) -> pl.DataFrame:
+    def _answered_ends(self, level: str | None) -> pl.DataFrame:
         who = [name for name in self.end_offsets["process"].unique() if self.isolation(name) == level]
         return self.end_offsets.filter(pl.col("process").is_in(who))
 

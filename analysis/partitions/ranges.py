@@ -38,6 +38,6 @@ def merged(low: Ints, high: Ints) -> Ranges:
     return Ranges(low[starts], high[ends])
 
 
-def told_in(table: pl.DataFrame) -> Ranges:
+def ranges_in(table: pl.DataFrame) -> Ranges:
     """Those of a table with the columns first_offset and last_offset."""
     return merged(table["first_offset"].to_numpy(), table["last_offset"].to_numpy())

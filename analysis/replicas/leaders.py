@@ -6,7 +6,7 @@ import json
 
 import polars as pl
 
-SAYS_LEADER = ("leader", "elected", "leadership", "partition-change", "partition-new", "follower")
+LEADER_EVENTS = ("leader", "elected", "leadership", "partition-change", "partition-new", "follower")
 
 
 def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
@@ -25,7 +25,7 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
     best: tuple[int, int] | None = None
     leader: str | None = None
     vacant: tuple[int, list[int]] = (-1, [])  # the last epoch that nobody led, and its ISR
-    for row in log_events.filter(pl.col("kind").is_in(SAYS_LEADER)).iter_rows(named=True):
+    for row in log_events.filter(pl.col("kind").is_in(LEADER_EVENTS)).iter_rows(named=True):
         fields = json.loads(row["fields"])
         epoch = fields.get("leader_epoch", fields.get("leaderEpoch"))
         named = row["broker"] if row["kind"] == "leader" else fields.get("leader")

@@ -9,19 +9,19 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partitions.partition import Partition, once
 from ..partitions.tombstones import nameless
-from ..replicas.kept import Judgement, Kept, complete_sends
+from ..replicas.replica_logs import Judgement, ReplicaLogs, complete_sends
 from .rule import Judge
 
 
-def of_replicas(name: str, rule: Callable[[Kept, pl.DataFrame], Judgement]) -> Judge:
+def of_replicas(name: str, rule: Callable[[ReplicaLogs, pl.DataFrame], Judgement]) -> Judge:
     """A rule of what brokers kept and of sends. What it cannot judge is kept with the partition, for the verdict."""
 
     def judge(p: Partition) -> Iterator[Finding]:
-        if p.kept is None:
+        if p.replica_logs is None:
             return
-        judged = rule(p.kept, _nameless(p))
+        judged = rule(p.replica_logs, _nameless(p))
         for says in judged.unknown:
-            p.doubt(name, says)
+            p.add_unknown(name, says)
         yield from judged.findings
 
     return judge

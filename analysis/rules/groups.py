@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from ...histories.tables import BEFORE_ALL, BEYOND_ALL, Finding
+from ...histories.tables import MAX_INT64, MIN_INT64, Finding
 from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.entries import Mask
+from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition
-from ..partitions.undecided import undecided_polls
 from ..wording import plural, some
-from .loss import fates
+from .loss import outcomes_of_sends
 from .wording import proof, seconds, where
 
 
@@ -34,10 +34,12 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
         missed = np.intersect1d(below, unhandled, assume_unique=True)
         done = np.setdiff1d(below, missed, assume_unique=True)
         if len(recorders) and np.isin(done, offsets[standing & handled & ~surely]).any():
-            p.doubt("consumer-loss", f"nobody recorded what {_called(group)} handled of {p.name}, though others did")
-        hidden = undecided_polls(p, members).hold(missed)
+            p.add_unknown(
+                "consumer-loss", f"nobody recorded what {_called(group)} handled of {p.name}, though others did"
+            )
+        hidden = indeterminate_polls(p, members).hold(missed)
         if hidden.any():
-            p.doubt("consumer-loss", f"nobody knows what polls of {p.name} by {_called(group)} gave")
+            p.add_unknown("consumer-loss", f"nobody knows what polls of {p.name} by {_called(group)} gave")
             missed = missed[~hidden]
         # A commit that claims records is worse than a start that skipped them: tell them apart. Where a seek or
         # a committed offset chose the start, nothing was skipped.
@@ -105,7 +107,7 @@ def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
         return offsets[:0]
     held = p.entries.filter(pl.col("offset").is_in(pl.Series(offsets).implode())).select("offset", "value")
     written = held.join(p.sends.select("value", "completed"), on="value", how="inner")
-    last = written.group_by("offset").agg(pl.col("completed").fill_null(BEYOND_ALL).max())
+    last = written.group_by("offset").agg(pl.col("completed").fill_null(MAX_INT64).max())
     return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 
 
@@ -117,7 +119,7 @@ def _finding(
     p: Partition, group: str, run: Offsets, sentence: str, severity: str, *evidence: tuple[str, int | None]
 ) -> Finding:
     first, last = int(run[0]), int(run[-1])
-    lost = fates(p).filter(pl.col("lost"))["value"]
+    lost = outcomes_of_sends(p).filter(pl.col("lost"))["value"]
     held = p.entries_between(first, last).filter(
         pl.col("offset").is_in(pl.Series(run).implode()) & ~pl.col("value").is_in(lost.implode())
     )
@@ -207,7 +209,7 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     # An automatic commit happened some time before its callback, but after its process's automatic one before it.
     seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
     begun = (
-        commits.select(pl.when("auto").then(seen.fill_null(BEFORE_ALL) + 1).otherwise("invoked")).to_series().to_numpy()
+        commits.select(pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked")).to_series().to_numpy()
     )
     done = commits["completed"].to_numpy()
     before = np.searchsorted(done, begun, "left") - 1
@@ -269,17 +271,17 @@ def _standing(p: Partition, members: list[str], commits: pl.DataFrame, first: in
     held = existing_uncommitted(p) if uncommitted else existing(p)
     there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
     visible = pl.lit(True) if uncommitted else p.committed
-    lost = fates(p).filter(pl.col("lost"))["value"]
+    lost = outcomes_of_sends(p).filter(pl.col("lost"))["value"]
     kept = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
     return np.asarray(kept & np.isin(p.entries["offset"].to_numpy(), there))
 
 
 def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Offsets:
     """When (ns) the group came past each of the offsets: by a commit, or by its first poll, which began at `first`."""
-    done = np.append(commits["completed"].to_numpy(), BEYOND_ALL)
+    done = np.append(commits["completed"].to_numpy(), MAX_INT64)
     covered = np.searchsorted(np.maximum.accumulate(commits["offset"].to_numpy()), offsets, "right")
     begun = polled["completed"].min()
-    skipped = np.where(offsets < first, begun if isinstance(begun, int) else BEYOND_ALL, BEYOND_ALL)
+    skipped = np.where(offsets < first, begun if isinstance(begun, int) else MAX_INT64, MAX_INT64)
     return np.asarray(np.minimum(done[covered], skipped))
 
 

@@ -29,8 +29,8 @@ def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str, str]]
 
 
 def _without_producer_id(p: Partition, values: pl.Series) -> set[str]:
-    if p.kept is None:
+    if p.replica_logs is None:
         return set()
-    held = p.kept.records.filter(pl.col("control").is_null() & pl.col("value").is_in(values.unique().implode()))
+    held = p.replica_logs.records.filter(pl.col("control").is_null() & pl.col("value").is_in(values.unique().implode()))
     by_value = held.group_by("value").agg(pl.col("producer_id").is_null().all().alias("idless"))
     return set(by_value.filter("idless")["value"])

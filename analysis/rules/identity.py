@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.neighbours import beside, neighbours
+from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.partition import Partition
 from ..wording import plural, some
 from .idempotence import without_idempotence
-from .loss import fates
+from .loss import outcomes_of_sends
 from .wording import distinct, proof, where
 
 
@@ -24,7 +24,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     known = _places(p).group_by("offset").agg(pl.col("completed").min().alias("since"))
     doubled = known.join(crowded, on="offset", how="semi").sort("offset").rename({"since": "until"})
     # An offset between them that was lost with them, or was taken later, held one value by accident.
-    gone = fates(p).filter(pl.col("lost")).select("offset")
+    gone = outcomes_of_sends(p).filter(pl.col("lost")).select("offset")
     sure = beside(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
     places = (
         _places(p)
@@ -33,7 +33,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     )
     at_offset = places.partition_by("offset", as_dict=True)
     by_offset = crowded.group_by("offset", maintain_order=True).agg("value")
-    for run in neighbours(by_offset, sure):
+    for run in adjacent_runs(by_offset, sure):
         first, last = int(run["offset"][0]), int(run["offset"][-1])
         here = run["value"][0].to_list()
         values = distinct(run["value"].explode())

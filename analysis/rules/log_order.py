@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
-from ..replicas.kept import Judgement, Kept, extents, runs, where
+from ..replicas.replica_logs import Judgement, ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
 
 # A tail that a crash cut off, or that was preallocated, is what Kafka itself drops at the next start.
@@ -18,14 +18,14 @@ HARMLESS = ("torn-tail", "zeros")
 CORRUPT = ("crc", "magic", "length", "decode", "order")
 
 
-def epoch_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+def epoch_order(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
     """Leader epochs that decrease along a log, that the leader-epoch-checkpoint contradicts, or that two brokers led.
 
     An entry without a batch (at the log end, or over a gap) is none, nor are batches below the first entry.
     A batch of an epoch later than the last entry means that the file was copied before the segment.
     """
     out = Judgement()
-    batches = kept.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
+    batches = logs.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
     for replica in batches.partition_by("snapshot", "broker", maintain_order=True):
         snapshot, broker = replica["snapshot"][0], replica["broker"][0]
         ordered = replica.sort("base_offset", "byte").with_row_index("position")
@@ -34,24 +34,24 @@ def epoch_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
         )
         for row in ordered.filter(pl.col("leader_epoch") < pl.col("before")).iter_rows(named=True):
             says = f"epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
-            sentence = f"{where(snapshot)} leader epochs decrease along broker {broker}'s log of {kept.name}: {says} "
+            sentence = f"{where(snapshot)} leader epochs decrease along broker {broker}'s log of {logs.name}: {says} "
             sentence += f"follows epoch {row['before']}"
-            out.findings.append(_finding(kept, "epoch-order", sentence, snapshot, broker, row, says))
-        entries = kept.epochs.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))
+            out.findings.append(_finding(logs, "epoch-order", sentence, snapshot, broker, row, says))
+        entries = logs.epochs.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))
         if entries.height:
-            _against_entries(kept, out, ordered, entries, snapshot, broker)
-    _led_by_two(kept, out)
+            _against_entries(logs, out, ordered, entries, snapshot, broker)
+    _led_by_two(logs, out)
     return out
 
 
-def _led_by_two(kept: Kept, out: Judgement) -> None:
+def _led_by_two(logs: ReplicaLogs, out: Judgement) -> None:
     """Leader epochs that two brokers led, as each says of itself: what others say of leaders may be an old view.
 
     A topic that was made again begins again at epoch 0. Its id tells it apart; without one epoch 0 proves nothing, nor
     do claims that go back in time.
     """
     claims: dict[str, dict[int, dict[str, dict[str, Any]]]] = {}
-    told = kept.log_events.filter(pl.col("kind") == "leader").sort("time", "file", "line", nulls_last=True)
+    told = logs.log_events.filter(pl.col("kind") == "leader").sort("time", "file", "line", nulls_last=True)
     for row in told.iter_rows(named=True):
         fields = json.loads(row["fields"])
         epochs = claims.setdefault(fields.get("topic_id", ""), {})
@@ -61,18 +61,18 @@ def _led_by_two(kept: Kept, out: Judgement) -> None:
     for topic_id, epochs in claims.items():
         for epoch, led in epochs.items():
             if len(led) > 1 and (topic_id or epoch > 0):
-                out.findings.append(_rivals(kept, epoch, led))
+                out.findings.append(_rivals(logs, epoch, led))
 
 
-def _rivals(kept: Kept, epoch: int, led: dict[str, dict[str, Any]]) -> Finding:
+def _rivals(logs: ReplicaLogs, epoch: int, led: dict[str, dict[str, Any]]) -> Finding:
     says = {name: f"broker {name} from offset {row['offset']}" for name, row in led.items()}
     names = sorted(led)
     offsets = [row["offset"] for row in led.values()]
     return Finding(
         "epoch-order",
-        f"{brokers(names)} led {kept.name} in one leader epoch, {epoch}: {', '.join(says.values())}",
-        kept.topic,
-        kept.partition,
+        f"{brokers(names)} led {logs.name} in one leader epoch, {epoch}: {', '.join(says.values())}",
+        logs.topic,
+        logs.partition,
         first_offset=min(offsets),
         last_offset=max(offsets),
         evidence=[
@@ -83,9 +83,9 @@ def _rivals(kept: Kept, epoch: int, led: dict[str, dict[str, Any]]) -> Finding:
 
 
 def _against_entries(
-    kept: Kept, out: Judgement, ordered: pl.DataFrame, entries: pl.DataFrame, snapshot: str, broker: str
+    logs: ReplicaLogs, out: Judgement, ordered: pl.DataFrame, entries: pl.DataFrame, snapshot: str, broker: str
 ) -> None:
-    start = extents(kept).filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))["start"]
+    start = extents(logs).filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))["start"]
     entry = entries.sort("start_offset", "leader_epoch").select(
         "start_offset", pl.col("leader_epoch").alias("expected"), pl.col("line").alias("entry_line")
     )
@@ -99,9 +99,9 @@ def _against_entries(
     for run in runs(wrong, "position", "leader_epoch", "expected"):
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
         says = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
-        sentence = f"{where(snapshot)} broker {broker}'s leader-epoch-checkpoint of {kept.name} says epoch "
+        sentence = f"{where(snapshot)} broker {broker}'s leader-epoch-checkpoint of {logs.name} says epoch "
         sentence += f"{row['expected']} from offset {row['start_offset']}, and its log has {says}"
-        finding = _finding(kept, "epoch-order", sentence, snapshot, broker, row, says)
+        finding = _finding(logs, "epoch-order", sentence, snapshot, broker, row, says)
         file, line = entries["file"][0], row["entry_line"]
         finding.evidence.append(
             Evidence(f"epoch {row['expected']} begins at offset {row['start_offset']}", source=file, line=line)
@@ -110,7 +110,7 @@ def _against_entries(
 
 
 def _finding(
-    kept: Kept, rule: str, sentence: str, snapshot: str, broker: str, row: dict[str, object], says: str
+    logs: ReplicaLogs, rule: str, sentence: str, snapshot: str, broker: str, row: dict[str, object], says: str
 ) -> Finding:
     first, last, byte = row["base_offset"], row["last_offset"], row["byte"]
     assert isinstance(first, int)
@@ -119,8 +119,8 @@ def _finding(
     return Finding(
         rule,
         sentence,
-        kept.topic,
-        kept.partition,
+        logs.topic,
+        logs.partition,
         first_offset=first,
         last_offset=last,
         count=last - first + 1,
@@ -130,48 +130,48 @@ def _finding(
     )
 
 
-def checkpoint_order(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+def checkpoint_order(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
     """Log start <= recovery point, and recovery point and high watermark <= log end; no high watermark that
     goes back between snapshots. Checkpoints lag, so only one that is ahead of its log means anything.
     """
     out = Judgement()
     # Where the end of a log is broken (not merely torn off) nobody knows how far it went.
-    broken = kept.damage.filter(
+    broken = logs.damage.filter(
         pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null() & ~pl.col("kind").is_in(list(HARMLESS))
     )
-    bounds = extents(kept).join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
+    bounds = extents(logs).join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
     for row in bounds.iter_rows(named=True):
         for name, column in (("high watermark", "high_watermark"), ("recovery point", "recovery_point")):
             if row[column] is not None and row[column] > row["end"]:
                 sentence = (
-                    f"{where(row['snapshot'])} broker {row['broker']}'s log of {kept.name} ends at {row['end']}, "
+                    f"{where(row['snapshot'])} broker {row['broker']}'s log of {logs.name} ends at {row['end']}, "
                 )
                 sentence += f"below its checkpointed {name} {row[column]}: {span(row['end'], row[column] - 1)} it had"
-                _ahead(kept, out, row, column, sentence)
+                _ahead(logs, out, row, column, sentence)
         if row["log_start"] is not None and row["log_start"] > row["end"]:
-            sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log of {kept.name} ends at {row['end']}, "
-            _ahead(kept, out, row, "log_start", f"{sentence}below its checkpointed log start {row['log_start']}")
-    _going_back(kept, out)
+            sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log of {logs.name} ends at {row['end']}, "
+            _ahead(logs, out, row, "log_start", f"{sentence}below its checkpointed log start {row['log_start']}")
+    _going_back(logs, out)
     return out
 
 
-def _ahead(kept: Kept, out: Judgement, row: dict[str, object], column: str, sentence: str) -> None:
+def _ahead(logs: ReplicaLogs, out: Judgement, row: dict[str, object], column: str, sentence: str) -> None:
     snapshot, broker = str(row["snapshot"]), str(row["broker"])
-    point = _checkpoint(kept, snapshot, broker, column.replace("_", "-"))
+    point = _checkpoint(logs, snapshot, broker, column.replace("_", "-"))
     end, value = row["end"], row[column]
     assert isinstance(end, int)
     assert isinstance(value, int)
-    raced = _may_be_raced(kept, snapshot, broker, end, value)
+    raced = _may_be_raced(logs, snapshot, broker, end, value)
     if raced:
         sentence += "; the files of a running broker may have been copied at different times"
-    if raced and not kept.at_rest:
+    if raced and not logs.at_rest:
         out.unknown.append(f"checkpoint-order: {sentence}")
     out.findings.append(
         Finding(
             "checkpoint-order",
             sentence,
-            kept.topic,
-            kept.partition,
+            logs.topic,
+            logs.partition,
             severity="note" if raced else "violation",
             first_offset=end,
             last_offset=value - 1,
@@ -183,39 +183,39 @@ def _ahead(kept: Kept, out: Judgement, row: dict[str, object], column: str, sent
     )
 
 
-def _may_be_raced(kept: Kept, snapshot: str, broker: str, end: int, value: int) -> bool:
+def _may_be_raced(logs: ReplicaLogs, snapshot: str, broker: str, end: int, value: int) -> bool:
     """Whether the log went on after its segment was copied: a later snapshot has all that was missing, and
     nothing was torn off here. The end of a run is copied from brokers at rest; of a folder that was found nobody knows.
     """
-    if snapshot == kept.snapshots[-1]:
-        return not kept.at_rest
+    if snapshot == logs.snapshots[-1]:
+        return not logs.at_rest
     here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
-    if kept.damage.filter(here).height:
+    if logs.damage.filter(here).height:
         return False
-    later = kept.snapshots[kept.snapshots.index(snapshot) + 1 :]
+    later = logs.snapshots[logs.snapshots.index(snapshot) + 1 :]
     gap = (pl.col("base_offset") < value) & (pl.col("last_offset") >= end)
-    after = kept.batches.filter(pl.col("snapshot").is_in(later) & (pl.col("broker") == broker) & gap)
+    after = logs.batches.filter(pl.col("snapshot").is_in(later) & (pl.col("broker") == broker) & gap)
     return after.filter(pl.col("snapshot") == after["snapshot"][0])["count"].sum() > 0 if after.height else False
 
 
-def _checkpoint(kept: Kept, snapshot: object, broker: object, name: str) -> list[Evidence]:
-    rows = kept.checkpoints.filter(
+def _checkpoint(logs: ReplicaLogs, snapshot: object, broker: object, name: str) -> list[Evidence]:
+    rows = logs.checkpoints.filter(
         (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker) & (pl.col("name") == name)
     )
     return [
-        Evidence(f"{name} of {kept.name} is {row['offset']}", None, row["file"], row["line"])
+        Evidence(f"{name} of {logs.name} is {row['offset']}", None, row["file"], row["line"])
         for row in rows.iter_rows(named=True)
     ]
 
 
-def _going_back(kept: Kept, out: Judgement) -> None:
-    marks = kept.checkpoints.filter(pl.col("name") == "high-watermark")
+def _going_back(logs: ReplicaLogs, out: Judgement) -> None:
+    marks = logs.checkpoints.filter(pl.col("name") == "high-watermark")
     for replica in marks.partition_by("broker", maintain_order=True):
         by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
-        known = [name for name in kept.snapshots if name in by_snapshot]
-        undated = [name for name in known if name != FINAL and name not in kept.times]
+        known = [name for name in logs.snapshots if name in by_snapshot]
+        undated = [name for name in known if name != FINAL and name not in logs.times]
         if undated and len({by_snapshot[name]["offset"] for name in known if name != FINAL}) > 1:
-            mark = f"broker {replica['broker'][0]}'s high watermark of {kept.name}"
+            mark = f"broker {replica['broker'][0]}'s high watermark of {logs.name}"
             out.unknown.append(
                 f"checkpoint-order: {mark} differs in snapshots, and nobody knows when {undated[0]} was copied"
             )
@@ -224,7 +224,7 @@ def _going_back(kept: Kept, out: Judgement) -> None:
         for before, after in ((by_snapshot[one], by_snapshot[other]) for one, other in pairs):
             if after["offset"] >= before["offset"]:
                 continue
-            sentence = f"broker {after['broker']}'s checkpointed high watermark of {kept.name} went back from "
+            sentence = f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from "
             sentence += (
                 f"{before['offset']} ({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})"
             )
@@ -232,8 +232,8 @@ def _going_back(kept: Kept, out: Judgement) -> None:
                 Finding(
                     "checkpoint-order",
                     sentence,
-                    kept.topic,
-                    kept.partition,
+                    logs.topic,
+                    logs.partition,
                     first_offset=after["offset"],
                     last_offset=before["offset"] - 1,
                     count=before["offset"] - after["offset"],
@@ -247,10 +247,10 @@ def _going_back(kept: Kept, out: Judgement) -> None:
             )
 
 
-def log_corruption(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+def log_corruption(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
     """CRC, magic, length or offset order broken in a segment. A torn tail is a note: Kafka drops it."""
     out = Judgement()
-    for row in kept.damage.iter_rows(named=True):
+    for row in logs.damage.iter_rows(named=True):
         if row["kind"] in CORRUPT or (row["kind"] in HARMLESS and row["last_offset"] is not None):
             severity = "violation"
         elif row["kind"] in HARMLESS:
@@ -264,8 +264,8 @@ def log_corruption(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG00
             Finding(
                 "log-corruption",
                 f"{at}: {row['reason']}",
-                kept.topic,
-                kept.partition,
+                logs.topic,
+                logs.partition,
                 severity=severity,
                 first_offset=first,
                 last_offset=last,
@@ -275,12 +275,12 @@ def log_corruption(kept: Kept, sends: pl.DataFrame) -> Judgement:  # noqa: ARG00
                 snapshot=row["snapshot"] or None,
             )
         )
-    for replica in kept.batches.filter("crc_ok").partition_by("snapshot", "broker", maintain_order=True):
-        _offsets_in_order(kept, out, replica)
+    for replica in logs.batches.filter("crc_ok").partition_by("snapshot", "broker", maintain_order=True):
+        _offsets_in_order(logs, out, replica)
     return out
 
 
-def _offsets_in_order(kept: Kept, out: Judgement, replica: pl.DataFrame) -> None:
+def _offsets_in_order(logs: ReplicaLogs, out: Judgement, replica: pl.DataFrame) -> None:
     snapshot, broker = replica["snapshot"][0], replica["broker"][0]
     ordered = replica.sort("file", "byte").with_columns(
         pl.col("last_offset").shift().alias("before"), pl.col("file").shift().alias("file_before")
@@ -288,15 +288,15 @@ def _offsets_in_order(kept: Kept, out: Judgement, replica: pl.DataFrame) -> None
     for row in ordered.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
         says = f"a batch of {span(row['base_offset'], row['last_offset'])} stands after offset {row['before']}"
         sentence = f"{row['file']} at byte {row['byte']}: {says}"
-        out.findings.append(_finding(kept, "log-corruption", sentence, snapshot, broker, row, says))
-    if kept.compacted:
+        out.findings.append(_finding(logs, "log-corruption", sentence, snapshot, broker, row, says))
+    if logs.compacted:
         return
     here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
-    cleaned = kept.checkpoints.filter(here & (pl.col("name") == "cleaned")).height
+    cleaned = logs.checkpoints.filter(here & (pl.col("name") == "cleaned")).height
     gaps = ordered.filter((pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before")))
-    damaged = kept.damage.filter(here).height
+    damaged = logs.damage.filter(here).height
     for row in gaps.iter_rows(named=True):
-        if not damaged and (kept.compacted is False or not cleaned):
+        if not damaged and (logs.compacted is False or not cleaned):
             missing = span(row["before"] + 1, row["base_offset"] - 1)
             out.unknown.append(
                 f"log-corruption: {missing} of broker {broker} {where(snapshot)} are in no segment: one is "

@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL, Finding
-from ..partitions.absences import fading, lasting, superseded
+from ...histories.tables import MAX_INT64, Finding
+from ..partitions.absences import lasting, maybe_compacted, superseded
+from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.final_reads import FinalReads
-from ..partitions.generations import events, generations
-from ..partitions.neighbours import beside, neighbours
+from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition, once
-from ..partitions.ranges import told_in
-from ..partitions.undecided import undecided_polls
-from ..replicas.settled import COMPACTED
+from ..partitions.ranges import ranges_in
+from ..partitions.rewrites import events, generations
+from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import plural, some
 from .wording import distinct, proof, seconds, where
 
 
 def lost_writes(p: Partition) -> Iterator[Finding]:
     """Acknowledged, proven gone, and not for a legal reason."""
-    _tell_doubts(p, "lost-write")
-    placed = fates(p).filter(pl.col("offset").is_not_null())
+    _report_unknowns(p, "lost-write")
+    placed = outcomes_of_sends(p).filter(pl.col("offset").is_not_null())
     lost = placed.filter(pl.col("lost"))
     if not len(lost):
         return
@@ -32,10 +32,10 @@ def lost_writes(p: Partition) -> Iterator[Finding]:
     number = 0
     for event in events(lost, "value"):
         between = beside(kept, event.select("offset", pl.col("completed").alias("until")))
-        for together in neighbours(event, between):
+        for together in adjacent_runs(event, between):
             number += 1
             # Severity and --allow go by acks, so a finding has one.
-            for run in neighbours(together, between, "acks"):
+            for run in adjacent_runs(together, between, "acks"):
                 yield _lost(p, run, number)
 
 
@@ -53,8 +53,8 @@ def vanished(p: Partition, offsets: Offsets) -> Offsets:
 
 @once
 def _gone(p: Partition) -> pl.DataFrame:
-    """The fates of what is lost: mostly few."""
-    return fates(p).filter(pl.col("lost"))
+    """The outcomes_of_sends of what is lost: mostly few."""
+    return outcomes_of_sends(p).filter(pl.col("lost"))
 
 
 def _lost(p: Partition, run: pl.DataFrame, event: int) -> Finding:
@@ -124,16 +124,18 @@ def unseen(p: Partition) -> Iterator[Finding]:
     """Acknowledged, never read by anyone though final reads came to the end, not legally absent, not proven gone."""
     if p.final is None:
         return
-    _tell_doubts(p, "unseen")
+    _report_unknowns(p, "unseen")
     if not p.final.complete:
         return
-    missing = fates(p).filter(~pl.col("lost") & ~pl.col("legal") & ~pl.col("doubtful") & pl.col("first_read").is_null())
+    missing = outcomes_of_sends(p).filter(
+        ~pl.col("lost") & ~pl.col("legal") & ~pl.col("doubtful") & pl.col("first_read").is_null()
+    )
     if not len(missing):
         return
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
     others = np.setdiff1d(lasting(p), placed["offset"].to_numpy())
     unplaced = missing.filter(pl.col("offset").is_null())
-    for run in [*neighbours(placed, others), *([unplaced] if len(unplaced) else [])]:
+    for run in [*adjacent_runs(placed, others), *([unplaced] if len(unplaced) else [])]:
         first, last = run.row(0, named=True), run.row(-1, named=True)
         place = where(p, first["offset"], last["offset"])
         yield Finding(
@@ -151,14 +153,14 @@ def unseen(p: Partition) -> Iterator[Finding]:
         )
 
 
-def _tell_doubts(p: Partition, rule: str) -> None:
+def _report_unknowns(p: Partition, rule: str) -> None:
     """Says of which records nobody knows whether they are gone."""
-    doubtful = fates(p).filter("doubtful")
-    if p.final and doubtful["veiled"].any():
-        p.rests_on_level(rule, p.final.processes)
+    doubtful = outcomes_of_sends(p).filter("doubtful")
+    if p.final and doubtful["hidden_by_open_txn"].any():
+        p.depends_on_isolation_level(rule, p.final.processes)
     _rest_on_ends(p, rule)
     if len(doubtful):
-        p.doubt(
+        p.add_unknown(
             rule,
             f"{plural(len(doubtful), 'acknowledged record')} of {p.name} ({some(doubtful['value'].to_list())})"
             f" {'was' if len(doubtful) == 1 else 'were'} not read in the end, and whether"
@@ -170,28 +172,28 @@ def _rest_on_ends(p: Partition, rule: str) -> None:
     """Names who was told an end that proves losses only if it was not the last stable offset."""
     told = p.unsure_ends
     if len(told) and rule == "lost-write":
-        shrunk = _with_later_end(told, fates(p).filter(~pl.col("lost") & ~pl.col("in_final")))
+        shrunk = _with_later_end(told, outcomes_of_sends(p).filter(~pl.col("lost") & ~pl.col("in_final")))
         if shrunk["later_end"].count():
-            p.rests_on_level(rule, told["process"].unique())
+            p.depends_on_isolation_level(rule, told["process"].unique())
 
 
 def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     if doubtful["hidden"].any():
         return "a poll that may have read " + ("it" if len(doubtful) == 1 else "them") + " has no known outcome"
-    if doubtful["removable"].any():
+    if doubtful["maybe_deleted"].any():
         return "retention or delete-records may have taken " + ("it" if len(doubtful) == 1 else "them")
-    if doubtful["fading"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
+    if doubtful["maybe_compacted"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
         return f"compaction removes tombstones, and run.json does not tell cleanup.policy of {p.topic}"
-    if doubtful["fading"].any():
+    if doubtful["maybe_compacted"].any():
         own = "it, if another record of its key is" if len(doubtful) == 1 else "them, if others of their keys are"
         return f"compaction may have removed {own} in the log and later, which nobody knows"
-    if doubtful["veiled"].any():
+    if doubtful["hidden_by_open_txn"].any():
         return "an open transaction may hide " + ("it" if len(doubtful) == 1 else "them") + " from the final reads"
     return "acknowledged no earlier than the last of the final reads"
 
 
 @once
-def fates(p: Partition) -> pl.DataFrame:
+def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     """What became of each acknowledged value: one row each.
 
     Columns beside those of the send: first_read, first_reader, first_read_at, in_final, other, other_at,
@@ -212,20 +214,20 @@ def fates(p: Partition) -> pl.DataFrame:
         pl.col("later_end").is_not_null().alias("shrunk"),
         _passed_over(p, fate).alias("passed"),
         _legally_gone(p, fate).alias("legal"),
-        (pl.col("offset") < start.possible).fill_null(unplaced).alias("removable"),
+        (pl.col("offset") < start.possible).fill_null(unplaced).alias("maybe_deleted"),
         _hidden(p, fate).alias("hidden"),
-        _veiled(final).alias("veiled"),
-        pl.col("value").is_in(fading(p)["value"].implode()).alias("fading"),
+        _hidden_by_open_txn(final).alias("hidden_by_open_txn"),
+        pl.col("value").is_in(maybe_compacted(p)["value"].implode()).alias("maybe_compacted"),
     )
     # No deletion and no compaction gives an offset to another record, or moves the log's end back.
     cut = pl.col("replaced") | pl.col("shrunk")
     missed = (pl.col("absent") | (pl.col("passed") & pl.lit(final is None))) & ~pl.col("legal")
-    perhaps = pl.col("removable") | pl.col("hidden") | pl.col("fading")
+    perhaps = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     lost = (cut | (missed & ~perhaps)) & ~pl.col("in_final")
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
     late = _late(final) if final else pl.lit(False)
-    veiled = pl.col("veiled") & ~pl.col("in_final") & ~pl.col("legal")
-    doubtful = (missed | unread) & perhaps | (unread & late) | veiled
+    hidden_by_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
+    doubtful = (missed | unread) & perhaps | (unread & late) | hidden_by_open_txn
     return fate.with_columns(lost.alias("lost")).with_columns((doubtful & ~pl.col("lost")).alias("doubtful"))
 
 
@@ -238,7 +240,7 @@ def _late(final: FinalReads) -> pl.Expr:
 
 def _hidden(p: Partition, fate: pl.DataFrame) -> pl.Series:
     """Whether a poll may have read it, of which nobody knows how it ended; in a final run, one of the final reader."""
-    polled = undecided_polls(p, p.final.processes if p.final else p.reads["process"].unique())
+    polled = indeterminate_polls(p, p.final.processes if p.final else p.reads["process"].unique())
     unplaced = fate["offset"].is_null().to_numpy() & bool(len(polled.first))
     return pl.Series(polled.hold(fate["offset"].fill_null(-1).to_numpy()) | unplaced)
 
@@ -250,16 +252,16 @@ def _covered(final: FinalReads) -> pl.Expr:
     return ((pl.col("offset") >= final.start) & ((pl.col("offset") < final.end) | tail)).fill_null(False)
 
 
-def _veiled(final: FinalReads | None) -> pl.Expr:
+def _hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
     """Whether an open transaction may hide it from the final reads; one that nobody knows the offset of, if unread."""
-    if final is None or final.hides == BEYOND_ALL:
+    if final is None or final.hides == MAX_INT64:
         return pl.lit(False)
     return (pl.col("offset") >= final.hides).fill_null(pl.col("first_read").is_null())
 
 
 def _legally_gone(p: Partition, fate: pl.DataFrame) -> pl.Series:
-    cleaned = told_in(p.legally_absent.filter(pl.col("reason") == COMPACTED))
-    offset = fate["offset"].fill_null(BEYOND_ALL)
+    cleaned = ranges_in(p.legally_absent.filter(pl.col("reason") == COMPACTED))
+    offset = fate["offset"].fill_null(MAX_INT64)
     taken = fate["value"].is_in(superseded(p)["value"].implode())
     return (offset < p.log_start.certain) | pl.Series(cleaned.hold(offset.to_numpy())) | taken
 
@@ -284,7 +286,7 @@ def _read_by(p: Partition) -> pl.DataFrame:
         pl.col("in_final").any(),
     )
     joined = fate.join(other, on="value", how="left", maintain_order="left", suffix="_other")
-    earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(BEYOND_ALL)
+    earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(MAX_INT64)
     return joined.with_columns(
         pl.coalesce("offset", "offset_other").alias("offset"),
         *(
@@ -349,10 +351,10 @@ def _with_later_end(ends: pl.DataFrame, fate: pl.DataFrame) -> pl.DataFrame:
     # From the last answer backwards, the least end that any later answer gave.
     asked, told, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
     least = np.minimum.accumulate(told[::-1])[::-1]
-    when = fate.select(known).to_series().fill_null(BEYOND_ALL).to_numpy()
+    when = fate.select(known).to_series().fill_null(MAX_INT64).to_numpy()
     index = np.searchsorted(asked, when, "right")
     offset = fate["offset"].fill_null(-1).to_numpy()
-    bounded = np.append(least, BEYOND_ALL)[index]
+    bounded = np.append(least, MAX_INT64)[index]
     shrunk = (bounded <= offset) & (offset >= 0)
     latest = np.zeros(len(fate), np.int64)  # place of the last answer that gave this end
     by_end = np.argsort(told, kind="stable")

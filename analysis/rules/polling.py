@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL, Finding
+from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import existing, existing_uncommitted
+from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition, once
-from ..partitions.undecided import undecided_polls
 from ..wording import plural
 from .loss import vanished
 from .wording import proof, where
@@ -42,7 +42,7 @@ def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
 
 def _skips(p: Partition, within: bool) -> Iterator[Finding]:
     ahead = jumps(p).filter((pl.col("offset") > pl.col("expected")) & (pl.col("inside") == within))
-    polled = cache(lambda process: undecided_polls(p, [process]))
+    polled = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
         uncommitted = p.settings.reads_uncommitted(row["process"])
         held = existing_uncommitted(p) if uncommitted else existing(p)
@@ -52,7 +52,9 @@ def _skips(p: Partition, within: bool) -> Iterator[Finding]:
             continue
         # Within one poll no other poll can have given what is missing.
         if not within and polled(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
-            p.doubt("poll-skip", f"{row['process']} polled {p.name} once more, and nobody knows what it was given")
+            p.add_unknown(
+                "poll-skip", f"{row['process']} polled {p.name} once more, and nobody knows what it was given"
+            )
             continue
         place = where(p, int(skipped[0]), int(skipped[-1]))
         values = _values_at(p, int(skipped[0]), int(skipped[-1]))
@@ -163,11 +165,11 @@ def _worth_a_look(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Of
     codes = reads["process"].cast(pl.Enum(names)).to_physical().to_numpy()
     order = np.argsort(codes, kind="stable")
     process, offset = codes[order], reads["offset"].to_numpy()[order]
-    time = reads["completed"].fill_null(BEYOND_ALL).to_numpy()[order]
+    time = reads["completed"].fill_null(MAX_INT64).to_numpy()[order]
     found = [np.flatnonzero((np.diff(offset) != 1) & (process[1:] == process[:-1])) + 1]
     for code, name in enumerate(names):
         start, end = np.searchsorted(process, [code, code + 1], "left")
-        moved = moves.filter(pl.col("process") == name)["completed"].fill_null(BEYOND_ALL).to_numpy()
+        moved = moves.filter(pl.col("process") == name)["completed"].fill_null(MAX_INT64).to_numpy()
         first = start + np.searchsorted(time[start:end], moved, "left")
         last = start + np.searchsorted(time[start:end], moved, "right")
         found += [np.arange(low, min(high + 1, end)) for low, high in zip(first, last, strict=True)]

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.neighbours import neighbours
+from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.partition import Partition
 from ..wording import plural, some
-from .loss import fates
+from .loss import outcomes_of_sends
 from .wording import distinct, proof, seconds, where
 
 
@@ -37,8 +37,8 @@ def realtime_order(p: Partition) -> Iterator[Finding]:
         return
     rows = later.with_columns(pl.Series("witness", setter[np.maximum(index, 0)])).filter(pl.Series(broken))
     # What was lost does not stand between those that took its place.
-    sound = later.filter(~pl.Series(broken)).join(fates(p).filter(pl.col("lost")), on="value", how="anti")
-    for run in neighbours(rows.sort("offset", "invoked"), sound["offset"].sort().to_numpy()):
+    sound = later.filter(~pl.Series(broken)).join(outcomes_of_sends(p).filter(pl.col("lost")), on="value", how="anti")
+    for run in adjacent_runs(rows.sort("offset", "invoked"), sound["offset"].sort().to_numpy()):
         first = run.row(0, named=True)
         witness = done.row(int(first["witness"]), named=True)
         one = len(run) == 1
@@ -157,7 +157,7 @@ def stale_end_offsets(p: Partition) -> Iterator[Finding]:
         else:
             continue
         if len(witness) and not row["sure"]:
-            p.rests_on_level("stale-end-offset", [row["process"]])
+            p.depends_on_isolation_level("stale-end-offset", [row["process"]])
         elif len(witness):
             yield _stale(p, row, witness.row(0, named=True))
 

@@ -11,34 +11,34 @@ from __future__ import annotations
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..partitions.generations import events, generations
-from ..partitions.neighbours import beside, neighbours
-from ..replicas.kept import Judgement, Kept, extents, stretches, where
+from ..partitions.adjacent_runs import adjacent_runs, beside
+from ..partitions.rewrites import events, generations
+from ..replicas.replica_logs import Judgement, ReplicaLogs, extents, stretches, where
 from ..wording import brokers, span
 
 
-def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
+def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """One finding a run of neighbouring acknowledged records that are absent in the same way."""
     out = Judgement()
-    name = kept.name
+    name = logs.name
     acked = generations(sends.filter(pl.col("acknowledged")), "place")
-    records = kept.records.filter(pl.col("snapshot") == kept.last)
+    records = logs.records.filter(pl.col("snapshot") == logs.last)
     if not acked.height:
         return out
-    bounds = extents(kept).filter(pl.col("snapshot") == kept.last)
+    bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
     if not bounds.height:
         out.unknown.append(f"acknowledged-absent: no broker's log of {name} is at hand")
         return out
-    if not kept.last_is_dated:
-        out.unknown.append(f"acknowledged-absent: when the logs of {name} {where(kept.last)} were copied is not known")
+    if not logs.last_is_dated:
+        out.unknown.append(f"acknowledged-absent: when the logs of {name} {where(logs.last)} were copied is not known")
         return out
-    at = kept.times.get(kept.last)
+    at = logs.times.get(logs.last)
     if at is not None:
         # An evidence of an earlier time says nothing of what was acknowledged after it.
         acked = acked.filter(pl.col("completed") < at)
     held = records.select("offset", "value", "broker", "control").filter(pl.col("control").is_null())
     anywhere = _without(acked, held)
-    leads = kept.leader if kept.leader in set(bounds["broker"]) else None
+    leads = logs.leader if logs.leader in set(bounds["broker"]) else None
     in_leader = _without(acked, held.filter(pl.col("broker") == leads)) if leads else anywhere.clear()
     absent = (
         pl.concat([anywhere, in_leader.join(anywhere, on="place", how="anti")])
@@ -47,23 +47,23 @@ def acknowledged_absent(kept: Kept, sends: pl.DataFrame) -> Judgement:
     )
     if not absent.height:
         return out
-    absent = absent.join(_legal(kept, bounds, records, absent, sends, leads), on="place", how="anti")
-    absent = _without_stale(out, kept, bounds, absent, leads)
-    unsure = _unsure(kept, bounds, absent, leads)
+    absent = absent.join(_legal(logs, bounds, records, absent, sends, leads), on="place", how="anti")
+    absent = _without_stale(out, logs, bounds, absent, leads)
+    unsure = _unsure(logs, bounds, absent, leads)
     if unsure.height:
-        _say_unsure(out, kept, unsure, leads, bounds)
+        _report_unsure(out, logs, unsure, leads, bounds)
     absent = absent.join(unsure, on="place", how="anti")
     # Those without an offset are all neighbours.
     nameless = absent.filter(pl.col("offset").is_null())
     absent = absent.filter(pl.col("offset").is_not_null())
     for group in nameless.partition_by("everywhere", maintain_order=True):
-        out.findings.append(_finding(kept, group, records, leads))
+        out.findings.append(_finding(logs, group, records, leads))
     present = acked.join(absent, on="place", how="anti").drop_nulls("offset")
     present = present.select("offset", pl.col("invoked").alias("since"))
     for event in events(absent, "place"):
         between = beside(present, event.select("offset", pl.col("completed").alias("until")))
-        for run in neighbours(event, between, "everywhere"):
-            out.findings.append(_finding(kept, run, records, leads))
+        for run in adjacent_runs(event, between, "everywhere"):
+            out.findings.append(_finding(logs, run, records, leads))
     return out
 
 
@@ -76,7 +76,7 @@ def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 
 
 def _legal(
-    kept: Kept,
+    logs: ReplicaLogs,
     bounds: pl.DataFrame,
     records: pl.DataFrame,
     absent: pl.DataFrame,
@@ -89,7 +89,7 @@ def _legal(
     below = absent.filter(pl.col("offset") < start) if start is not None else absent.clear()
     legal = [below.select("place")]
     cleaned = bounds["cleaned"].max()
-    if kept.compacted is not False and (kept.compacted or cleaned is not None):
+    if logs.compacted is not False and (logs.compacted or cleaned is not None):
         # A later record with the key explains it, in the log or in the history (its tombstone may be gone).
         later = pl.concat(
             [
@@ -108,7 +108,7 @@ def _legal(
 
 
 def _without_stale(
-    out: Judgement, kept: Kept, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str | None
+    out: Judgement, logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str | None
 ) -> pl.DataFrame:
     """What these logs can be asked about: where the final reads hold what they lack, they tell of an earlier time."""
     held = pl.col("held").fill_null(False)
@@ -118,15 +118,15 @@ def _without_stale(
     end = (bounds.filter(pl.col("broker") == leads) if leads else bounds)["end"].max()
     later = held | pl.col("offset").is_null() | (pl.col("offset") >= end)
     out.unknown.append(
-        f"the final reads of {kept.name} hold {stale.height:,} of the acknowledged records that the"
+        f"the final reads of {logs.name} hold {stale.height:,} of the acknowledged records that the"
         " brokers' logs lack, so these were copied before the end of the run, or changed after it"
     )
     return absent.filter(~later)
 
 
-def _unsure(kept: Kept, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str | None) -> pl.DataFrame:
+def _unsure(logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str | None) -> pl.DataFrame:
     """The places of absent sends that may stand where this evidence cannot show it."""
-    damage = kept.damage.filter((pl.col("snapshot") == kept.last) & pl.col("first_offset").is_not_null())
+    damage = logs.damage.filter((pl.col("snapshot") == logs.last) & pl.col("first_offset").is_not_null())
     if leads is not None:
         damage = damage.filter(pl.col("broker") == leads)
     hidden = [
@@ -136,14 +136,16 @@ def _unsure(kept: Kept, bounds: pl.DataFrame, absent: pl.DataFrame, leads: str |
         ).select("place")
         for row in damage.iter_rows(named=True)
     ]
-    if leads is None and (not kept.replicas or set(kept.replicas) - set(bounds["broker"])):
+    if leads is None and (not logs.replicas or set(logs.replicas) - set(bounds["broker"])):
         # Without the leader's log, or all assigned ones, the record may stand on a broker not at hand.
         hidden.append(absent.select("place"))
     return pl.concat([absent.select("place").clear(), *hidden]).unique()
 
 
-def _say_unsure(out: Judgement, kept: Kept, unsure: pl.DataFrame, leads: str | None, bounds: pl.DataFrame) -> None:
-    name = kept.name
+def _report_unsure(
+    out: Judgement, logs: ReplicaLogs, unsure: pl.DataFrame, leads: str | None, bounds: pl.DataFrame
+) -> None:
+    name = logs.name
     why = (
         f"broker {leads}'s log is damaged there"
         if leads is not None
@@ -154,29 +156,29 @@ def _say_unsure(out: Judgement, kept: Kept, unsure: pl.DataFrame, leads: str | N
     )
 
 
-def _finding(kept: Kept, run: pl.DataFrame, records: pl.DataFrame, leads: str | None) -> Finding:
+def _finding(logs: ReplicaLogs, run: pl.DataFrame, records: pl.DataFrame, leads: str | None) -> Finding:
     offsets = run["offset"].drop_nulls()
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
     everywhere = bool(run["everywhere"][0])
     elsewhere = records.join(run.select("value"), on="value", how="semi")["broker"].unique().sort()
-    count, stand = f"{run.height:,} acknowledged records of {kept.name}", "stand"
+    count, stand = f"{run.height:,} acknowledged records of {logs.name}", "stand"
     if run.height == 1:
-        count, stand = f"1 acknowledged record of {kept.name}", "stands"
+        count, stand = f"1 acknowledged record of {logs.name}", "stands"
     at = f" ({span(first, last)})" if first is not None and last is not None else ""
     absent_from = "no replica" if everywhere else f"not the log of broker {leads}, which leads"
-    sentence = f"{count}{at} {where(kept.last)} {stand} in {absent_from}"
+    sentence = f"{count}{at} {where(logs.last)} {stand} in {absent_from}"
     if not everywhere:
-        sentence = f"{count}{at} {where(kept.last)} {stand} on {brokers(elsewhere)} alone"
+        sentence = f"{count}{at} {where(logs.last)} {stand} on {brokers(elsewhere)} alone"
         sentence += f", and not in the log of broker {leads}, which leads"
     says = f"{run['value'][0]!r} was acknowledged"
     says += f" at offset {first}" if first is not None else " without an offset"
     evidence = [Evidence(says, place=run["place"][0])]
-    evidence += _instead(kept, records, first, leads) + _stood(kept, run)
+    evidence += _instead(logs, records, first, leads) + _stood(logs, run)
     return Finding(
         "acknowledged-absent",
         sentence,
-        kept.topic,
-        kept.partition,
+        logs.topic,
+        logs.partition,
         first_offset=first,
         last_offset=last,
         count=run.height,
@@ -184,11 +186,11 @@ def _finding(kept: Kept, run: pl.DataFrame, records: pl.DataFrame, leads: str | 
         processes=run["process"].drop_nulls().unique().sort().to_list(),
         evidence=evidence,
         replicas=elsewhere.to_list(),
-        snapshot=kept.last or None,
+        snapshot=logs.last or None,
     )
 
 
-def _instead(kept: Kept, records: pl.DataFrame, first: int | None, leads: str | None) -> list[Evidence]:
+def _instead(logs: ReplicaLogs, records: pl.DataFrame, first: int | None, leads: str | None) -> list[Evidence]:
     """What stands at the first absent offset now."""
     if first is None:
         return []
@@ -196,7 +198,7 @@ def _instead(kept: Kept, records: pl.DataFrame, first: int | None, leads: str | 
     if leads is not None:
         now = now.filter(pl.col("broker") == leads)
     if not now.height:
-        end = stretches(kept, kept.last)["last_offset"].max()
+        end = stretches(logs, logs.last)["last_offset"].max()
         told = end if isinstance(end, int) else "none"
         return [Evidence(f"the logs hold nothing at offset {first}; their last record is at {told}")]
     row = now.row(0, named=True)
@@ -205,12 +207,12 @@ def _instead(kept: Kept, records: pl.DataFrame, first: int | None, leads: str | 
     return [Evidence(says, source=row["file"], byte=row["byte"])]
 
 
-def _stood(kept: Kept, run: pl.DataFrame) -> list[Evidence]:
+def _stood(logs: ReplicaLogs, run: pl.DataFrame) -> list[Evidence]:
     """Where the first absent record stood in earlier snapshots."""
     value = run["value"][0]
     if value is None:
         return []
-    earlier = kept.records.filter((pl.col("snapshot") != kept.last) & (pl.col("value") == value))
+    earlier = logs.records.filter((pl.col("snapshot") != logs.last) & (pl.col("value") == value))
     return [
         Evidence(
             f"{where(row['snapshot'])} it stood on broker {row['broker']} at offset {row['offset']}",

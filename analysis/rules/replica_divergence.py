@@ -13,33 +13,33 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..replicas.kept import Judgement, Kept, extents, runs, where
+from ..replicas.replica_logs import Judgement, ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
 
 
-def replica_divergence(kept: Kept, sends: pl.DataFrame) -> Judgement:
+def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """One finding a snapshot, run of diverging offsets, and grouping of the replicas."""
     out = Judgement()
-    bounds = extents(kept)
-    for snapshot in kept.snapshots:
-        records = kept.records.filter(pl.col("snapshot") == snapshot)
+    bounds = extents(logs)
+    for snapshot in logs.snapshots:
+        records = logs.records.filter(pl.col("snapshot") == snapshot)
         if records["broker"].n_unique() < 2:
             continue
-        for run in runs(diverging(records, sealed_at(kept, snapshot)), "position", "key"):
+        for run in runs(diverging(records, identical_at(logs, snapshot)), "position", "key"):
             brokers = run["brokers"][0].to_list()
             sides = _group(brokers, run["sides"][0].split("|"))
-            found = _finding(kept, snapshot, records, run, sides, sends, bounds)
+            found = _finding(logs, snapshot, records, run, sides, sends, bounds)
             out.findings.append(found)
             marks = _marks(bounds, snapshot)
             if found.severity == "note" and not sends.height and any(marks.get(broker) is None for broker in brokers):
                 says = "neither a history nor a checkpointed high watermark tells whether what replicas of"
-                out.unknown.append(f"{says} {kept.topic}-{kept.partition} hold differently was committed")
+                out.unknown.append(f"{says} {logs.topic}-{logs.partition} hold differently was committed")
     return out
 
 
-def sealed_at(kept: Kept, snapshot: str) -> pl.Series:
+def identical_at(logs: ReplicaLogs, snapshot: str) -> pl.Series:
     """Where ranges begin that two replicas have alike."""
-    return kept.sealed.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
+    return logs.sealed.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
 
 
 def diverging(records: pl.DataFrame, sealed: pl.Series) -> pl.DataFrame:
@@ -83,7 +83,7 @@ def _group(brokers: list[str], like: list[str]) -> list[list[str]]:
 
 
 def _finding(
-    kept: Kept,
+    logs: ReplicaLogs,
     snapshot: str,
     records: pl.DataFrame,
     run: pl.DataFrame,
@@ -93,7 +93,7 @@ def _finding(
 ) -> Finding:
     first, last = int(run["offset"][0]), int(run["offset"][-1])
     within = records.filter(pl.col("offset").is_between(first, last))
-    winner = winning_side(kept, snapshot, records, first, sides)
+    winner = winning_side(logs, snapshot, records, first, sides)
     standing = [_standing(within, side, sends) for side in sides]
     # A retry may have written at the same offset what the dead leader had: only one copy was acknowledged.
     elected = _values(within, sides, winner)
@@ -106,7 +106,7 @@ def _finding(
     breach = any(committed[i] for i in losing) if winner is not None else sum(committed) > 1
     lost = pl.concat(proved[i] for i in losing)
     names = " and ".join(map(brokers, sides))
-    sentence = f"{where(snapshot)} {names} hold different records of {kept.name} at {span(first, last)}"
+    sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
     if winner is not None:
         sentence += f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} what was elected later"
     if lost.height and winner is not None:
@@ -116,8 +116,8 @@ def _finding(
     return Finding(
         "replica-divergence",
         sentence,
-        kept.topic,
-        kept.partition,
+        logs.topic,
+        logs.partition,
         severity="violation" if breach else "note",
         first_offset=first,
         last_offset=last,
@@ -130,7 +130,9 @@ def _finding(
     )
 
 
-def winning_side(kept: Kept, snapshot: str, records: pl.DataFrame, first: int, sides: list[list[str]]) -> int | None:
+def winning_side(
+    logs: ReplicaLogs, snapshot: str, records: pl.DataFrame, first: int, sides: list[list[str]]
+) -> int | None:
     """Which side was elected later: the greater leader epoch at the first diverging offset; before leader
     epochs, the side that the last leader's log agrees with. None where neither tells.
     """
@@ -139,11 +141,11 @@ def winning_side(kept: Kept, snapshot: str, records: pl.DataFrame, first: int, s
     known = [e for e in epochs if isinstance(e, int)]
     if len(known) == len(sides) and known.count(max(known)) == 1:
         return known.index(max(known))
-    final = kept.records.filter((pl.col("snapshot") == kept.last) & (pl.col("offset") == first))
-    if kept.leader is not None:
-        final = final.filter(pl.col("broker") == kept.leader)
+    final = logs.records.filter((pl.col("snapshot") == logs.last) & (pl.col("offset") == first))
+    if logs.leader is not None:
+        final = final.filter(pl.col("broker") == logs.leader)
     digests = final["digest"].unique()
-    if len(digests) != 1 or (kept.last == snapshot and kept.leader is None):
+    if len(digests) != 1 or (logs.last == snapshot and logs.leader is None):
         return None
     same = [i for i, side in enumerate(sides) if _digest(at, side) == digests[0]]
     return same[0] if len(same) == 1 else None

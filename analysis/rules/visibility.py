@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.absences import lasting
-from ..partitions.neighbours import neighbours
+from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural, some
 from .wording import distinct, proof, seconds, where
@@ -49,7 +49,7 @@ def phantom_reads(p: Partition) -> Iterator[Finding]:
     missing = _missing(p)
     if missing and len(unsent):
         values = some(distinct(unsent["value"]))
-        p.doubt("phantom-read", f"no send of what was read of {p.name} is recorded ({values}), but {missing}")
+        p.add_unknown("phantom-read", f"no send of what was read of {p.name} is recorded ({values}), but {missing}")
         unsent = unsent.clear()
     for run in _runs(unsent):
         sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it"
@@ -104,7 +104,7 @@ def _without_untold(p: Partition, read: pl.DataFrame, permits: pl.Expr, rule: st
     """Without what read_uncommitted `permits`, of consumers whose level nobody told: the rule cannot judge it."""
     untold = [name for name in read["process"].unique() if p.isolation(name) is None]
     open_ones = pl.col("process").is_in(untold) & permits.fill_null(False)
-    p.rests_on_level(rule, read.filter(open_ones)["process"].unique())
+    p.depends_on_isolation_level(rule, read.filter(open_ones)["process"].unique())
     return read.filter(~open_ones)
 
 
@@ -170,7 +170,7 @@ def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.Dat
     offsets = ordered["offset"].to_numpy()
     # Any offset that is not a neighbour separates: what lies between was read rightly.
     holes = offsets[:-1][np.diff(offsets) > 1] + 1 if len(offsets) > 1 else _NOTHING
-    yield from neighbours(ordered, holes if between is None else between)
+    yield from adjacent_runs(ordered, holes if between is None else between)
 
 
 def _finding(

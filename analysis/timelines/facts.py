@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...histories.tables import BEYOND_ALL, Evidence
+from ...histories.tables import MAX_INT64, Evidence
 
 SECOND = 1_000_000_000  # ns
 RESTART = "restart"  # kind of a start that the history tells
@@ -57,7 +57,7 @@ class Fact:
 def ordered(facts: list[Fact]) -> list[Fact]:
     """Facts in order of time, each once; undated ones keep their place after the fact before them."""
     keyed: list[tuple[int, Fact]] = []
-    latest = -BEYOND_ALL
+    latest = -MAX_INT64
     for fact in dict.fromkeys(facts):
         latest = fact.time if fact.time is not None else latest
         keyed.append((latest, fact))

@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 from .facts import Fact
 
 SAME_TIME = 2_000_000_000  # ns between what two sources tell of one thing, as clocks and their writers differ
-MOST_SOURCES = 4
+MAX_SOURCES = 4
 BOTH_SIDES = ("fenced", "unfenced")  # a node that is controller and broker logs what it grants and what it gets
 ONCE = ("elected", "begins")  # a leader epoch has one of each, whenever it is told
 
 
-def told_once(facts: Iterable[Fact]) -> dict[Fact, Fact]:
+def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
     """Each fact with the one that is told instead: the earliest of the same thing, `also` naming the others."""
     told: list[Fact] = []
     stands: dict[Fact, int] = {}
     alike: dict[Any, list[int]] = {}
     now, said = None, 0  # the ISR, and which fact told it first
-    for fact in sorted(facts, key=lambda fact: BEYOND_ALL if fact.time is None else fact.time):
+    for fact in sorted(facts, key=lambda fact: MAX_INT64 if fact.time is None else fact.time):
         if fact in stands:
             continue
         same = alike.setdefault(fact.about, [])
@@ -52,7 +52,7 @@ def _is_one(one: Fact, other: Fact) -> bool:
 
 def _joined(one: Fact, other: Fact) -> Fact:
     known = {_origin(fact) for fact in (one, *one.also)}
-    if _origin(other) in known or len(known) == MOST_SOURCES:
+    if _origin(other) in known or len(known) == MAX_SOURCES:
         return one
     return replace(one, also=(*one.also, other))
 

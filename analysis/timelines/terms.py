@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...histories.evidence.clock import Clock
-from ..replicas.kept import Kept
+from ..replicas.replica_logs import ReplicaLogs
 from .facts import SECOND, Fact
 
 
@@ -87,8 +87,8 @@ class BrokerEvent:
 class Builder:
     """Gathers facts from all sources while a timeline is built."""
 
-    def __init__(self, kept: Kept, clocks: Mapping[str, Clock], started: int | None) -> None:
-        self.kept, self.clocks = kept, clocks
+    def __init__(self, replica_logs: ReplicaLogs, clocks: Mapping[str, Clock], started: int | None) -> None:
+        self.replica_logs, self.clocks = replica_logs, clocks
         self.started = started
         self.terms: dict[int, Term] = {}
         self.ends: list[LogEnd] = []

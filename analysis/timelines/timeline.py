@@ -15,10 +15,10 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
-from ..replicas.kept import Kept, extents, where
+from ..replicas.replica_logs import ReplicaLogs, extents, where
 from .facts import RESTART, Fact
 from .log_facts import HANDLERS
-from .telling import told_once
+from .telling import merge_sources
 from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
 # What metadata records say of brokers: the event, the kind of fact, and its wording.
@@ -32,7 +32,7 @@ DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a
 
 @dataclass
 class Timeline:
-    kept: Kept
+    replica_logs: ReplicaLogs
     terms: dict[int, Term]
     ends: list[LogEnd]
     events: list[BrokerEvent]
@@ -63,7 +63,7 @@ class Timeline:
 
 
 def build_timeline(
-    kept: Kept,
+    logs: ReplicaLogs,
     metadata: pl.DataFrame,
     log_events: pl.DataFrame,
     faults: Sequence[Fault],
@@ -78,7 +78,7 @@ def build_timeline(
     of no partition (brokers). config: the topic's, of run.json. started: the run's start, ms since the
     epoch. version: system.version of run.json.
     """
-    builder = Builder(kept, clocks, started)
+    builder = Builder(logs, clocks, started)
     builder.config = dict(config)
     _from_metadata(builder, metadata)
     silent = log_events.filter(pl.col("kind") != "configured")
@@ -96,9 +96,9 @@ def build_timeline(
     stale = [said for said in builder.said if builder.overruled(*said[:2])]
     isr = [*builder.isr, *(said[1:] for said in builder.said if said not in stale)]
     isr.sort(key=lambda e: (e[0] is None, e[0] or 0))
-    _successions(builder)
+    _leader_changes(builder)
     return Timeline(
-        kept,
+        logs,
         dict(sorted(builder.terms.items())),
         ends,
         events,
@@ -112,7 +112,7 @@ def build_timeline(
         builder.log_starts,
         builder.cleanings,
         dict(clocks),
-        told_once(builder.facts()),
+        merge_sources(builder.facts()),
     )
 
 
@@ -129,21 +129,21 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
     for row in own.sort("offset", maintain_order=True).with_columns(within).iter_rows(named=True):
         time = builder.at(row["time"])
         time = time if time is None else time + row["within"]
-        if row["kind"] == "config" and row["topic"] == builder.kept.topic:
+        if row["kind"] == "config" and row["topic"] == builder.replica_logs.topic:
             builder.config.setdefault(row["key"], row["value"])
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
             broker = str(row["broker_id"])
             event, kind, says = BROKERS[row["kind"]]
             fact = Fact(says.format(broker), kind, time, row["file"], None, row["byte"], broker=broker)
             builder.events.append(BrokerEvent(broker, event, time, fact))
-        elif row["kind"] in ("partition", "change") and row["partition"] == builder.kept.partition:
+        elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
             _partition_row(builder, row, previous, time)
             previous = row
 
 
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
     isr = ids(row["isr"])
-    name = f"{builder.kept.topic}-{builder.kept.partition}"
+    name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
     listed = ", ".join(str(v) for v in row["isr"])
     source = (row["file"], None, row["byte"])
     if row["leader"] == -1:
@@ -182,43 +182,43 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
 
 def _from_files(builder: Builder) -> None:
     """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
-    kept = builder.kept
-    name = f"{kept.topic}-{kept.partition}"
-    last_first = {name: i for i, name in enumerate(kept.snapshots)}
-    rows = sorted(kept.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
+    logs = builder.replica_logs
+    name = f"{logs.topic}-{logs.partition}"
+    last_first = {name: i for i, name in enumerate(logs.snapshots)}
+    rows = sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
     for row in rows:
         term = builder.term(row["leader_epoch"])
         start = row["start_offset"]
         says = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
         says += f"{term.epoch} at offset {start}"
-        source = (kept.times.get(row["snapshot"]), row["file"], row["line"])
+        source = (logs.times.get(row["snapshot"]), row["file"], row["line"])
         fact = Fact(says, "begins", *source, partition=name, epoch=term.epoch, broker=term.leader, offset=start)
         if term.start is None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
             term.start_facts.append(fact)
-    for row in extents(kept).iter_rows(named=True):
-        time = kept.times.get(row["snapshot"])
+    for row in extents(logs).iter_rows(named=True):
+        time = logs.times.get(row["snapshot"])
         own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
-        file = pl.concat([kept.segments.filter(own)["file"], kept.batches.filter(own)["file"]])[-1]
+        file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
         broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
         says = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
         fact = Fact(says, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
         builder.ends.append(LogEnd(broker, end, "snapshot", fact, time, snapshot))
         if row["high_watermark"] is not None:
             _high_watermark(builder, row, time)
-    if builder.version is None and kept.batches.height and kept.batches["magic"].max() == 2:
+    if builder.version is None and logs.batches.height and logs.batches["magic"].max() == 2:
         builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought", "version")
 
 
 def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> None:
-    points = builder.kept.checkpoints.filter(
+    points = builder.replica_logs.checkpoints.filter(
         (pl.col("snapshot") == row["snapshot"])
         & (pl.col("broker") == row["broker"])
         & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
-    name = f"{builder.kept.topic}-{builder.kept.partition}"
+    name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
     broker, mark, snapshot = row["broker"], point["offset"], row["snapshot"]
     says = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
     source = (time, point["file"], point["line"])
@@ -253,7 +253,7 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
                 builder.events.append(BrokerEvent(node, "started", fault.invoked, again))
 
 
-def _successions(builder: Builder) -> None:
+def _leader_changes(builder: Builder) -> None:
     """Who was in sync before each election, where the neighbouring terms show it.
 
     Partition epochs (zkVersions) count every change of leader or ISR: the ISR before an election is the one that

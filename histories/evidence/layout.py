@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ..tables import MOST_OFFSET
+from ..tables import MAX_OFFSET
 from .checkpoints import (
     EPOCH_CHECKPOINT,
     OFFSET_CHECKPOINTS,
@@ -26,11 +26,11 @@ from .checkpoints import (
     read_properties,
 )
 from .cluster_metadata import read_cluster_metadata
-from .copies import nodes_of
 from .dump_text import is_dump, read_dump
+from .duplicate_copies import nodes_of
+from .foreign_files import without_foreign_files
 from .parts import Part
 from .server_log import read_server_log, split_log
-from .strangers import without_strangers
 from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
             return Part(snapshot, broker, "metadata", path.parent, folder_name)
         return None
     if SEGMENT.fullmatch(path.name) and found:
-        if int(path.stem) > MOST_OFFSET:
+        if int(path.stem) > MAX_OFFSET:
             reason = f"found the base offset {path.stem} as its name, expected one that a log can have"
             return Part(snapshot, broker, "left-out", path, name, topic, partition, reason=reason)
         return Part(snapshot, broker, "segment", path, name, topic, partition)
@@ -166,7 +166,7 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     for node in nodes.values():
         if node.id:
             by_name.setdefault(node.named, set()).add(node.id)
-    # A folder with two ids keeps the name that it has; two folders with one id are one broker (copies.py).
+    # A folder with two ids keeps the name that it has; two folders with one id are one broker (duplicate_copies.py).
     renamed = {name: next(iter(ids)) for name, ids in by_name.items() if name != UNKNOWN_BROKER and len(ids) == 1}
     # One broker's folder holds its server.log beside its log.dirs.
     only = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
@@ -178,7 +178,7 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
             out.append(replace(part, broker=known or _folder_name(root, part.path)))
         else:
             out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
-    return without_strangers(_without_dumps_of_segments(out), nodes)
+    return without_foreign_files(_without_dumps_of_segments(out), nodes)
 
 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:

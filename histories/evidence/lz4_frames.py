@@ -11,7 +11,7 @@ import numpy as np
 
 MAGIC = b"\x04\x22\x4d\x18"
 CONTENT_SIZE_BIT = 0x08  # of the flags: eight bytes of size follow the block descriptor
-MOST_RATIO = 255  # a byte of LZ4 stands for at most so many
+MAX_RATIO = 255  # a byte of LZ4 stands for at most so many
 _WORD = 0xFFFFFFFF
 _PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
@@ -23,7 +23,7 @@ def unpack(payload: bytes, most: int = 1 << 30) -> bytes:
     at = 14 if payload[4:5] and payload[4] & CONTENT_SIZE_BIT else 6
     if payload[:4] == MAGIC and payload[at : at + 1] == checksum(payload[:at]):
         payload = payload[:at] + checksum(payload[4:at]) + payload[at + 1 :]
-    content = np.empty(min(MOST_RATIO * len(payload), most), dtype=np.uint8)
+    content = np.empty(min(MAX_RATIO * len(payload), most), dtype=np.uint8)
     try:
         size = cramjam.lz4.decompress_into(payload, content.data)
     except cramjam.DecompressionError as error:

@@ -31,8 +31,8 @@ from .batch_headers import (
     walk_headers,
 )
 from .batch_kernels import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, COUNT, CRC2, HEADERS, LAST, MAGIC, SIZE
+from .record_filter import BloomFilter
 from .record_frames import passed_frame, record_frame
-from .sought import Sought
 from .tables import BATCHES, DAMAGE, PASSED, RECORDS, damage_row
 from .unpacking import CODECS, unpack
 
@@ -56,7 +56,7 @@ class _Reading:
     """What the reading of a range is told and gathers: the range's position, what is sought of records (None: all)."""
 
     at: int = 0
-    sought: Sought | None = None
+    sought: BloomFilter | None = None
     damage: list[dict[str, object]] = field(default_factory=list)
     passed: list[pl.DataFrame] = field(default_factory=list)
 
@@ -92,7 +92,7 @@ def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, i
     return ranges
 
 
-def read_segment(path: Path, start: int = 0, end: int | None = None, sought: Sought | None = None) -> Segment:
+def read_segment(path: Path, start: int = 0, end: int | None = None, sought: BloomFilter | None = None) -> Segment:
     """Read the batches of a byte range, which begins with a batch (as `split_segment` gives them).
 
     With `sought` only such records of v2 batches are told, and markers; of others where they stand.
@@ -116,7 +116,7 @@ def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: b
     return _parsed(data, _first_offset_of(path), reading, decoded)
 
 
-def parse(data: Bytes, at: int = 0, first_offset: int = 0, sought: Sought | None = None) -> Segment:
+def parse(data: Bytes, at: int = 0, first_offset: int = 0, sought: BloomFilter | None = None) -> Segment:
     """Parse bytes that stand at position `at` of their file; offsets begin at first_offset or later."""
     return _parsed(data, first_offset, _Reading(at, sought), True)
 

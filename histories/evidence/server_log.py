@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..files import MOST_DECOMPRESSED, Split, blocks
+from ..files import MAX_DECOMPRESSED, Split, blocks
 from .log_patterns import PATTERNS, Pattern
 from .tables import DAMAGE, LOG_EVENTS, damage_row
 
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 LITERALS = sorted({p.literal for p in PATTERNS})
-MOST_LINE = 1 << 20  # bytes of a line that a broker may have written
+MAX_LINE = 1 << 20  # bytes of a line that a broker may have written
 LONGEST = 400  # characters of a line that an event keeps
 CONTEXT = 64 << 10  # bytes before a range, to find the time of the line before it
 COLUMNS = ("topic", "partition", "subject")
@@ -36,7 +36,7 @@ def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, 
             opened.seek(start)
             chunk = opened.read(target_bytes)
             if start + len(chunk) < size:
-                chunk += opened.readline(MOST_LINE)  # a longer line is cut, and told as damage
+                chunk += opened.readline(MAX_LINE)  # a longer line is cut, and told as damage
             if not chunk:
                 break
             ranges.append((start, start + len(chunk), line))
@@ -73,7 +73,7 @@ def _unzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         frames.append(parse_log(text, block.first_line + 1, before))
         lines = pl.Series(text.rstrip("\n").rsplit("\n", 200))
         at, before = at + len(block.data), _time(lines, len(lines) - 1)
-        said = block.damage or (f"more than {MOST_DECOMPRESSED >> 30} GiB" if at > MOST_DECOMPRESSED else "")
+        said = block.damage or (f"more than {MAX_DECOMPRESSED >> 30} GiB" if at > MAX_DECOMPRESSED else "")
         if said:
             damage.append(damage_row("unreadable", f"gzip breaks off: {said}", byte=0))
             break
@@ -82,13 +82,13 @@ def _unzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _overlong(raw: bytes, start: int) -> list[dict[str, object]]:
     """Damage for the first line that is too long to be one of a broker's: it is not looked at."""
-    if len(raw) <= MOST_LINE:
+    if len(raw) <= MAX_LINE:
         return []
     feeds = np.flatnonzero(np.frombuffer(raw, np.uint8) == 10)
     begins = np.append(0, feeds + 1)
-    long = np.flatnonzero(np.diff(np.append(begins, len(raw))) > MOST_LINE)
+    long = np.flatnonzero(np.diff(np.append(begins, len(raw))) > MAX_LINE)
     return [
-        damage_row("unreadable", f"a line of more than {MOST_LINE >> 20} MiB", byte=start + int(begins[n]))
+        damage_row("unreadable", f"a line of more than {MAX_LINE >> 20} MiB", byte=start + int(begins[n]))
         for n in long[:1]
     ]
 
@@ -97,7 +97,7 @@ def parse_log(text: str, first_line: int = 1, time_before: int | None = None) ->
     """Table LOG_EVENTS of the text of a log; time_before is that of the line before it (ms)."""
     lines = pl.Series(text.split("\n"), dtype=pl.String)
     rows: list[dict[str, Any]] = []
-    for index in (lines.str.contains_any(LITERALS) & (lines.str.len_bytes() <= MOST_LINE)).arg_true():
+    for index in (lines.str.contains_any(LITERALS) & (lines.str.len_bytes() <= MAX_LINE)).arg_true():
         line = lines[index].rstrip("\r")
         for pattern in PATTERNS:
             if pattern.literal not in line:

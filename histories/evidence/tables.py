@@ -60,7 +60,7 @@ PASSED: Schema = {
     "byte": pl.Int64,
 }
 
-# What a table of a partition asks of its logs (sought.py): hashes of texts, and offsets.
+# What a table of a partition asks of its logs (record_filter.py): hashes of texts, and offsets.
 ASKED: Schema = {
     "values": pl.List(pl.UInt64),
     "keys": pl.List(pl.UInt64),

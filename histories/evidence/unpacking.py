@@ -14,13 +14,13 @@ from .batch_kernels import ATTRIBUTES, BASE, BYTE, LAST
 from .tables import damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-MOST_UNPACKED = 1 << 30  # bytes of a batch: what becomes more is a bomb
+MAX_UNPACKED = 1 << 30  # bytes of a batch: what becomes more is a bomb
 XERIAL = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2  # begins blocks of snappy, each behind its size
 DECODERS: dict[int, Callable[[bytes], bytes]] = {
-    1: lambda payload: unpacked(payload, "gzip", MOST_UNPACKED),
-    2: lambda payload: unsnappy(payload, MOST_UNPACKED),
-    3: lambda payload: lz4_frames.unpack(payload, MOST_UNPACKED),
-    4: lambda payload: unpacked(payload, "zstd", MOST_UNPACKED),
+    1: lambda payload: unpacked(payload, "gzip", MAX_UNPACKED),
+    2: lambda payload: unsnappy(payload, MAX_UNPACKED),
+    3: lambda payload: lz4_frames.unpack(payload, MAX_UNPACKED),
+    4: lambda payload: unpacked(payload, "zstd", MAX_UNPACKED),
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from ..tables import EVENTS, FUNCTIONS, MOST_OFFSET, QUARANTINE, TYPES, Schema, complete
+from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, QUARANTINE, TYPES, Schema, complete
 
 NAME = "native"
 
@@ -179,7 +179,7 @@ def checked(events: pl.DataFrame, numbered: bool = True, placed: bool = True) ->
         .then(pl.format("found f {}, expected one of " + ", ".join(FUNCTIONS), pl.col("f").fill_null("null")))
         .when(no_topic)
         .then(pl.lit("found a send without topic"))
-        .when((pl.col("partition") < 0) | (pl.col("offset") < 0) | (pl.col("offset") > MOST_OFFSET))
+        .when((pl.col("partition") < 0) | (pl.col("offset") < 0) | (pl.col("offset") > MAX_OFFSET))
         .then(pl.lit("found a partition or offset below 0, or beyond any log"))
         .when(_bad_items(events, "records", of_records))
         .then(pl.lit("found a record without topic, partition or offset"))
@@ -203,7 +203,7 @@ def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl
     wrong = items.filter(
         pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed)
         | pl.any_horizontal(
-            (~pl.col(column).struct.field(name).is_between(0, MOST_OFFSET)).fill_null(False)
+            (~pl.col(column).struct.field(name).is_between(0, MAX_OFFSET)).fill_null(False)
             for name in needed
             if name in ("partition", "offset")
         )

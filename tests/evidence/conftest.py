@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from logjudge.analysis.replicas.kept import SENDS, Judgement, Kept, complete_sends, kept
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
+from logjudge.analysis.replicas.replica_logs import SENDS, Judgement, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules.log_order import checkpoint_order, epoch_order, log_corruption
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
 from logjudge.analysis.rules.replica_divergence import replica_divergence
@@ -37,12 +37,12 @@ def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
     return {where: {table: pl.concat(parts) for table, parts in tables.items()} for where, tables in frames.items()}
 
 
-def judge_replicas(kept: Kept, sends: pl.DataFrame) -> Judgement:
+def judge_replicas(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """All rules on what brokers kept of one topic-partition."""
     sends = complete_sends(sends)
     out = Judgement()
     for rule in (replica_divergence, acknowledged_absent, epoch_order, checkpoint_order, log_corruption):
-        judged = rule(kept, sends)
+        judged = rule(logs, sends)
         out.findings.extend(judged.findings)
         out.unknown.extend(judged.unknown)
     return out
@@ -78,7 +78,7 @@ class Run:
     def sent(self, topic: str, partition: int) -> pl.DataFrame:
         return complete_sends(self.sends.get((topic, partition), pl.DataFrame(schema=dict(SENDS))))
 
-    def kept(self, topic: str, partition: int) -> Kept:
+    def replica_logs(self, topic: str, partition: int) -> ReplicaLogs:
         here = (topic, partition)
         config = self.about.get("topics", {}).get(topic, {})
         dated = self.about.get("snapshots", {})
@@ -86,7 +86,7 @@ class Run:
         order = sorted(names - set(dated) - {FINAL}) + sorted(dated, key=lambda name: dated[name]["time"])
         metadata, log_events = self.table("metadata", here), self.table("log_events", here)
         policy = config.get("cleanup.policy")
-        return kept(
+        return replica_logs_of(
             topic,
             partition,
             self.tables.get(here, {}),
@@ -101,7 +101,7 @@ class Run:
         here = (topic, partition)
         everywhere = self.table("log_events", *self.tables)
         return build_timeline(
-            self.kept(topic, partition),
+            self.replica_logs(topic, partition),
             self.table("metadata", here, (topic, None), (None, None)),
             self.table("log_events", here, (None, None)),
             self.faults,

@@ -13,17 +13,17 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergence, explain_loss, retry_duplicate
 from logjudge.analysis.causes.consumers import CONSUMER_CAUSES
-from logjudge.analysis.causes.holdings import ended_short
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.ranges import explain_ranges
+from logjudge.analysis.causes.replica_history import ended_short
 from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
 from logjudge.analysis.partitions.partition import Partition
-from logjudge.analysis.replicas.kept import complete_sends, kept
 from logjudge.analysis.replicas.leaders import last_leader
+from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
 from logjudge.analysis.rules.identity import duplicates
 from logjudge.analysis.rules.sending import nonmonotonic_sends
 from logjudge.analysis.timelines.facts import Fact, ordered
-from logjudge.analysis.timelines.telling import told_once
+from logjudge.analysis.timelines.telling import merge_sources
 from logjudge.analysis.timelines.timeline import build_timeline
 from logjudge.histories.bundle import Settings
 from logjudge.histories.evidence.clock import Fault
@@ -86,7 +86,7 @@ def server_log(broker, *lines):
 def timeline(tables, about=None, meta=None, events=(), config=None, version="4.1.1", leader="2", faults=()):
     log_events = pl.concat([empty(LOG_EVENTS, True), *events])
     meta = empty(METADATA, True) if meta is None else meta
-    held = kept("orders", 0, tables, leader=leader, **(about or {}))
+    held = replica_logs_of("orders", 0, tables, leader=leader, **(about or {}))
     return build_timeline(held, meta, log_events, faults, config or {}, {}, START, version)
 
 
@@ -214,7 +214,7 @@ def test_batches_without_a_producer_id_excuse_what_stands_twice_or_out_of_order(
     read = {"process": "q", "outcome": "ok", "invoked": 20, "completed": 21, "invoked_at": 20, "at": 21, "txn": False}
     reads = [{**read, "index": i, "offset": o, "value": "b", "exempt": False} for i, o in enumerate((2, 3))]
     seen = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS)
-    p = Partition("orders", 0, settings, *seen, kept=kept("orders", 0, tables, leader="1"))
+    p = Partition("orders", 0, settings, *seen, replica_logs=replica_logs_of("orders", 0, tables, leader="1"))
     assert [(found.values, found.severity) for found in duplicates(p)] == [(["b"], severity)]
     assert [(found.values, found.severity) for found in nonmonotonic_sends(p)] == [(["b", "c"], severity)]
 
@@ -643,7 +643,9 @@ def log_fact(at, kind="fenced", broker="2", file="controller.log", **about):
 
 
 def told(facts):
-    return [(fact.time, *(other.source for other in fact.also)) for fact in dict.fromkeys(told_once(facts).values())]
+    return [
+        (fact.time, *(other.source for other in fact.also)) for fact in dict.fromkeys(merge_sources(facts).values())
+    ]
 
 
 def test_what_two_sources_tell_is_told_once_with_both():
@@ -740,8 +742,8 @@ def test_flipped_bits_in_segments_are_corruption_and_nothing_else(unpacked, reco
     tables = flipped(unpacked("clean-a"), tmp_path / "run", random.Random(seed), of_segments=True)
     run = recorded("clean-a")
     for topic, partition in run.partitions():
-        leader = run.kept(topic, partition).leader
-        held = kept(topic, partition, tables.get((topic, partition), {}), leader=leader, compacted=False)
+        leader = run.replica_logs(topic, partition).leader
+        held = replica_logs_of(topic, partition, tables.get((topic, partition), {}), leader=leader, compacted=False)
         judged = judge_replicas(held, run.sent(topic, partition))
         expected = {"log-corruption"} if topic == "orders" else set()  # the others are empty
         assert {finding.rule for finding in judged.findings} == expected
@@ -753,8 +755,8 @@ def test_flipped_bits_elsewhere_never_make_a_divergence_or_another_cause(unpacke
     tables = flipped(unpacked("unclean-election-c"), tmp_path / "run", random.Random(seed), of_segments=False)
     weaker = replace(run, tables=tables)
     sends = run.sent("orders", 0)
-    judged = judge_replicas(weaker.kept("orders", 0), sends)
-    whole = judge_replicas(run.kept("orders", 0), sends)
+    judged = judge_replicas(weaker.replica_logs("orders", 0), sends)
+    whole = judge_replicas(run.replica_logs("orders", 0), sends)
     for rule in ("replica-divergence", "log-corruption"):
         ranges = [
             [(f.snapshot, f.first_offset, f.last_offset) for f in j.findings if f.rule == rule] for j in (judged, whole)

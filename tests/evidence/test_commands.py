@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from logjudge.analysis.looking.unexplained import unexplained, why_unexplained
+from logjudge.analysis.inspect.findings_without_cause import unexplained, why_no_cause
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.tables import Finding
@@ -88,7 +88,7 @@ def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
         Finding("lost-write", "", "t", 1, first_offset=5, last_offset=9),
     ]
     assert unexplained([*told, *left], causes) == left
-    assert why_unexplained(left, {"t-0"}) == [
+    assert why_no_cause(left, {"t-0"}) == [
         "The run holds no broker's files that tell of t-1, so why is not known.",
         "Why is never asked of poll-skip.",
         "The brokers' files prove no cause of replica-divergence.",

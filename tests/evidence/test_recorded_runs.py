@@ -33,7 +33,7 @@ def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, 
     run = recorded(run_name)
     lost = {}
     for topic, partition in run.partitions():
-        judged = acknowledged_absent(run.kept(topic, partition), run.sent(topic, partition))
+        judged = acknowledged_absent(run.replica_logs(topic, partition), run.sent(topic, partition))
         assert judged.unknown == []
         values = sorted(value for finding in judged.findings for value in finding.values)
         if values:
@@ -45,7 +45,7 @@ def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, 
 def test_what_is_found_in_logs_tells_of_which_partition(recorded, run_name):
     run = recorded(run_name)
     for topic, partition in run.partitions():
-        judged = judge_replicas(run.kept(topic, partition), run.sent(topic, partition))
+        judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
         assert all(f"{topic}-{partition}" in finding.sentence for finding in judged.findings)
 
 
@@ -53,7 +53,7 @@ def test_divergence_is_found_where_it_is_and_nowhere_else(recorded, run_name):
     run = recorded(run_name)
     found = set()
     for topic, partition in run.partitions():
-        judged = replica_divergence(run.kept(topic, partition), run.sent(topic, partition))
+        judged = replica_divergence(run.replica_logs(topic, partition), run.sent(topic, partition))
         for finding in judged.findings:
             name = f"{topic}-{partition}"
             found.add((finding.snapshot or "final", name, finding.first_offset, finding.last_offset))
@@ -72,7 +72,7 @@ def test_torn_tails_are_notes_at_their_byte(recorded, run_name):
     found = {
         (finding.snapshot, finding.replicas[0], f"{topic}-{partition}", finding.evidence[0].byte)
         for topic, partition in run.partitions()
-        for finding in judge_replicas(run.kept(topic, partition), run.sent(topic, partition)).findings
+        for finding in judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition)).findings
         if finding.rule == "log-corruption" and finding.severity == "note"
     }
     truth = {
@@ -90,7 +90,7 @@ def test_torn_tails_are_notes_at_their_byte(recorded, run_name):
 def test_nothing_is_found_where_nothing_is(recorded, name):
     run = recorded(name)
     for topic, partition in run.partitions():
-        judged = judge_replicas(run.kept(topic, partition), run.sent(topic, partition))
+        judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
         assert judged.findings == []
         assert judged.unknown == []
 
@@ -98,7 +98,7 @@ def test_nothing_is_found_where_nothing_is(recorded, name):
 def test_a_stranger_s_cluster_has_one_replica_ahead_and_no_divergence(recorded):
     run = recorded("custom-kraft")
     for topic, partition in run.partitions():
-        judged = judge_replicas(run.kept(topic, partition), run.sent(topic, partition))
+        judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
         assert judged.findings == []
     ahead = run.tables[("demo", 0)]["records"].group_by("broker").agg(pl.col("offset").max()).sort("broker")
     assert ahead["broker"].to_list()[-1] == "103"
@@ -110,7 +110,7 @@ def test_a_stranger_s_cluster_has_one_replica_ahead_and_no_divergence(recorded):
 def test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, run_name):
     run = recorded(run_name)
     for topic, partition in run.partitions():
-        kept, sends = run.kept(topic, partition), run.sent(topic, partition)
+        kept, sends = run.replica_logs(topic, partition), run.sent(topic, partition)
         for finding in acknowledged_absent(kept, sends).findings:
             explained = explain_loss(run.timeline(topic, partition), lost_of(finding, sends))
             assert explained.cause == expected_cause(run_name)
@@ -148,7 +148,7 @@ def weakened(run, rng):
 def test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, run_name, seed):
     run = recorded(run_name)
     truth = expected_cause(run_name)
-    found = {at: acknowledged_absent(run.kept(*at), run.sent(*at)).findings for at in run.partitions()}
+    found = {at: acknowledged_absent(run.replica_logs(*at), run.sent(*at)).findings for at in run.partitions()}
     rng = random.Random(f"{run_name}/{seed}")
     for _ in range(3):
         weaker = weakened(run, rng)
@@ -232,9 +232,9 @@ def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(recorded):
 def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):
     root = unpacked("unclean-election-m") / "snapshots" / "before-rejoin" / "brokers"
     tables = gathered(block for part in find_parts(root) for block in read_part(part))
-    from logjudge.analysis.replicas.kept import SENDS, kept
+    from logjudge.analysis.replicas.replica_logs import SENDS, replica_logs_of
 
-    judged = replica_divergence(kept("orders", 0, tables[("orders", 0)]), pl.DataFrame(schema=dict(SENDS)))
+    judged = replica_divergence(replica_logs_of("orders", 0, tables[("orders", 0)]), pl.DataFrame(schema=dict(SENDS)))
     [finding] = judged.findings
     assert (finding.first_offset, finding.last_offset) == (477, 1085)
     assert finding.severity == "violation"  # the losing side's high watermark is above the first

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logjudge.analysis.replicas.kept import complete_sends, kept
+from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
 from logjudge.analysis.rules.log_order import checkpoint_order, epoch_order, log_corruption
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
 from logjudge.analysis.rules.replica_divergence import replica_divergence
@@ -134,7 +134,7 @@ def sends(*rows):
 
 
 def of(tables, **options):
-    return kept("orders", 0, tables, **options)
+    return replica_logs_of("orders", 0, tables, **options)
 
 
 DIVERGENT = [

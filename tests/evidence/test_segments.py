@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.histories.evidence import batch_kernels as kernels
 from logjudge.histories.evidence import lz4_frames, unpacking
+from logjudge.histories.evidence.record_filter import lookups_of, record_filter_of
 from logjudge.histories.evidence.segments import parse, read_segment, split_segment
-from logjudge.histories.evidence.sought import asked_of, sought_of
 from polars.testing import assert_frame_equal
 
 from .conftest import DATA
@@ -108,7 +108,7 @@ def test_markers_are_control_records_and_have_no_value():
     assert segment.records["control"].to_list() == [None, "abort", None, "commit"]
     assert segment.records["value"].to_list() == ["a", None, "b", None]
     assert segment.batches["control"].to_list() == [False, True, False, True]
-    from logjudge.analysis.replicas.kept import with_aborted
+    from logjudge.analysis.replicas.replica_logs import with_aborted
 
     frame = segment.records.with_columns(snapshot=pl.lit(""), broker=pl.lit("1"))
     assert with_aborted(frame)["aborted"].to_list() == [True, True, False, False]
@@ -326,13 +326,13 @@ def test_the_checksum_is_that_of_frames_that_a_library_writes():
 @pytest.mark.parametrize("codec", range(1, 5), ids=["gzip", "snappy", "lz4", "zstd"])
 def test_a_batch_that_becomes_too_much_is_damage(monkeypatch, codec):
     bomb = batch([b"0" * 5000] * 20, codec=codec)
-    monkeypatch.setattr(unpacking, "MOST_UNPACKED", 100_000)
+    monkeypatch.setattr(unpacking, "MAX_UNPACKED", 100_000)
     found = read(bomb + batch([b"1"], offset=20))
     assert found.records["value"].to_list() == ["1"]
     kind, first, last, reason = found.damage.select("kind", "first_offset", "last_offset", "reason").row(0)
     assert (kind, first, last) == ("decode", 0, 19)
     assert "more than 0 MiB" in reason
-    monkeypatch.setattr(unpacking, "MOST_UNPACKED", 101_000)
+    monkeypatch.setattr(unpacking, "MAX_UNPACKED", 101_000)
     assert read(bomb).records.height == 20
 
 
@@ -348,12 +348,12 @@ def test_snappy_is_bounded_whether_in_blocks_or_not():
 
 
 def test_records_that_are_not_sought_are_told_as_ranges():
-    asked = asked_of("sends", pl.DataFrame({"value": ["b", ""], "key": ["k", None], "offset": [None, 6]}))
+    asked = lookups_of("sends", pl.DataFrame({"value": ["b", ""], "key": ["k", None], "offset": [None, 6]}))
     data = batch([b"a", b"b", None, b"c"], epoch=3) + batch([b"", b"d", b"\xff", b"e"], offset=4, epoch=3)
     data += batch([b"f", b"g"], offset=8, transactional=True, producer=(9, 0, 0)) + marker(0, 10)
     data += batch([b"h", b"i"], offset=11, keys=[b"k", b"b"])
     for compacted, found in ((False, [1, 4, 6, 10]), (True, [1, 4, 6, 10, 11])):
-        sought = sought_of(asked, compacted)
+        sought = record_filter_of(asked, compacted)
         passed = parse(np.frombuffer(data, np.uint8), sought=sought)
         assert passed.records["offset"].to_list() == found
         ranges = passed.passed.select("first_offset", "last_offset", "leader_epoch", "producer_id").rows()
@@ -364,16 +364,16 @@ def test_records_that_are_not_sought_are_told_as_ranges():
 @given(st.lists(st.text(max_size=40), max_size=60), st.lists(st.text(max_size=40), max_size=60))
 @settings(max_examples=50, deadline=None)
 def test_what_is_sought_is_always_found(sought, others):
-    asked = asked_of("reads", pl.DataFrame({"value": sought}, schema={"value": pl.String}))
+    asked = lookups_of("reads", pl.DataFrame({"value": sought}, schema={"value": pl.String}))
     values = sorted({*sought, *others})
     data = np.frombuffer(batch([value.encode() for value in values]), np.uint8)
-    found = parse(data, sought=sought_of(asked, None))
+    found = parse(data, sought=record_filter_of(asked, None))
     assert {*sought} <= {*found.records["value"]}
     ranges = [offset for first, last, *_ in found.passed.rows() for offset in range(first, last + 1)]
     assert sorted([*ranges, *found.records["offset"]]) == [*range(len(values))]
 
 
 def test_a_value_that_stands_for_bytes_means_every_record():
-    frames = [asked_of("sends", pl.DataFrame({"value": [value]})) for value in ("a", "bytes:0123456789abcdef")]
-    assert sought_of(frames[0], None) is not None
-    assert sought_of(pl.concat(frames), None) is None
+    frames = [lookups_of("sends", pl.DataFrame({"value": [value]})) for value in ("a", "bytes:0123456789abcdef")]
+    assert record_filter_of(frames[0], None) is not None
+    assert record_filter_of(pl.concat(frames), None) is None

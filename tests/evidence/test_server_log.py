@@ -164,7 +164,7 @@ def test_rotated_and_gzipped_logs_are_read(tmp_path):
 
 
 def test_a_line_longer_than_brokers_write_is_damage(tmp_path, monkeypatch):
-    monkeypatch.setattr(server_log, "MOST_LINE", 1000)
+    monkeypatch.setattr(server_log, "MAX_LINE", 1000)
     line = "[2026-11-21 09:21:33,618] INFO [Broker id=1] Finished transition (kafka.server.BrokerServer)\n"
     data = (line + "x" * 5000 + "\n" + line).encode()
     (tmp_path / "server.log").write_bytes(data)

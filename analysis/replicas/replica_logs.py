@@ -1,6 +1,6 @@
 """What the brokers kept of one topic-partition, as the rules on it take it.
 
-The rules are pure functions of a `Kept` (frames of histories/evidence/tables.py, of one topic-partition,
+The rules are pure functions of a `ReplicaLogs` (frames of histories/evidence/tables.py, of one topic-partition,
 all replicas and snapshots) and of the sends that the history knows. They return findings, and reasons why
 something could not be judged; bad evidence makes a rule `unknown`, never a breach. They are among RULES.
 
@@ -28,7 +28,7 @@ from ...histories.evidence.tables import (
     empty,
 )
 from ...histories.tables import Finding
-from .sealing import SEALED
+from .identical_batches import IDENTICAL
 
 SENDS: Schema = {
     "value": pl.String,
@@ -51,13 +51,13 @@ _TABLES: dict[str, Schema] = {
     "checkpoints": CHECKPOINTS,
     "damage": DAMAGE,
     "segments": SEGMENTS,
-    "sealed": SEALED,
+    "sealed": IDENTICAL,
     "log_events": LOG_EVENTS,
 }
 
 
 @dataclass(frozen=True)
-class Kept:
+class ReplicaLogs:
     """The logs, epoch files and checkpoints of one topic-partition, of all brokers and snapshots."""
 
     topic: str
@@ -68,7 +68,9 @@ class Kept:
     checkpoints: pl.DataFrame
     damage: pl.DataFrame
     segments: pl.DataFrame  # empty ones: a log that holds nothing is evidence too
-    sealed: pl.DataFrame  # ranges of records that all replicas have alike and nobody asks for, as told by sealing.py
+    sealed: (
+        pl.DataFrame
+    )  # ranges of records that all replicas have alike and nobody asks for, as told by identical_batches.py
     log_events: pl.DataFrame  # what the brokers' own logs tell of it
     snapshots: tuple[str, ...] = (FINAL,)  # undated ones, then in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
@@ -112,7 +114,7 @@ class Judgement:
     unknown: list[str] = field(default_factory=list)
 
 
-def kept(
+def replica_logs_of(
     topic: str,
     partition: int,
     tables: Mapping[str, pl.DataFrame],
@@ -122,8 +124,8 @@ def kept(
     replicas: tuple[str, ...] = (),
     compacted: bool | None = None,
     at_rest: bool = True,
-) -> Kept:
-    """A Kept of the blocks' frames by table name; a table that is missing is empty."""
+) -> ReplicaLogs:
+    """A ReplicaLogs of the blocks' frames by table name; a table that is missing is empty."""
     frames = {name: tables.get(name, empty(schema, name != "sealed")) for name, schema in _TABLES.items()}
     # A record that two files of one replica hold (a segment copied while it was renamed) is one record.
     same = ["snapshot", "broker", "offset", "leader_epoch", "digest"]
@@ -132,7 +134,7 @@ def kept(
     frames["records"] = frames["records"].unique(same, keep="first", maintain_order=True)
     if frames["damage"].height:
         frames["damage"] = _tightened(frames["damage"], frames["batches"])
-    return Kept(
+    return ReplicaLogs(
         topic,
         partition,
         **frames,
@@ -171,17 +173,17 @@ def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=damage.schema)
 
 
-def stretches(kept: Kept, snapshot: str, broker: str | None = None) -> pl.DataFrame:
+def stretches(logs: ReplicaLogs, snapshot: str, broker: str | None = None) -> pl.DataFrame:
     """All that logs of a snapshot hold, of one broker where it is told: columns broker, first_offset, last_offset, and
     of records transactional, control and producer_id. A row is a record, or a sealed range.
     """
     here = (pl.col("snapshot") == snapshot) & (True if broker is None else pl.col("broker") == broker)
-    records = kept.records.filter(here).select(
+    records = logs.records.filter(here).select(
         "broker",
         *(pl.col("offset").alias(name) for name in ("first_offset", "last_offset")),
         *("transactional", "control", "producer_id"),
     )
-    sealed = kept.sealed.filter(here).select(
+    sealed = logs.sealed.filter(here).select(
         *("broker", "first_offset", "last_offset"),
         pl.col("producer_id").is_not_null().alias("transactional"),
         pl.lit(None, pl.String).alias("control"),
@@ -190,16 +192,16 @@ def stretches(kept: Kept, snapshot: str, broker: str | None = None) -> pl.DataFr
     return pl.concat([records, sealed])
 
 
-def extents(kept: Kept) -> pl.DataFrame:
+def extents(logs: ReplicaLogs) -> pl.DataFrame:
     """One row a replica and snapshot: `start` (first offset it may hold), `end` (log end offset), and its
     checkpoints `high_watermark`, `recovery_point`, `cleaned` where it has them.
     """
     # A log starts where its first segment's name says; compaction may have taken its first batches.
     named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64)
-    sound = kept.batches.filter(pl.col("crc_ok").fill_null(True))
-    at_hand = pl.concat([sound.select("snapshot", "broker"), kept.segments.select("snapshot", "broker")])
+    sound = logs.batches.filter(pl.col("crc_ok").fill_null(True))
+    at_hand = pl.concat([sound.select("snapshot", "broker"), logs.segments.select("snapshot", "broker")])
     # A first segment in which no batch is sound is no sign that the log starts behind it.
-    damaged = kept.damage.filter(named.is_not_null()).join(at_hand, on=["snapshot", "broker"], how="semi")
+    damaged = logs.damage.filter(named.is_not_null()).join(at_hand, on=["snapshot", "broker"], how="semi")
     bounds = (
         pl.concat(
             [
@@ -210,7 +212,7 @@ def extents(kept: Kept) -> pl.DataFrame:
                     named.fill_null(pl.col("base_offset")).alias("start"),
                     (pl.col("last_offset") + 1).alias("end"),
                 ),
-                kept.segments.select(
+                logs.segments.select(
                     "snapshot", "broker", pl.col("base_offset").alias("start"), pl.col("base_offset").alias("end")
                 ),
             ]
@@ -218,7 +220,7 @@ def extents(kept: Kept) -> pl.DataFrame:
         .group_by("snapshot", "broker", maintain_order=True)
         .agg(pl.col("start").min(), pl.col("end").max())
     )
-    points = kept.checkpoints.group_by("snapshot", "broker", "name").agg(pl.col("offset").last())
+    points = logs.checkpoints.group_by("snapshot", "broker", "name").agg(pl.col("offset").last())
     for name in ("high-watermark", "recovery-point", "log-start", "cleaned"):
         column = points.filter(pl.col("name") == name).select(
             "snapshot", "broker", pl.col("offset").alias(name.replace("-", "_"))

@@ -70,7 +70,7 @@ def _logged_id(parts: list[Part], named: str) -> str | None:
     return ids.pop().decode() if len(ids) == 1 else None
 
 
-def second_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
+def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
     """Folders that are not to be judged, and why: the whole log.dir with its checkpoints, where it is one."""
     held: dict[tuple[str, str], dict[tuple[str, int | None], dict[Path, Part]]] = {}
     for part in sorted(parts, key=lambda part: (len(part.path.parts), part.path.parts)):

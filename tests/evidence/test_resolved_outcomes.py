@@ -13,8 +13,8 @@ from logjudge.analysis.local import judge_run
 from logjudge.analysis.partitions.evidence import kept_of
 from logjudge.analysis.partitions.log_start import log_start
 from logjudge.analysis.partitions.partition import Partition
-from logjudge.analysis.replicas.kept import extents
-from logjudge.analysis.replicas.settled import legal_absences, settle
+from logjudge.analysis.replicas.replica_logs import extents
+from logjudge.analysis.replicas.resolved_outcomes import legal_absences, settle
 from logjudge.histories.bundle import Settings, open_run
 from logjudge.histories.tables import READS, complete
 
@@ -29,7 +29,7 @@ def test_unknown_sends_are_in_the_log_or_not(recorded):
             continue
         mine = [(e["value"], p) for p, e in unknown if partitions[(e["process"], e["op"])] == partition]
         frame = pl.DataFrame(mine, schema={"value": pl.String, "place": pl.Int64}, orient="row")
-        settled = settle(run.kept(topic, partition), frame)
+        settled = settle(run.replica_logs(topic, partition), frame)
         assert settled["stands"].null_count() == 0
         assert settled.filter(pl.col("stands"))["offset"].null_count() == 0
         stands += settled["stands"].sum()
@@ -43,7 +43,7 @@ def test_aborted_sends_do_not_stand(recorded):
             for op in event["ops"]:
                 if op["f"] == "send" and op["topic"] == "orders" and op.get("offset") is not None:
                     frame = pl.DataFrame({"value": [op["value"]], "place": [place]})
-                    settled = settle(run.kept("orders", op["partition"]), frame)
+                    settled = settle(run.replica_logs("orders", op["partition"]), frame)
                     assert settled["stands"].to_list() == [False]
                     return
     raise AssertionError("the run has no aborted send")
@@ -52,7 +52,7 @@ def test_aborted_sends_do_not_stand(recorded):
 def test_nobody_knows_without_the_leader_s_log(recorded):
     run = recorded("custom-kraft")
     frame = pl.DataFrame({"value": ["x"], "place": [1]})
-    kept = run.kept("demo", 0)
+    kept = run.replica_logs("demo", 0)
     hidden = kept.records.filter(pl.col("broker") != kept.leader)
     assert settle(replace(kept, records=hidden), frame)["stands"].to_list() == [None]
 
@@ -61,10 +61,10 @@ def test_legal_absences_are_those_of_the_truth(recorded):
     run = recorded("retention-a")
     for name, gone in run.truth["legally_gone"].items():
         topic, partition = name.rsplit("-", 1)
-        ranges = legal_absences(run.kept(topic, int(partition)))
+        ranges = legal_absences(run.replica_logs(topic, int(partition)))
         covered = {o for a, b in ranges.select("first_offset", "last_offset").rows() for o in range(a, b + 1)}
         sent = run.sent(topic, int(partition))
-        kept = run.kept(topic, int(partition))
+        kept = run.replica_logs(topic, int(partition))
         # The first segment may still hold records below the log start, which no reader gets.
         start = extents(kept)["start"][0]
         there = kept.records.filter((pl.col("broker") == kept.leader) & (pl.col("offset") >= start))["offset"]
@@ -76,9 +76,9 @@ def test_legal_absences_are_those_of_the_truth(recorded):
 
 def test_markers_and_aborted_records_are_nothing_to_miss(recorded):
     run = recorded("transactions-a")
-    ranges = legal_absences(run.kept("orders", 0))
+    ranges = legal_absences(run.replica_logs("orders", 0))
     assert set(ranges["reason"]) == {"a control record", "of an aborted transaction"}
-    records = run.kept("orders", 0).records.filter(pl.col("broker") == run.kept("orders", 0).leader)
+    records = run.replica_logs("orders", 0).records.filter(pl.col("broker") == run.replica_logs("orders", 0).leader)
     markers = records.filter(pl.col("control").is_not_null()).height
     assert ranges.filter(pl.col("reason") == "a control record").height == markers
 

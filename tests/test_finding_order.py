@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from logjudge.analysis.finding_order import SEVERITIES, worst_first, worst_rows_first
 from logjudge.analysis.kernel import to_frame
-from logjudge.analysis.ranking import SEVERITIES, worst_first, worst_rows_first
 from logjudge.analysis.rules import RULES
 from logjudge.histories.tables import Finding
 

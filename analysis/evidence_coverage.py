@@ -9,40 +9,40 @@ import polars as pl
 from ..histories.evidence.clock import Clock
 from .partitions.partition import Partition
 
-MOST_DAMAGE = 100  # rows of a partition that are told apart; all are counted
+MAX_DAMAGE = 100  # rows of a partition that are told apart; all are counted
 
 Record = dict[str, Any]
 
 
-def witness(p: Partition) -> Record | None:
+def evidence_coverage(p: Partition) -> Record | None:
     """brokers whose logs hold records, those whose logs are empty, assigned replicas whose logs are not kept (or how
     many, where nobody names them), how many are assigned (0 if nobody says), snapshots, records, clocks, damage; or
     None where no broker's files are known.
     """
-    if p.kept is None:
+    if p.replica_logs is None:
         return None
-    held = set(p.kept.batches["broker"].unique()) | set(p.kept.records["broker"].unique())
+    held = set(p.replica_logs.batches["broker"].unique()) | set(p.replica_logs.records["broker"].unique())
     # A replica that never wrote has an empty log: its checkpoints and epoch file say so, where they were kept.
-    points = p.kept.checkpoints.group_by("broker").agg(pl.col("offset").max())
+    points = p.replica_logs.checkpoints.group_by("broker").agg(pl.col("offset").max())
     empty = set(points.filter(pl.col("offset") == 0)["broker"])
-    silent = set(p.kept.epochs["broker"].unique()) - set(points["broker"])
+    silent = set(p.replica_logs.epochs["broker"].unique()) - set(points["broker"])
     # One of which retention took all has an empty segment, named by the offset that comes next.
-    told = held | empty | silent | set(p.kept.segments["broker"].unique())
-    named = {name for frame in (p.kept.batches, p.kept.records) for name in frame["snapshot"].unique()}
-    damage = p.kept.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
+    told = held | empty | silent | set(p.replica_logs.segments["broker"].unique())
+    named = {name for frame in (p.replica_logs.batches, p.replica_logs.records) for name in frame["snapshot"].unique()}
+    damage = p.replica_logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
     damage = damage.sort("source", "byte", "line", nulls_last=True)
     clocks = {} if p.timeline is None else p.timeline.clocks
     return {
         "brokers": sorted(held),
-        "empty": sorted(set(p.kept.segments["broker"].unique()) - held),
-        "missing": sorted(set(p.kept.replicas) - told),
-        "lacking": 0 if p.kept.replicas else max(0, _factor(p) - len(told)),
-        "assigned": len(p.kept.replicas) or _factor(p),
-        "snapshots": [name for name in p.kept.snapshots if name in named and name],
+        "empty": sorted(set(p.replica_logs.segments["broker"].unique()) - held),
+        "missing": sorted(set(p.replica_logs.replicas) - told),
+        "lacking": 0 if p.replica_logs.replicas else max(0, _factor(p) - len(told)),
+        "assigned": len(p.replica_logs.replicas) or _factor(p),
+        "snapshots": [name for name in p.replica_logs.snapshots if name in named and name],
         "at the end": "" in named,
-        "records": p.kept.held,
+        "records": p.replica_logs.held,
         "clocks": {name: _of_clock(clock) for name, clock in clocks.items()},
-        "damage": damage.head(MOST_DAMAGE).to_dicts(),
+        "damage": damage.head(MAX_DAMAGE).to_dicts(),
         "damaged": len(damage),
     }
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
-from .holdings import dead, had_them, kept_them, may_have_lost_tail, truncations
 from .losses import Lost
+from .replica_history import dead, had_them, kept_them, may_have_lost_tail, truncations
 
 
 @dataclass
-class Succession:
+class LeaderChange:
     """The term that acknowledged the lost records, the first later one that began at or below them, and what
     would be needed to tell. Both are one term where a leader came back in its own epoch.
     """
@@ -39,11 +39,11 @@ class Succession:
         return self.new.leader if self.new and not self.new.conflict else None
 
 
-def succession(timeline: Timeline, lost: Lost) -> Succession:
+def succession(timeline: Timeline, lost: Lost) -> LeaderChange:
     """Of the lost records: from the epochs in the segments where they have them, else from times."""
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
-    out = Succession()
+    out = LeaderChange()
     out.old = timeline.terms.get(then) if then is not None else _led_at(led, lost.first_acked or lost.written, now)
     if out.old is None or out.old.leader is None:
         out.missing.append(f"who led {lost.name} when the records were acknowledged")
@@ -97,7 +97,7 @@ def _led_again(wrote: Term | None, after: list[Term], old_leader: str | None) ->
     return next((t for t in after if t.epoch > max(others, default=-1)), None)
 
 
-def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost) -> bool:
+def _took_nothing(timeline: Timeline, found: LeaderChange, term: Term, lost: Lost) -> bool:
     """Whether a later term cannot have lost the records, wherever it began: its leader had them and was up all the
     while, or was dead.
     """
@@ -121,21 +121,21 @@ def _took_nothing(timeline: Timeline, found: Succession, term: Term, lost: Lost)
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the lost records, where a snapshot or a losing replica still holds one."""
-    held = timeline.kept.records.filter(pl.col("value").is_in(list(lost.values[:1])))
+    held = timeline.replica_logs.records.filter(pl.col("value").is_in(list(lost.values[:1])))
     epochs = held.filter(pl.col("offset") == lost.first)["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
 
 
 def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of what stands at the first lost offset now."""
-    kept = timeline.kept
-    now = kept.records.filter(
-        (pl.col("snapshot") == kept.last)
+    logs = timeline.replica_logs
+    now = logs.records.filter(
+        (pl.col("snapshot") == logs.last)
         & (pl.col("offset") == lost.first)
         & (~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null())
     )
-    if kept.leader is not None and (now["broker"] == kept.leader).any():
-        now = now.filter(pl.col("broker") == kept.leader)
+    if logs.leader is not None and (now["broker"] == logs.leader).any():
+        now = now.filter(pl.col("broker") == logs.leader)
     epochs = now["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
 
@@ -163,12 +163,12 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
         return None
     cuts = truncations(timeline, stale.leader, lost, lost.last_acked, lost.first)
     starts = [e.time or 0 for e in timeline.events if e.broker == new.leader and e.kind == "started"]
-    until = min((cut.time for cut in cuts if cut.time is not None), default=BEYOND_ALL)
+    until = min((cut.time for cut in cuts if cut.time is not None), default=MAX_INT64)
     again = any(lost.last_acked - SECOND < time <= until for time in starts)
     return stale if cuts and not again else None
 
 
-def just_begun(timeline: Timeline, found: Succession, lost: Lost) -> list[str]:
+def just_begun(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[str]:
     """What is not known of records that were acknowledged under acks=1 when a leader had just begun: the one before it,
     not knowing yet that it was replaced, may have acknowledged them alone, and cut them off later.
     """
@@ -186,7 +186,7 @@ def just_begun(timeline: Timeline, found: Succession, lost: Lost) -> list[str]:
     return [f"whether broker {began.leader}, which had just begun to lead, acknowledged the records"]
 
 
-def lacked(timeline: Timeline, found: Succession, lost: Lost) -> list[Fact]:
+def lacked(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[Fact]:
     """That the new leader did not have the lost records when it was elected: its epoch began at or below them, another
     record was acknowledged there while it led, it had written other records there in an older epoch, or its log had
     ended there since nobody lived that it could follow.
@@ -219,7 +219,7 @@ def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     return [Fact(says, "acknowledged", lost.replaced, place=place, partition=lost.name, offset=lost.first)]
 
 
-def _ended_short(timeline: Timeline, found: Succession, new: Term, lost: Lost) -> list[Fact]:
+def _ended_short(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost) -> list[Fact]:
     """That a log ended at or below the lost records when its broker was elected: it did before, and all that had led
     since were dead, so it could not copy them again; or it still did when it was heard of next, as leaders' logs grow.
     """
@@ -272,7 +272,7 @@ def in_sync_before(new: Term) -> list[Fact]:
     return sync_before(new) if new.before and new.leader in new.before else []
 
 
-def clean_succession(timeline: Timeline, lost: Lost) -> tuple[Succession, Term] | Attempt:
+def clean_leader_change(timeline: Timeline, lost: Lost) -> tuple[LeaderChange, Term] | Attempt:
     """The succession to another broker that was not elected uncleanly; why there is none otherwise."""
     found = succession(timeline, lost)
     if found.new is None or found.new_leader is None:

@@ -33,7 +33,7 @@ def _is_of(one: Finding, lost: Record) -> bool:
     return bool(one.first_offset <= lost["last"] and lost["first"] <= last)
 
 
-def why_unexplained(breaches: Iterable[Finding], with_files: Collection[str]) -> list[str]:
+def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> list[str]:
     """Sentences that say why no cause is told; `with_files` names the partitions of which brokers' files tell."""
     bare: dict[str, None] = {}
     rules: dict[str, None] = {}

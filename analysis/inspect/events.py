@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...histories.evidence.clock import Fault
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 from ..partitions.partition import Partition
 from ..timelines.facts import Fact
 from ..timelines.terms import Term
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 Told = tuple[str, str, Fact]  # kind, how the leader was elected or nothing, what happened
 
 
-def chronicle(p: Partition) -> list[Record]:
+def events_of_partition(p: Partition) -> list[Record]:
     """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also,
     and what else is known of the fact as data (facts.ABOUT).
 
@@ -33,7 +33,7 @@ def chronicle(p: Partition) -> list[Record]:
         says = f"{told.says} [{how}]" if how else told.says
         moments.setdefault(told, {**told.record(), "kind": kind, "says": says})
     # Python's sort is stable: facts of one millisecond keep the order of their kinds above.
-    return sorted(moments.values(), key=lambda moment: BEYOND_ALL if moment["time"] is None else moment["time"])
+    return sorted(moments.values(), key=lambda moment: MAX_INT64 if moment["time"] is None else moment["time"])
 
 
 def _facts(timeline: Timeline) -> list[Told]:
@@ -61,7 +61,7 @@ def _facts(timeline: Timeline) -> list[Told]:
 def _concerns(fault: Fault, timeline: Timeline) -> bool:
     """Whether a fault is not one of another partition alone."""
     about = fault.details or {}
-    here = {"topic": timeline.kept.topic, "partition": timeline.kept.partition}
+    here = {"topic": timeline.replica_logs.topic, "partition": timeline.replica_logs.partition}
     return all(about.get(name) in (None, value) for name, value in here.items())
 
 
@@ -69,20 +69,20 @@ def _of(term: Term) -> list[Told]:
     """The facts of a term, the first with whether its election was clean."""
     facts = dict.fromkeys([*term.facts, *term.start_facts])
     told = [
-        ("leader", "", fact) for fact in sorted(facts, key=lambda fact: BEYOND_ALL if fact.time is None else fact.time)
+        ("leader", "", fact) for fact in sorted(facts, key=lambda fact: MAX_INT64 if fact.time is None else fact.time)
     ]
     return [("election", term.how_elected, told[0][2]), *told[1:]] if told else []
 
 
 def _snapshots(p: Partition) -> list[Told]:
-    if p.kept is None:
+    if p.replica_logs is None:
         return []
     told = []
-    for name in p.kept.snapshots:
-        held = p.kept.batches.filter(p.kept.batches["snapshot"] == name)
+    for name in p.replica_logs.snapshots:
+        held = p.replica_logs.batches.filter(p.replica_logs.batches["snapshot"] == name)
         if not name or not held.height:
             continue
         brokers = ", ".join(sorted(held["broker"].unique()))
         says = f"snapshot {name} of the logs of brokers {brokers}"
-        told.append(("snapshot", "", Fact(says, "snapshot", p.kept.times.get(name), snapshot=name)))
+        told.append(("snapshot", "", Fact(says, "snapshot", p.replica_logs.times.get(name), snapshot=name)))
     return told

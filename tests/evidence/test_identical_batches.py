@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from logjudge.analysis.inspect.offset_story import UNDECODED, offset_story
+from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.analysis.local import gather, judge_run
-from logjudge.analysis.looking.inspecting import Inspected
-from logjudge.analysis.looking.offset_story import UNDECODED, offset_story
-from logjudge.analysis.replicas.sealing import sealed_batches
+from logjudge.analysis.replicas.identical_batches import split_identical_batches
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import with_headers_first
 
@@ -76,7 +76,7 @@ def batches(broker, *crcs, path="x"):
 
 def test_only_what_differs_is_decoded_and_the_rest_is_told_as_ranges():
     logs = pl.concat([batches("1", 5, 6, 7, 8), batches("2", 5, 66, 7)])
-    chosen, sealed = sealed_batches(logs, history=False)
+    chosen, sealed = split_identical_batches(logs, history=False)
     # Those beside them tell where replicas agree again.
     assert sorted(chosen.select("base_offset", "crc").rows()) == [(0, 5), (10, 6), (10, 66), (20, 7)]
     told = sealed.select("broker", "first_offset", "last_offset", "records").rows()
@@ -88,11 +88,11 @@ def test_what_differs_in_one_snapshot_is_decoded_in_all():
     then = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 77, 8, 9)])
     now = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 7, 8, 9)])
     logs = pl.concat([then.with_columns(snapshot=pl.lit("then")), now])
-    _, sealed = sealed_batches(logs, history=False)
+    _, sealed = split_identical_batches(logs, history=False)
     told = {(row["first_offset"], row["last_offset"]) for row in sealed.iter_rows(named=True)}
     assert told == {(0, 9), (40, 49)}
     assert len(sealed) == 8
-    chosen, _ = sealed_batches(logs, history=True)
+    chosen, _ = split_identical_batches(logs, history=True)
     assert sorted(chosen.filter(~pl.col("whole"))["base_offset"]) == [0, 0, 40, 40]
 
 
@@ -100,7 +100,7 @@ def test_batches_that_overlap_within_a_log_are_decoded():
     log = batches("1", 5, 6, 7, 8).with_columns(
         pl.when(pl.col("base_offset") == 0).then(25).otherwise("last_offset").alias("last_offset")
     )
-    _, sealed = sealed_batches(log, history=False)
+    _, sealed = split_identical_batches(log, history=False)
     assert not len(sealed)
 
 
@@ -120,7 +120,7 @@ def test_a_history_that_knows_little_of_the_logs_decodes_little(unpacked, monkey
 
 
 def test_with_a_history_one_copy_is_decoded_for_all_that_hold_it():
-    chosen, sealed = sealed_batches(pl.concat([batches("1", 5, 6), batches("2", 5, 66)]), history=True)
+    chosen, sealed = split_identical_batches(pl.concat([batches("1", 5, 6), batches("2", 5, 66)]), history=True)
     assert not len(sealed)
     copies = {row["crc"]: [copy["broker"] for copy in row["copies"]] for row in chosen.iter_rows(named=True)}
     assert copies == {5: ["1", "2"], 6: ["1"], 66: ["2"]}
@@ -132,10 +132,10 @@ def test_an_offset_that_is_not_decoded_is_told_as_held(unpacked, monkeypatch, tm
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
     opened = Inspected(tmp_path)
     p = opened.partition("orders-0")
-    story = offset_story(p, int(p.kept.sealed["first_offset"][0]), [], [])
+    story = offset_story(p, int(p.replica_logs.sealed["first_offset"][0]), [], [])
     assert {row["why_not"] for row in story["held"]} == {UNDECODED}
     assert story["absence"] is None
-    beyond = int(p.kept.batches["last_offset"].max()) + 1
+    beyond = int(p.replica_logs.batches["last_offset"].max()) + 1
     assert offset_story(p, beyond, [], []) is None
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 
 Offsets = npt.NDArray[np.int64]
 
 
-def neighbours(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:
+def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:
     """Groups rows sorted by offset into runs: nothing of `between` lies in a gap, and `same` columns agree."""
     if not len(rows):
         return
@@ -34,7 +34,7 @@ def beside(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
     """
     if not len(rows) or not len(records):
         return records["offset"].to_numpy()
-    offsets, until = rows["offset"].to_numpy(), rows["until"].fill_null(BEYOND_ALL).to_numpy()
+    offsets, until = rows["offset"].to_numpy(), rows["until"].fill_null(MAX_INT64).to_numpy()
     after = np.searchsorted(offsets, records["offset"].to_numpy(), "left")
     nearest = np.maximum(until[np.maximum(after - 1, 0)], until[np.minimum(after, len(rows) - 1)])
     return np.unique(records.filter(pl.col("since").fill_null(0) <= pl.Series(nearest))["offset"].to_numpy())

@@ -6,7 +6,7 @@ from ..histories.tables import Finding
 from .rules import RULES
 
 
-def link(findings: list[Finding]) -> None:
+def link_consequences(findings: list[Finding]) -> None:
     """Fills `related` both ways, in place. A lost write is related to the ones before and after it of its event."""
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     if not losses:
@@ -26,7 +26,7 @@ def link(findings: list[Finding]) -> None:
             latest[key] = loss
 
 
-def permit_shadows(findings: list[Finding]) -> None:
+def accept_consequences(findings: list[Finding]) -> None:
     """Permits, in place, what is linked to permitted losses alone and concerns nothing but what they lost."""
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     permitted = {loss.id: loss for loss in losses if loss.severity == "permitted"}

@@ -17,7 +17,7 @@ from ..results import Results
 from ..wording import some
 
 Record = dict[str, Any]
-MOST_NAMES = 12
+MAX_NAMES = 12
 
 
 class Inspected:
@@ -59,7 +59,7 @@ class Inspected:
     def partition(self, name: str) -> Partition:
         """Raises UsageError where the run knows nothing of the partition."""
         if name not in self._partitions:
-            known = some(self.names(), MOST_NAMES) or "none"
+            known = some(self.names(), MAX_NAMES) or "none"
             raise UsageError(f"found {name}, of which the run knows nothing, expected one of {known}")
         return self._partitions[name]
 

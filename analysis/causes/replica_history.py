@@ -6,7 +6,7 @@ from collections import Counter
 
 import polars as pl
 
-from ...histories.tables import BEYOND_ALL
+from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import DEATHS, Timeline
@@ -44,7 +44,7 @@ def away(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
 def dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly: bool = False) -> bool:
     """Whether a broker had died by a time, and had not come back until another."""
     lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= until]
-    rose = max((e.time or 0 for e in lives if e.kind != "died"), default=-BEYOND_ALL)
+    rose = max((e.time or 0 for e in lives if e.kind != "died"), default=-MAX_INT64)
     died = [e.time or 0 for e in lives if e.kind == "died" and (e.fact.place is not None or not exactly)]
     return any(rose < time <= since for time in died)
 
@@ -97,10 +97,10 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     """
     if since is None:
         return False
-    until = BEYOND_ALL if until is None else until
+    until = MAX_INT64 if until is None else until
     starts = [e for e in timeline.events if e.broker == broker and e.kind == "started" and e.time is not None]
     between = Counter(e.fact.source for e in starts if since <= (e.time or 0) <= until)
-    before = max((e.time or 0 for e in starts if (e.time or 0) < since), default=-BEYOND_ALL)
+    before = max((e.time or 0 for e in starts if (e.time or 0) < since), default=-MAX_INT64)
     faults = [f for f in timeline.faults if broker in f.nodes and before < f.completed <= until]
     kills = sum(fault.kind == "kill" for fault in faults if fault.type == "fault")
     harmless = all(fault.kind in ("kill", "restart", "pause") for fault in faults)
@@ -109,7 +109,7 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
 
 def held_at_snapshot(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """Snapshots in which a broker's log still held the lost records."""
-    held = timeline.kept.records.filter(
+    held = timeline.replica_logs.records.filter(
         (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
     )
     names = set(held["snapshot"])
@@ -129,7 +129,7 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     starts = [e for e in timeline.events if (e.broker, e.kind) == (broker, "started") and e.fact.place is not None]
     up = [e.time for e in starts if e.time is not None]
     risen = min((time for time in up if time >= since), default=since)
-    earlier = max((time for time in up if time < since), default=-BEYOND_ALL)
+    earlier = max((time for time in up if time < since), default=-MAX_INT64)
     loads = max(risen - SECOND, (earlier + risen) // 2)  # a load belongs to the start that is nearer
     loaded = [end.end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.time > loads]
     if loaded and loaded[0] > most:

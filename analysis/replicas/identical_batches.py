@@ -2,7 +2,7 @@
 
 Batches of one base offset, last offset, leader epoch and CRC hold the same records. Where every replica that reaches
 so far has the batch, nothing of it can diverge: it is *sealed*, and told as a range of offsets. With a history it may
-hold what that speaks of (sought.py): one replica's copy is decoded, the records that are sought are credited to all
+hold what it names (record_filter.py): one replica's copy is decoded, the records that are sought are credited to all
 that hold it, and the others are told as ranges. Batches that differ, and those beside them, are decoded whole.
 """
 
@@ -18,10 +18,10 @@ import polars as pl
 from ...histories.evidence.tables import LOCATION, RECORDS
 
 if TYPE_CHECKING:
-    from ...histories.evidence.sought import Sought
+    from ...histories.evidence.record_filter import BloomFilter
 
 JOB_BYTES = 32 << 20  # of one file that a task decodes at once
-SEALED = {
+IDENTICAL = {
     "snapshot": pl.String,
     "broker": pl.String,
     "first_offset": pl.Int64,
@@ -33,10 +33,10 @@ SEALED = {
 _SAME = ["snapshot", "base_offset", "last_offset", "leader_epoch", "crc", "size"]
 
 
-def sealed_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Of all replicas' batches (BATCHES with location and `path`): those to decode, each with the `copies` that its
     records are credited to and whether all of them are needed (`whole`), and the ranges of those that nobody needs to
-    decode (SEALED).
+    decode (IDENTICAL).
     """
     sound = batches.filter("crc_ok")
     held = sound.group_by("snapshot", "broker").agg(
@@ -99,7 +99,7 @@ def _each(marked: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ranges(ranges: pl.DataFrame) -> pl.DataFrame:
-    """SEALED of ranges and the `copies` that hold each: neighbours of a replica as one."""
+    """IDENTICAL of ranges and the `copies` that hold each: neighbours of a replica as one."""
     apart = ranges.explode("copies").unnest("copies").sort("snapshot", "broker", "first_offset")
     who = pl.struct("snapshot", "broker", "leader_epoch", "producer_id")
     begins = (pl.col("first_offset") != pl.col("last_offset").shift() + 1) | who.ne_missing(who.shift())
@@ -107,11 +107,11 @@ def _ranges(ranges: pl.DataFrame) -> pl.DataFrame:
         apart.with_columns(begins.fill_null(True).cum_sum().alias("run"))
         .group_by("run", "snapshot", "broker", "leader_epoch", "producer_id", maintain_order=True)
         .agg(pl.col("first_offset").first(), pl.col("last_offset").last(), pl.col("records").sum())
-        .select(pl.col(name).cast(kind) for name, kind in SEALED.items())
+        .select(pl.col(name).cast(kind) for name, kind in IDENTICAL.items())
     )
 
 
-def jobs(chosen: pl.DataFrame, sought: Sought | None) -> Iterator[pl.DataFrame]:
+def jobs(chosen: pl.DataFrame, sought: BloomFilter | None) -> Iterator[pl.DataFrame]:
     """The batches to decode, in pieces of one file each: one row with its `path`, `batches` and what is sought in them:
     `bits` and `offsets`, the bytes of these arrays (null: everything).
     """
@@ -129,14 +129,14 @@ def jobs(chosen: pl.DataFrame, sought: Sought | None) -> Iterator[pl.DataFrame]:
 
 def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """RECORDS of a job's batches, credited to all their copies, what of them cannot be decoded (with location), and
-    SEALED of those that are not sought.
+    IDENTICAL of those that are not sought.
     """
+    from ...histories.evidence.record_filter import BloomFilter
     from ...histories.evidence.segments import read_segment  # its compiled loops take a while to load
-    from ...histories.evidence.sought import Sought
 
     frames, broken, passed = [], [], []
     (bits,), (offsets,) = job["bits"], job["offsets"]
-    sought = None if bits is None else Sought(np.frombuffer(bits, np.uint8), np.frombuffer(offsets, np.int64))
+    sought = None if bits is None else BloomFilter(np.frombuffer(bits, np.uint8), np.frombuffer(offsets, np.int64))
     batches = job["batches"].explode().struct.unnest()
     path = Path(job["path"][0])
     begins = (pl.col("byte") != (pl.col("byte") + pl.col("size")).shift()) | (

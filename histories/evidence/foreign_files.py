@@ -13,14 +13,14 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from .copies import Node, properties_of, second_copies
+from .duplicate_copies import Node, duplicate_copies, properties_of
 from .parts import Part
 
 
-def without_strangers(parts: list[Part], nodes: Mapping[Path, Node]) -> list[Part]:
+def without_foreign_files(parts: list[Part], nodes: Mapping[Path, Node]) -> list[Part]:
     """The parts, with those that are left out as one part a folder that says why."""
     parts = _marked(parts, _other_clusters(parts, nodes))
-    parts = _marked(parts, second_copies(parts, nodes))
+    parts = _marked(parts, duplicate_copies(parts, nodes))
     return _marked(parts, _other_topics(parts))
 
 

@@ -6,43 +6,43 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas.kept import Kept, extents, runs
-from ..rules.replica_divergence import diverging, sealed_at
+from ..replicas.replica_logs import ReplicaLogs, extents, runs
+from ..rules.replica_divergence import diverging, identical_at
 
 AROUND = 2  # offsets shown before and after a divergence
 HEAD, TAIL = 4, 2  # offsets of a long divergence that are shown from its beginning and its end
-MOST_RUNS = 12  # divergences of one snapshot
+MAX_RUNS = 12  # divergences of one snapshot
 
 Record = dict[str, Any]
 
 
-def differences(kept: Kept) -> list[Record]:
+def differences(logs: ReplicaLogs) -> list[Record]:
     """One record a snapshot that holds records: snapshot, time (ns), brokers (start, end, high_watermark),
     divergences (first, last, count, rows), left_out, behind (in words), silent (assigned brokers without records).
 
     A row is an offset with what each broker holds there ({epoch, timestamp, key, value, control}), null where its log
     does not reach or lacks it; a row with `skipped` instead stands for that many offsets.
     """
-    bounds = extents(kept)
+    bounds = extents(logs)
     told = []
-    for name in kept.snapshots:
-        records = kept.records.filter(pl.col("snapshot") == name)
+    for name in logs.snapshots:
+        records = logs.records.filter(pl.col("snapshot") == name)
         there = bounds.filter(pl.col("snapshot") == name).sort("broker")
         ends = there.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
         if not ends.height:
             continue
         several = records["broker"].n_unique() > 1
-        found = list(runs(diverging(records, sealed_at(kept, name)), "position", "key")) if several else []
+        found = list(runs(diverging(records, identical_at(logs, name)), "position", "key")) if several else []
         brokers = ends.select("broker", "start", "end", "high_watermark").to_dicts()
         told.append(
             {
                 "snapshot": name,
-                "time": kept.times.get(name),
+                "time": logs.times.get(name),
                 "brokers": brokers,
-                "divergences": [_divergence(records, run, brokers) for run in found[:MOST_RUNS]],
-                "left_out": max(len(found) - MOST_RUNS, 0),
+                "divergences": [_divergence(records, run, brokers) for run in found[:MAX_RUNS]],
+                "left_out": max(len(found) - MAX_RUNS, 0),
                 "behind": behind(brokers),
-                "silent": sorted({*kept.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
+                "silent": sorted({*logs.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
             }
         )
     return told

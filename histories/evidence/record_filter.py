@@ -17,12 +17,12 @@ from .batch_headers import Bytes, Ints
 from .tables import ASKED
 
 BITS_EACH = 16  # of the filter for a text, so that of others one in sixteen is kept
-LEAST_BITS, MOST_BITS = 1 << 12, 1 << 23  # of the filter: it goes with every task
+LEAST_BITS, MAX_BITS = 1 << 12, 1 << 23  # of the filter: it goes with every task
 _VALUE, _KEY = 1, 2  # where hashes begin, so that a key is no value
 
 
 @dataclass(frozen=True)
-class Sought:
+class BloomFilter:
     """The filter, whose number of bits is a power of two, and the offsets in their order."""
 
     bits: Bytes
@@ -41,7 +41,7 @@ class Sought:
         return (lengths >= 0) & ((self.bits[byte] >> bit) & 1 == 1)
 
 
-def asked_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """ASKED, one row: what observations or checkpoints of one partition ask of its logs."""
     values, keys, offsets = (
         frame[name] if name in frame.columns and table != "checkpoints" else pl.Series(name, [], kind)
@@ -57,7 +57,7 @@ def asked_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(row, schema=ASKED)
 
 
-def sought_of(asked: pl.DataFrame, compacted: bool | None) -> Sought | None:
+def record_filter_of(asked: pl.DataFrame, compacted: bool | None) -> BloomFilter | None:
     """What all rows of ASKED ask; None where every record may be meant. Keys matter only to compaction, which takes a
     record where a later one has its key; `compacted` is None where nobody knows whether the topic is.
     """
@@ -65,11 +65,11 @@ def sought_of(asked: pl.DataFrame, compacted: bool | None) -> Sought | None:
         return None
     keyed = asked["cleaned"].any() if compacted is None else compacted
     hashes = pl.concat([asked[name].explode().drop_nulls() for name in ("values", *(["keys"] if keyed else []))])
-    size = min(MOST_BITS, 1 << max(BITS_EACH * len(hashes), LEAST_BITS).bit_length())
+    size = min(MAX_BITS, 1 << max(BITS_EACH * len(hashes), LEAST_BITS).bit_length())
     bits = np.zeros(size // 8, dtype=np.uint8)
     byte, bit = _places(hashes.to_numpy(), bits)
     np.bitwise_or.at(bits, byte, np.uint8(1) << bit)
-    return Sought(bits, asked["offsets"].explode().drop_nulls().unique().sort().to_numpy())
+    return BloomFilter(bits, asked["offsets"].explode().drop_nulls().unique().sort().to_numpy())
 
 
 def _places(hashes: Any, bits: Bytes) -> tuple[Any, Any]:

@@ -12,9 +12,9 @@ from ...histories.tables import Evidence, Finding
 from ..causes import explain_absence
 from ..causes.explaining import record_of
 from ..causes.losses import Lost
+from ..finding_order import worst_first
 from ..partitions.partition import Partition
-from ..ranking import worst_first
-from ..replicas.kept import extents, where
+from ..replicas.replica_logs import extents, where
 from .differences import cell
 
 MOST = 20  # senders, readers: more are counted
@@ -81,12 +81,12 @@ def _nowhere(place: int) -> Record:
 
 def _held(p: Partition, offset: int) -> list[Record]:
     """What each broker holds at the offset in each snapshot, and why it holds nothing."""
-    if p.kept is None:
+    if p.replica_logs is None:
         return []
     rows: list[Record] = []
-    bounds = extents(p.kept)
-    at = p.kept.records.filter(pl.col("offset") == offset)
-    for name in p.kept.snapshots:
+    bounds = extents(p.replica_logs)
+    at = p.replica_logs.records.filter(pl.col("offset") == offset)
+    for name in p.replica_logs.snapshots:
         for bound in bounds.filter(pl.col("snapshot") == name).sort("broker").iter_rows(named=True):
             mine = at.filter((pl.col("snapshot") == name) & (pl.col("broker") == bound["broker"]))
             found = mine.row(0, named=True) if mine.height else None
@@ -94,7 +94,7 @@ def _held(p: Partition, offset: int) -> list[Record]:
                 {
                     "snapshot": name,
                     "where": where(name),
-                    "last": name == p.kept.last,
+                    "last": name == p.replica_logs.last,
                     "broker": bound["broker"],
                     "holds": cell(found),
                     "why_not": None if found else _why_not(p, name, bound, offset),
@@ -106,16 +106,16 @@ def _held(p: Partition, offset: int) -> list[Record]:
 
 
 def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
-    assert p.kept is not None
+    assert p.replica_logs is not None
     if bound["start"] is not None and offset < bound["start"]:
         return f"nothing: its log starts at {bound['start']}"
     if bound["end"] is not None and offset >= bound["end"]:
         return f"nothing: its log ends at {bound['end']}"
     own = (pl.col("snapshot") == snapshot) & (pl.col("broker") == bound["broker"])
     sealed = own & (pl.col("first_offset") <= offset) & (pl.col("last_offset") >= offset)
-    if p.kept.sealed.filter(sealed).height:
+    if p.replica_logs.sealed.filter(sealed).height:
         return UNDECODED
-    hurt = p.kept.damage.filter(
+    hurt = p.replica_logs.damage.filter(
         own & (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)
     )
     return f"nothing: damaged: {hurt['reason'][0]}" if hurt.height else "nothing (a gap)"
