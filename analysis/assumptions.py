@@ -37,7 +37,7 @@ def _of_files(damage: pl.DataFrame) -> list[Record]:
 
 
 def _of_partitions(summaries: list[Record]) -> list[Record]:
-    told = [(f"{s['topic']}-{s['partition']}", s["evidence"]) for s in summaries if s.get("evidence")]
+    told = [(s["label"], s["evidence"]) for s in summaries if s.get("evidence")]
     if not told:
         return []
     return [_replicas(told), _readable(told), *_clocks(told), *_settled(summaries)]

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
 from ..histories.tables import Finding
+from .partitions.partition import Partition
 from .rules import RULES
+
+OF_RANGES = ("replica-divergence",)  # rules whose findings may span records that were never committed
 
 
 def link_consequences(findings: list[Finding]) -> None:
@@ -26,39 +34,68 @@ def link_consequences(findings: list[Finding]) -> None:
             latest[key] = loss
 
 
-def accept_consequences(findings: list[Finding]) -> None:
-    """Permits, in place, what is linked to permitted losses alone and concerns nothing but what they lost."""
+def accept_consequences(findings: list[Finding], p: Partition | None = None) -> None:
+    """Permits, in place, what is linked to permitted losses alone and concerns nothing but what they lost.
+
+    A cut takes records with it that nobody acknowledged: they are no loss, and what follows from their absence is no
+    breach of its own. The partition tells which they are.
+    """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     permitted = {loss.id: loss for loss in losses if loss.severity == "permitted"}
+    if not permitted:
+        return
     breaches = [loss for loss in losses if loss.id not in permitted]
+    unacknowledged = _Unacknowledged.of(p)
     for finding in findings:
         if finding.severity != "violation" or finding.rule == "lost-write" or not finding.related:
             continue
         alone = permitted.keys() >= set(finding.related) and not any(_overlap(finding, loss) for loss in breaches)
-        if alone and _is_covered(finding, list(permitted.values())):
+        if alone and _is_covered(finding, list(permitted.values()), unacknowledged):
             finding.severity = "permitted"
 
 
-def _is_covered(finding: Finding, losses: list[Finding]) -> bool:
+class _Unacknowledged(NamedTuple):
+    """Records that were sent and may have been written, but were never acknowledged: values, and offsets."""
+
+    values: frozenset[str]
+    offsets: frozenset[int]
+
+    @staticmethod
+    def of(p: Partition | None) -> _Unacknowledged:
+        if p is None:
+            return _Unacknowledged(frozenset(), frozenset())
+        named = p.sends.filter(pl.col("value").is_not_null())
+        sent = named.filter(~pl.col("acknowledged") & (pl.col("outcome") != "fail"))["value"]
+        values = frozenset(sent) - frozenset(named.filter("acknowledged")["value"])
+        placed = p.entries.filter(pl.col("value").is_in(list(values)))
+        return _Unacknowledged(values, frozenset(placed["offset"]))
+
+
+def _is_covered(finding: Finding, losses: list[Finding], unacknowledged: _Unacknowledged) -> bool:
     lost = {value for loss in losses for value in loss.values}
-    others = [value for value in finding.values if value not in lost]
-    if RULES[finding.rule].of_records and (others or not finding.values):
+    of_records = RULES[finding.rule].of_records
+    others = [value for value in finding.values if value not in lost and value not in unacknowledged.values]
+    if of_records and (others or lost.isdisjoint(finding.values)):
         return False
     if finding.rule == "inconsistent-offsets" and len(others) > finding.count:
         return False  # an offset held two values beside the lost one
-    return finding.count <= sum(loss.count for loss in losses) and _is_within(finding, losses)
-
-
-def _is_within(finding: Finding, losses: list[Finding]) -> bool:
-    """Whether the losses cover all offsets of a finding; one without offsets is known by its values."""
     if finding.first_offset is None or finding.last_offset is None:
-        return RULES[finding.rule].of_records
-    spans = [(loss.first_offset, loss.last_offset) for loss in losses]
-    first = finding.first_offset
-    for start, end in sorted((start, end) for start, end in spans if start is not None and end is not None):
-        if start <= first <= end:
-            first = end + 1
-    return first > finding.last_offset
+        return of_records and finding.count <= sum(loss.count for loss in losses)
+    beside = _beside(finding.first_offset, finding.last_offset, losses)
+    # The values of a finding of records name all that was committed there.
+    known = of_records and finding.rule in OF_RANGES
+    return (known or unacknowledged.offsets.issuperset(beside)) and finding.count <= sum(
+        loss.count for loss in losses
+    ) + len(beside)
+
+
+def _beside(first: int, last: int, losses: list[Finding]) -> list[int]:
+    """The offsets from first to last that are within no loss."""
+    outside = np.ones(last - first + 1, bool)
+    for loss in losses:
+        if loss.first_offset is not None and loss.last_offset is not None:
+            outside[max(loss.first_offset - first, 0) : max(loss.last_offset - first + 1, 0)] = False
+    return (np.flatnonzero(outside) + first).tolist()  # type: ignore[no-any-return]
 
 
 def _losses_of(finding: Finding, losses: list[Finding], lost_by_value: dict[str, Finding]) -> list[Finding]:

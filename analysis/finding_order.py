@@ -7,6 +7,7 @@ story the loss tells; then the order of the rules, and more records before fewer
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import polars as pl
 
@@ -26,6 +27,12 @@ def worst_rows_first(findings: pl.DataFrame) -> pl.DataFrame:
     """The same of rows with the columns of FINDINGS; what another version called otherwise stands last."""
     gravity = pl.col("severity").replace_strict(_GRAVITY, default=len(_GRAVITY), return_dtype=pl.Int64)
     return findings.sort(gravity, lead().is_not_null(), by_rule(), -pl.col("count"), maintain_order=True)
+
+
+def place_of(summary: dict[str, Any]) -> tuple[str, int, int]:
+    """Topic, partition and number of the topic's generation: the order in which summaries stand."""
+    generation = summary.get("topic_generation")
+    return summary["topic"], summary["partition"], generation["number"] if generation else 0
 
 
 def rank(rule: str, severity: str, behind: bool = False) -> tuple[int, bool, int]:

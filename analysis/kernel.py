@@ -6,6 +6,7 @@ Knows frames and rules, but neither Spark nor files. The same function serves bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -14,9 +15,12 @@ from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding
 from .causes.explaining import explain
 from .consequences import accept_consequences, link_consequences
 from .partitions.evidence import is_told_of, kept_of, resolved_sends, timeline_of
+from .partitions.generation_parts import parts_of
+from .partitions.generation_split import Part
 from .partitions.partition import Partition
+from .partitions.topic_generations import TopicGeneration
 from .replicas.replica_logs import replica_logs_of
-from .rules import RULES
+from .rules import RULES, Rule
 from .summary import summarise
 
 if TYPE_CHECKING:
@@ -72,7 +76,7 @@ def partitions_of(
     """The partitions of a unit, each with its observations and what the brokers kept of it."""
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
     if settings.dialect != "jepsen":
-        yield _native(topic, partition, whole, common, settings)
+        yield from _native_partitions(topic, partition, whole, common, settings)
         return
     full = {name: whole.get(name, pl.DataFrame(schema=_SCHEMAS[name])) for name in _SCHEMAS}
     confirmed = _confirmed(full["sends"], full["reads"])
@@ -83,32 +87,68 @@ def partitions_of(
         yield Partition(name, 0, settings, sends, reads, marks, context=common.context, confirmed=confirmed)
 
 
-def _native(
+def _native_partitions(
     topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
+) -> Iterator[Partition]:
+    """The partition; or one for each generation of its topic, where that was deleted."""
+    observed = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
+    whole = {**whole, **observed}
+    readings = parts_of(topic, whole, common.shared, common.context, settings)
+    if readings is None:
+        yield _native(topic, partition, whole, common, settings)
+        return
+    otherwise = [_of_part(topic, partition, part, common, settings) for part in readings.otherwise]
+    for part in readings.parts:
+        found = _of_part(topic, partition, part, common, settings)
+        found.otherwise = otherwise
+        yield found
+
+
+def _of_part(topic: str, partition: int, part: Part, common: Common, settings: Settings) -> Partition:
+    """The partition of one generation. Faults after its deletion are none of its own."""
+    found = _native(topic, partition, part.tables, common._replace(shared=part.shared), settings, part.generation)
+    found.ambiguous = part.ambiguous
+    return found
+
+
+def _native(
+    topic: str,
+    partition: int,
+    whole: Mapping[str, pl.DataFrame],
+    common: Common,
+    settings: Settings,
+    generation: TopicGeneration | None = None,
 ) -> Partition:
     """The partition with its evidence joined."""
     logs = kept_of(topic, partition, whole, settings)
-    observed = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
-    settled = 0
+    deleted = generation.deleted if generation is not None else None
+    if logs is not None and deleted is not None:
+        logs = replace(logs, at_rest=False)
+    sends, settled = whole["sends"], 0
     if logs is not None:
-        observed["sends"], settled = resolved_sends(observed["sends"], logs)
+        sends, settled = resolved_sends(sends, logs)
     unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
     timeline = None
     if logs is not None or is_told_of(whole):
         held = logs or replica_logs_of(topic, partition, {})
         timeline = timeline_of(held, whole, common.shared, common.context, settings)
+    context = common.context
+    if deleted is not None:
+        later = pl.col("kind").is_in(["fault", "heal"]) & (pl.col("invoked") >= deleted.earliest)
+        context = context.filter(~later.fill_null(False))
     return Partition(
         topic,
         partition,
         settings,
-        observed["sends"],
-        observed["reads"],
-        observed["marks"],
-        context=common.context,
+        sends,
+        whole["reads"],
+        whole["marks"],
+        context=context,
         unplaced=unplaced,
         replica_logs=logs,
         timeline=timeline,
         settled=settled,
+        generation=generation,
     )
 
 
@@ -126,21 +166,53 @@ def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
 def judge(p: Partition) -> list[Finding]:
     """All findings of one partition, in order, numbered within their rule, with links between them."""
     found: list[Finding] = []
+    otherwise = _found_otherwise(p)
     for rule in RULES.values():
         judges = rule.jepsen if p.settings.dialect == "jepsen" else rule.native
         if judges is None or (p.settings.rules and rule.name not in p.settings.rules):
             continue
         mine = sorted(judges(p), key=_order)
+        if p.otherwise:
+            mine = _in_both(p, rule, mine, otherwise)
+        for need, says in p.ambiguous:
+            if need in rule.needs:
+                p.add_unknown(rule.name, says)
         for number, finding in enumerate(mine):
-            finding.id = f"{rule.name}/{p.name}/{number}"
+            finding.id = f"{rule.name}/{p.label}/{number}"
+            finding.topic_generation = p.generation.number if p.generation and p.generation.of > 1 else None
             if p.settings.strict and finding.severity == "permitted":
                 finding.severity = "violation"
             if finding.severity == "violation" and _is_allowed(finding, p.settings):
                 finding.severity = "permitted"
         found.extend(mine)
     link_consequences(found)
-    accept_consequences(found)
+    accept_consequences(found, p)
     return found
+
+
+def _found_otherwise(p: Partition) -> dict[str, set[tuple[Any, ...]]]:
+    """By rule what is found if deletions of unknown outcome happened."""
+    found: dict[str, set[tuple[Any, ...]]] = {}
+    for rule in RULES.values():
+        if rule.native is not None and p.otherwise:
+            found[rule.name] = {_key(finding) for other in p.otherwise for finding in rule.native(other)}
+    return found
+
+
+def _in_both(
+    p: Partition, rule: Rule, mine: list[Finding], otherwise: Mapping[str, set[tuple[Any, ...]]]
+) -> list[Finding]:
+    """The findings that stand whether or not the topic was deleted; what else is found makes the rule unknown."""
+    both = [finding for finding in mine if _key(finding) in otherwise[rule.name]]
+    if len(both) < len(mine) or len(both) < len(otherwise[rule.name]):
+        p.add_unknown(
+            rule.name, f"whether {p.topic} was deleted is not known, and what is found in {p.name} depends on it"
+        )
+    return both
+
+
+def _key(finding: Finding) -> tuple[Any, ...]:
+    return (finding.first_offset, finding.last_offset, finding.count, tuple(finding.values), finding.snapshot)
 
 
 def _is_allowed(finding: Finding, settings: Settings) -> bool:

@@ -9,7 +9,7 @@ import polars as pl
 
 from ..histories.errors import InputError
 from ..histories.tables import CONTEXT, FINDINGS
-from .finding_order import by_rule
+from .finding_order import by_rule, place_of
 from .stages import QUARANTINED
 from .wording import plural
 
@@ -58,8 +58,8 @@ class Results:
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
-        """One a partition, in order."""
-        return sorted(self._summaries, key=lambda summary: (summary["topic"], summary["partition"]))
+        """One a partition, and a generation of its topic, in order."""
+        return sorted(self._summaries, key=place_of)
 
     def findings(self) -> pl.DataFrame:
         """All findings with the columns of FINDINGS, sorted by rule, partition and offset."""
@@ -70,6 +70,7 @@ class Results:
             by_rule(),
             "topic",
             "partition",
+            "topic_generation",
             number,
         )
         return self._resolved(found).select(list(FINDINGS))

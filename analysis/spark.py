@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpa
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
 from .kernel import Common, Tables, judge_unit, to_frame
 from .results import Results
+from .spark_files import deferred_signals, driver_options, silence_py4j
 from .stages import (
     ASKING,
     Parts,
@@ -59,6 +61,7 @@ def open_session(
         "PYSPARK_PYTHON", sys.executable
     )
     settings = {} if remote else _defaults(master)
+    silence_py4j()
     try:
         from pyspark.sql import SparkSession
 
@@ -68,7 +71,8 @@ def open_session(
         builder = builder.remote(remote) if remote else builder
         if not remote and (master or not _is_submitted()):
             builder = builder.master(master or "local[*]")
-        session = builder.getOrCreate()
+        with deferred_signals():
+            session = builder.getOrCreate()
     except Exception as error:
         raise MissingComponentError(
             f"Spark could not be started on {remote or master or 'local[*]'} ({first_line(error)});"
@@ -87,7 +91,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.pyspark.driver.python": sys.executable,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING} {driver_options()}",
         "spark.sql.adaptive.enabled": "false",  # it would run the stages of small tables one after the other
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.shuffle.compress": "false",  # blocks are compressed
@@ -173,10 +177,11 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        while self._tracker and not self._done.wait(0.5):
-            for stage in self._tracker.getActiveStageIds():
-                if info := self._tracker.getStageInfo(stage):
-                    self._tell(info)
+        with suppress(Exception):  # the JVM may end first, where the process is interrupted
+            while self._tracker and not self._done.wait(0.5):
+                for stage in self._tracker.getActiveStageIds():
+                    if info := self._tracker.getStageInfo(stage):
+                        self._tell(info)
 
 
 def _take(results: Results, kind: str, name: str, payload: bytes) -> None:

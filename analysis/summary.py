@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,8 @@ from .figures import figures_of
 from .partitions.absences import replaced
 from .partitions.partition import Partition
 
+SAMPLE = 10_000  # operations of which times are looked at
+
 
 def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     """Counts by kind, what the final reads covered, and broken assumptions. JSON-able."""
@@ -19,6 +22,8 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     return {
         "topic": p.topic,
         "partition": p.partition,
+        "label": p.label,
+        "topic_generation": None if p.generation is None else asdict(p.generation),
         "counts": {
             "sends": len(p.sends),
             "acknowledged": int(p.sends["acknowledged"].sum()),
@@ -34,6 +39,7 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
         },
         "span": _span(p),
+        "latency": _latency(p),
         "final": None if final is None else final._asdict(),
         "unjudged": p.unjudged,
         "untold": _untold(p, findings),
@@ -66,6 +72,16 @@ def _span(p: Partition) -> list[int] | None:
         if isinstance(time, int)
     ]
     return [min(times), max(times)] if times else None
+
+
+def _latency(p: Partition) -> int | None:
+    """Lower quartile of the time (ns) between invocation and completion of what clients did here, of a sample."""
+    took = []
+    for frame in (p.sends.filter(~pl.col("synthetic")), p.reads, p.marks):
+        sample = frame.select("invoked", "completed").gather_every(len(frame) // SAMPLE + 1)
+        took.append(sample.select(pl.col("completed") - pl.col("invoked")).to_series())
+    quartile = pl.concat(took).quantile(0.25, "lower")
+    return None if quartile is None else int(quartile)
 
 
 def _counts(findings: list[Finding]) -> dict[str, dict[str, int]]:

@@ -8,8 +8,10 @@ from ..histories.bundle import ROLES, Settings
 from .assumptions import assumption, evidence_assumptions
 from .causes.incidents import incidents_of, rows_of
 from .finding_order import SEVERITIES, worst_rows_first
+from .partitions.topic_generations import Span, in_words
 from .results import Results
 from .rules import RULES, Rule, assuming
+from .time_units import doubtful_unit
 from .wording import plural, some
 
 FORMAT = 1
@@ -78,7 +80,7 @@ def _span(results: Results) -> list[int] | None:
 
 def _totals(results: Results) -> dict[str, int]:
     totals = {name: number for name, number in sorted(results.counts.items()) if name != "lines"}
-    totals["partitions"] = len(results.summaries)
+    totals["partitions"] = len({(summary["topic"], summary["partition"]) for summary in results.summaries})
     totals["quarantined"] = results.left_out
     for summary in results.summaries:
         for name, number in summary["counts"].items():
@@ -118,8 +120,22 @@ def _is_final(results: Results) -> bool:
     """Whether final reads covered every partition in which something was acknowledged."""
     if results.run.settings.dialect == "jepsen":
         return True
-    concerned = [summary for summary in results.summaries if summary["counts"]["acknowledged"]]
+    concerned = _to_be_read(results)
     return all(summary["final"] is not None and summary["final"]["complete"] for summary in concerned)
+
+
+def _to_be_read(results: Results) -> list[dict[str, Any]]:
+    """The summaries of partitions that final reads have to cover. Of a deleted topic there is nothing to read."""
+    return [
+        summary
+        for summary in results.summaries
+        if summary["counts"]["acknowledged"] and (summary["final"] or not _is_deleted(summary))
+    ]
+
+
+def _is_deleted(summary: dict[str, Any]) -> bool:
+    generation = summary["topic_generation"]
+    return generation is not None and generation["deleted"] is not None
 
 
 def _assumptions(results: Results) -> list[dict[str, Any]]:
@@ -159,6 +175,9 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             assuming("order" if timeless else "clock"),
         ),
     ]
+    unit = doubtful_unit(span, [summary["latency"] for summary in results.summaries], counts.get("operations", 0))
+    if unit and results.run.settings.dialect == "native":
+        items.append(assumption("times in nanoseconds", False, unit, assuming("clock")))
     nowhere = counts.get("acknowledged nowhere", 0)
     if nowhere:
         says = f"{plural(nowhere, 'send')} acknowledged in no partition that was recorded: none is looked for"
@@ -173,7 +192,12 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
                 assuming("invocations"),
             )
         )
-    rest = _untold(results) + _undecided(results) + evidence_assumptions(results.summaries, results.damage())
+    rest = (
+        _deleted_topics(results)
+        + _untold(results)
+        + _undecided(results)
+        + evidence_assumptions(results.summaries, results.damage())
+    )
     if not counts.get("operations") and results.run.evidence:
         # Of clients nobody recorded anything: what is assumed of them says nothing.
         unread = [_well_formed(results)] if results.left_out else []
@@ -188,6 +212,22 @@ def _well_formed(results: Results) -> dict[str, Any]:
         says = f"{plural(left, 'line')} {'was' if left == 1 else 'were'} left out (quarantine.jsonl)"
         says += f", {'' if left == 1 else 'the first '}{results.first_left_out()}"
     return assumption("lines well formed", left == 0, says, tuple(RULES))
+
+
+def _deleted_topics(results: Results) -> list[dict[str, Any]]:
+    """Which topics were deleted, so that what their logs held is legally gone."""
+    deleted: dict[str, list[str]] = {}
+    for summary in results.summaries:
+        if _is_deleted(summary):
+            span = summary["topic_generation"]["deleted"]
+            # Without a history times count from 1970.
+            when = "" if results.run.settings.undated else f" {in_words(Span(*span))}"
+            deleted.setdefault(summary["topic"], []).append(when)
+    says = [f"{topic} was deleted{some(list(dict.fromkeys(times)))}" for topic, times in deleted.items()]
+    if not says:
+        return []
+    apart = "what it held is legally gone, and each topic id is judged as a log of its own"
+    return [assumption("deleted topics judged apart", True, f"{some(says)}: {apart}", ())]
 
 
 def _untold(results: Results) -> list[dict[str, Any]]:
@@ -223,13 +263,13 @@ def _remedy(settings: Settings) -> str:
 
 def _final_reads(results: Results) -> dict[str, Any]:
     touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
-    concerned = [summary for summary in results.summaries if summary["counts"]["acknowledged"]]
+    concerned = _to_be_read(results)
     if results.run.settings.dialect == "jepsen":
         return assumption("final reads complete", True, "a history of Jepsen counts as final", touched)
     if not concerned:
         return assumption("final reads complete", True, "nothing was acknowledged", touched)
-    without = [f"{s['topic']}-{s['partition']}" for s in concerned if s["final"] is None]
-    short = [f"{s['topic']}-{s['partition']}" for s in concerned if s["final"] and not s["final"]["complete"]]
+    without = [s["label"] for s in concerned if s["final"] is None]
+    short = [s["label"] for s in concerned if s["final"] and not s["final"]["complete"]]
     if not without and not short:
         by = sorted({name for summary in concerned for name in summary["final"]["processes"]})
         return assumption("final reads complete", True, f"{', '.join(by)} read every partition to its end", touched)

@@ -19,8 +19,21 @@ from ..histories.readers import READERS
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .folder import name_of
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
+from .main import (
+    EXIT_BREACH,
+    EXIT_CRASH,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    EXIT_VALID,
+    complain,
+    concerns_all_inputs,
+    report_bug,
+    worst_exit,
+)
+from .paths import AnyPath
 from .progress import Progress
+from .runs import Judged, check_index, names_of, write_index
+from .runs import render as render_runs
 
 if TYPE_CHECKING:
     from ..analysis.results import Results
@@ -34,14 +47,16 @@ def _rule_names() -> Iterable[str]:
     return RULES
 
 
-PATH = click.Path(readable=False)  # or a URI; what cannot be read is told where it is opened
+DEFAULT_OUT = "logjudge-out"
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
 SMALL = 200_000  # operations and brokers' records, which Spark judges sooner than it starts
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PATH)
-@click.option("--out", metavar="FOLDER", type=PATH, help="Folder or URI for the report [default: logjudge-out/RUN].")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath())
+@click.option(
+    "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
+)
 @click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
@@ -69,15 +84,20 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     if options["as_json"] and options["form"]:
         raise UsageError(f"found --json and --format {options['form']}, expected one of them, as both print to stdout")
     rules = _chosen_rules(options["only"], options["skip"], options["allow"])
-    targets = _targets(runs, out)
+    names, targets = _targets(runs, out)
+    indexed = len(runs) > 1 and not is_uri(out or "")
+    if indexed:
+        check_index(out or DEFAULT_OUT)
     engine = LocalEngine() if spark is None else SparkEngine(spark)
     codes: list[int] = []
     judged: list[tuple[str, dict[str, Any]]] = []
     unread: dict[str, str] = {}
-    for run, folder in zip(runs, targets, strict=True):
+    done: dict[str, tuple[dict[str, Any], str]] = {}
+    for run, name, folder in zip(runs, names, targets, strict=True):
         try:
-            report = _judge(run, folder, engine, rules, options)
+            report, headline = _judge(run, name if len(runs) > 1 else "", folder, engine, rules, options)
             judged.append((run, report))
+            done[folder] = report, headline
             codes.append(EXITS[report["verdict"]])
         except LogjudgeError as error:
             if len(runs) == 1:
@@ -85,36 +105,56 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
             complain(error)
             unread[run] = str(error)
             codes.append(EXIT_USAGE)
-    _print_for_machines(judged, unread, options)
+        except Exception as error:
+            if len(runs) == 1 or concerns_all_inputs(error):
+                raise
+            unread[run] = report_bug(error, run)
+            codes.append(EXIT_CRASH)
+    if len(runs) > 1:
+        rows = [
+            Judged(name, folder, *done.get(folder, (None, unread.get(run, ""))))
+            for run, name, folder in zip(runs, names, targets, strict=True)
+        ]
+        index = write_index(out or DEFAULT_OUT, rows) if indexed else None
+        if not (options["as_json"] or options["form"]):
+            click.echo(render_runs(rows, index))
+    _print_for_machines(judged, unread, dict(zip(runs, names, strict=True)), options)
     if not any(map(is_uri, (*runs, *targets))):
         _hint(judged, spark)
     return worst_exit(codes)
 
 
-def _judge(path: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+def _judge(
+    path: str, name: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """verdict.json of a run, and its headline. A run that does not name itself gets the name, if there is one."""
+    from ..analysis.figures import merge_figures
     from ..analysis.verdict import report_of
+    from ..plots.report import headline
 
     started = time.monotonic()
     quiet = options["as_json"] or options["form"] is not None
-    with Progress(name_of(path), quiet) as progress:
+    with Progress(name or name_of(path), quiet) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
         settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules, strict=options["strict"])
+        if name and not settings.config.get("name"):
+            settings = dataclasses.replace(settings, name=name)
         run = dataclasses.replace(run, settings=settings)
         results = engine.judge(run, progress)
         results.refuse_unusable()
         report = report_of(results, engine.name)
         progress("writing", 0, 1, "reports")
-        engine.write(folder, lambda scratch: _write(scratch, report, results, not options["no_plots"]))
+        figures = merge_figures(results.summaries, results.context, results.run.settings)
+        engine.write(folder, lambda scratch: _write(scratch, report, results, figures, not options["no_plots"]))
     if not quiet:
         from .output import render
 
         click.echo(render(report, folder, time.monotonic() - started))
-    return report
+    return report, headline(report, figures["impact"])
 
 
-def _write(folder: Path, report: dict[str, Any], results: Results, plots: bool) -> None:
-    from ..analysis.figures import merge_figures
+def _write(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: bool) -> None:
     from ..plots.report import write_report
     from .saved import save_figures
 
@@ -125,7 +165,6 @@ def _write(folder: Path, report: dict[str, Any], results: Results, plots: bool) 
         findings.write_parquet(file)
     with (folder / "quarantine.jsonl").open("wb") as file:
         results.quarantine().write_ndjson(file)
-    figures = merge_figures(results.summaries, results.context, results.run.settings)
     save_figures(folder, figures)
     write_report(folder, report, findings, figures, plots)
 
@@ -148,19 +187,13 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
     return chosen
 
 
-def _targets(runs: tuple[str, ...], out: str | None) -> list[str]:
-    """A single run goes into --out itself, several into a folder each below it."""
+def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:
+    """Names and folders of the runs: a single one goes into --out itself, several into a folder each below it."""
+    names = names_of(runs)
     if out and len(runs) == 1:
-        return [out]
-    base = (out or "logjudge-out").rstrip("/")
-    targets: list[str] = []
-    for run in runs:
-        name = name_of(run)
-        number = 2
-        while f"{base}/{name}" in targets:
-            name, number = f"{name_of(run)}-{number}", number + 1
-        targets.append(f"{base}/{name}")
-    return targets
+        return names, [out]
+    base = (out or DEFAULT_OUT).rstrip("/")
+    return names, [f"{base}/{name}" for name in names]
 
 
 def _hint(judged: list[tuple[str, dict[str, Any]]], spark: Spark | None) -> None:
@@ -174,12 +207,12 @@ def _hint(judged: list[tuple[str, dict[str, Any]]], spark: Spark | None) -> None
 
 
 def _print_for_machines(
-    judged: list[tuple[str, dict[str, Any]]], unread: dict[str, str], options: dict[str, Any]
+    judged: list[tuple[str, dict[str, Any]]], unread: dict[str, str], names: dict[str, str], options: dict[str, Any]
 ) -> None:
     """One run's report, or a list of what was judged and then of what could not be read."""
     if options["as_json"]:
         reports = [report for _, report in judged]
-        failures = [{"input": {"name": name_of(run)}, "error": error} for run, error in unread.items()]
+        failures = [{"input": {"name": names[run]}, "error": error} for run, error in unread.items()]
         content: Any = [*reports, *failures] if len(judged) + len(unread) > 1 else reports[0]
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")

@@ -32,7 +32,7 @@ def command(run: Path, partition: str | None, form: Form) -> int:
     _refuse_second_run(partition)
     asked = partition_of(partition)
     opened = open_to_look(run, form)
-    names = [opened.partition(asked).name] if asked else opened.names()
+    names = opened.labels(asked)
     told: list[dict[str, Any]] = []
     for name in names:
         logs = opened.partition(name).replica_logs

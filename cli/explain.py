@@ -92,15 +92,16 @@ def _told(source: Path, asked: Where | None) -> Record:
         causes = causes_at(saved, asked)
         return {"causes": causes, **_left(findings_at(saved, asked), causes, _with_files(saved))}
     opened = open_to_look(source, "json", asked and asked.offset)
-    names = [opened.partition(asked.partition).name] if asked else opened.names()
+    names = opened.labels(asked and asked.partition)
     judged = [opened.judged(opened.partition(name)) for name in names]
     findings = [finding for found, _ in judged for finding in found]
     causes = [cause for _, told in judged for cause in told]
     if asked is not None and asked.offset is not None:
-        told = _story(opened, asked, findings, causes)
+        told = _stories_of(opened, names, asked, judged)
         findings = _here(findings, asked)
     else:
-        told = {"causes": causes, **({"moments": _moments(opened, names[0])} if asked else {})}
+        moments = [moment for name in names for moment in _moments(opened, name)] if asked else []
+        told = {"causes": causes, **({"moments": moments} if asked else {})}
     return opened.located({**told, **_left(findings, causes, opened.with_files())})
 
 
@@ -122,8 +123,12 @@ def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
     from ..analysis.inspect.findings_without_cause import unexplained
 
     if asked is not None:
-        tell = _partition if asked.offset is None else _offset
-        tell(document, opened, asked)
+        names = opened.labels(asked.partition)
+        if asked.offset is not None:
+            _offset(document, opened, names, asked)
+            return
+        for name in names:
+            _partition(document, opened, name)
         return
     judged = [opened.judged(opened.partition(name)) for name in opened.names()]
     findings = [finding for found, _ in judged for finding in found]
@@ -142,12 +147,12 @@ def _moments(opened: Inspected, name: str) -> list[Record]:
     return events_of_partition(opened.partition(name))
 
 
-def _partition(document: Document, opened: Inspected, asked: Where) -> None:
+def _partition(document: Document, opened: Inspected, name: str) -> None:
     from ..analysis.finding_order import worst_first
     from ..analysis.inspect.findings_without_cause import unexplained
     from .timeline import tell
 
-    p = opened.partition(asked.partition)
+    p = opened.partition(name)
     findings, causes = opened.judged(p)
     _numbers(document, p)
     document.heading("Found")
@@ -157,7 +162,7 @@ def _partition(document: Document, opened: Inspected, asked: Where) -> None:
     _why_not(document, unexplained(findings, causes), opened.with_files())
     _incidents(document, findings, causes, opened.started_at)
     document.heading("What happened")
-    moments = _moments(opened, p.name)
+    moments = _moments(opened, name)
     tell(document, opened.located({"moments": moments})["moments"], opened)
     if not moments:
         document.say(NO_FILES)
@@ -168,7 +173,9 @@ def _numbers(document: Document, p: Partition) -> None:
     from ..analysis.inspect.differences import differences
     from ..analysis.replicas.replica_logs import where
 
-    document.heading(p.name)
+    document.heading(p.label)
+    if p.generation is not None:
+        document.say(p.generation.describe(p.topic))
     if len(p.sends) or len(p.reads):
         acknowledged = int(p.sends["acknowledged"].sum())
         document.say(f"{len(p.sends):,} sends, {acknowledged:,} of them acknowledged; {len(p.reads):,} records read")
@@ -181,16 +188,25 @@ def _numbers(document: Document, p: Partition) -> None:
         document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}")
 
 
-def _offset(document: Document, opened: Inspected, asked: Where) -> None:
+def _offset(document: Document, opened: Inspected, names: list[str], asked: Where) -> None:
+    judged = [opened.judged(opened.partition(name)) for name in names]
+    first = _stories_of(opened, names, asked, judged)
+    stories = {story["partition"]: story for story in (first, *first.get("other_generations", ()))}
+    for name, (findings, _) in zip(names, judged, strict=True):
+        if name in stories:
+            document.heading(str(Where(name, asked.offset)))
+            _tell_offset(document, opened, opened.partition(name), stories[name], _here(findings, asked))
+
+
+def _tell_offset(document: Document, opened: Inspected, p: Partition, story: Record, here: list[Finding]) -> None:
     from ..analysis.inspect.findings_without_cause import unexplained
 
-    findings, causes = opened.judged(opened.partition(asked.partition))
-    story = _story(opened, asked, findings, causes)
-    document.heading(str(asked))
+    if p.generation is not None:
+        document.say(p.generation.describe(p.topic))
     _facts(document, "Sent", story["sent"], story["sent_left_out"], "No send is known to have written here.")
     _facts(document, "Read", story["read"], story["read_left_out"], "Nobody is known to have read it.")
     _facts(document, "Found", story["found"], story["found_left_out"], "No rule found anything here.")
-    _why_not(document, unexplained(_here(findings, asked), causes), opened.with_files())
+    _why_not(document, unexplained(here, story["causes"]), opened.with_files())
     if story["held"]:
         document.heading("Held by")
         rows = [[row["where"], f"broker {row['broker']}", *_held(row)] for row in story["held"]]
@@ -203,7 +219,7 @@ def _offset(document: Document, opened: Inspected, asked: Where) -> None:
         absence = story["absence"]
         document.say(f"{absence['cause']}, which is legal ({absence['citation']})")
         _chain(document, absence["chain"], opened.started_at)
-    _incidents(document, findings, story["causes"], opened.started_at)
+    _incidents(document, here, story["causes"], opened.started_at)
 
 
 def _here(findings: list[Finding], asked: Where) -> list[Finding]:
@@ -212,14 +228,18 @@ def _here(findings: list[Finding], asked: Where) -> list[Finding]:
     return [one for one in findings if asked.offset is not None and within(asked.offset, one)]
 
 
-def _story(opened: Inspected, asked: Where, findings: list[Finding], causes: list[Record]) -> Record:
+def _stories_of(
+    opened: Inspected, names: list[str], asked: Where, judged: list[tuple[list[Finding], list[Record]]]
+) -> Record:
+    """The story of an offset; of several generations of its topic the first, with those of the others beside it."""
     from ..analysis.inspect.offset_story import offset_story
 
     assert asked.offset is not None
-    story = offset_story(opened.partition(asked.partition), asked.offset, findings, causes)
-    if story is None:
+    told = [offset_story(opened.partition(name), asked.offset, *one) for name, one in zip(names, judged, strict=True)]
+    stories = [story for story in told if story is not None]
+    if not stories:
         raise UsageError(f"found {asked}, of which neither the history nor a log knows anything")
-    return opened.located(story)
+    return opened.located({**stories[0], **({"other_generations": stories[1:]} if len(names) > 1 else {})})
 
 
 def _held(row: Record) -> list[str]:

@@ -1,44 +1,60 @@
-"""Output folders: written whole or not at all, and never over something that is not ours."""
+"""Output folders: complete or absent, never over files that logjudge did not write, and safe against kills."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
+from ..histories.scratch import scratch_folder
 
 MARK = "verdict.json"
-RESULT = {MARK, "findings.parquet", "quarantine.jsonl", "figures.json", "report.html", "report.md", "plots"}
-SIMULATED = {"history.jsonl", "run.json", "truth.json", "brokers", "snapshots"}
+SCRATCH = ".logjudge-"  # how the name of every temporary folder begins, inside a target or behind its name
+MAX_NAME_BYTES = 200  # of a target's name within that of its temporary folder; a file system allows 255
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux, renameat2(2)
+_RENAME_SWAP = 2  # macOS, renamex_np(2)
 _ENDINGS = re.compile(r"(\.(jsonl|json|edn|parquet|log|txt|gz|zst))+$")
+
+
+class Contents(NamedTuple):
+    """What a folder that logjudge writes holds."""
+
+    names: frozenset[str]
+    last: str  # the file that is written last
+    is_complete: Callable[[Path], bool]
 
 
 def name_of(path: str) -> str:
     """A run's name in an output folder: its file or folder name without extension."""
-    name = path.rstrip("/").rsplit("/", 1)[-1] if is_uri(path) else local_path(path).resolve().name
+    name = path.rstrip("/").rsplit("/", 1)[-1] if is_uri(path) else Path(os.path.realpath(local_path(path))).name
     return _ENDINGS.sub("", name) or "run"
 
 
-def _is_result(folder: Path) -> bool:
-    """Whether `logjudge check` wrote it, and nothing else lies in it: notes beside a result must not be lost."""
-    if not {path.name for path in folder.iterdir()} <= RESULT:
+def is_verdict(content: bytes) -> bool:
+    """Whether a file named MARK was written by `logjudge check`."""
+    try:
+        verdict = json.loads(content)
+    except (ValueError, RecursionError):
         return False
+    return isinstance(verdict, dict) and isinstance(verdict.get("rules"), dict) and "verdict" in verdict
+
+
+def _has_verdict(folder: Path) -> bool:
     try:
         return is_verdict((folder / MARK).read_bytes())
     except OSError:
         return False
 
 
-def is_bundle(folder: Path) -> bool:
-    """Whether the simulator wrote it, and nothing else lies in it."""
-    if not {path.name for path in folder.iterdir()} <= SIMULATED:
-        return False
+def _has_truth(folder: Path) -> bool:
     try:
         run, truth = (json.loads((folder / name).read_bytes()) for name in ("run.json", "truth.json"))
         return run["system"]["simulated"] is True and "protocol_events" in truth
@@ -46,47 +62,116 @@ def is_bundle(folder: Path) -> bool:
         return False
 
 
-def check_target(folder: Path, is_ours: Callable[[Path], bool] = _is_result) -> None:
-    """Refuses a target that holds anything but an earlier result. Raises UsageError."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise UsageError(f"{folder}: found something that is no folder, expected a new folder or an earlier result")
-    if folder.is_dir() and any(folder.iterdir()) and not is_ours(folder):
-        raise UsageError(
-            f"{folder}: found a folder with other files, expected a new folder or an earlier result;"
-            " name another with --out"
-        )
+REPORT = Contents(frozenset({"report.html", "report.md", "plots"}), "report.html", _has_verdict)
+RESULT = Contents(REPORT.names | {MARK, "findings.parquet", "quarantine.jsonl", "figures.json"}, MARK, _has_verdict)
+SIMULATED = Contents(
+    frozenset({"history.jsonl", "run.json", "truth.json", "brokers", "snapshots"}), "truth.json", _has_truth
+)
 
 
-def is_verdict(content: bytes) -> bool:
-    """Whether a file named MARK is one of ours."""
+def check_target(folder: Path, contents: Contents = RESULT) -> None:
+    """Refuses a target that holds other files, or that cannot be written, before any work. Raises UsageError."""
+    expected = "expected a new folder or an earlier result; name another with --out"
     try:
-        told = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(told, dict) and isinstance(told.get("rules"), dict) and "verdict" in told
-
-
-def write_whole(folder: Path, fill: Callable[[Path], None], is_ours: Callable[[Path], bool] = _is_result) -> None:
-    """Fills a temporary folder beside the target, then puts it in the target's place."""
-    check_target(folder, is_ours)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        if folder.is_symlink():
+            raise UsageError(f"{folder}: found a symbolic link, {expected}")
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder}: found something that is no folder, {expected}")
+        if folder.exists() and not _may_be_replaced(folder, contents):
+            raise UsageError(f"{folder}: found a folder with other files, {expected}")
+        above = _scratch_parent(folder)
+        while not above.exists():
+            _refuse_long(above)
+            above = above.parent
+        _refuse_long(folder)
+        Path(tempfile.mkdtemp(prefix=SCRATCH, dir=above)).rmdir()
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be written ({error.strerror}); name another folder with --out") from error
+        raise _unwritable(folder, error) from error
+
+
+def _refuse_long(path: Path) -> None:
+    """Raises OSError where no file system takes the name."""
+    if len(os.fsencode(path.name)) > 255:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(f"{folder}: cannot be written ({error.strerror}); name another folder with --out")
+
+
+def _may_be_replaced(folder: Path, contents: Contents) -> bool:
+    """Whether the folder is empty, or logjudge wrote all of it; notes beside a result must not be lost."""
+    names = {path.name for path in folder.iterdir()}
+    found = {name for name in names if not name.startswith(SCRATCH)}
+    # A temporary folder inside shows that a run was killed while it moved its files here.
+    return not names or (found <= contents.names and (found < names or contents.is_complete(folder)))
+
+
+def _is_fixed(folder: Path) -> bool:
+    """Whether another folder cannot take its place: a mount point, a shell's current folder, a read-only parent."""
+    if not folder.is_dir():
+        return False
+    whole = Path(os.path.realpath(folder))
+    is_current = Path.cwd().is_relative_to(whole)
+    return is_current or os.path.ismount(whole) or not os.access(whole.parent, os.W_OK | os.X_OK)
+
+
+def _scratch_parent(folder: Path) -> Path:
+    return folder if _is_fixed(folder) else folder.parent
+
+
+def write_whole(folder: Path, fill: Callable[[Path], None], contents: Contents = RESULT) -> None:
+    """Fills a temporary folder, then puts it in the target's place in one step, so that a kill loses neither.
+
+    Where the file system or the place allows no such step, the files are moved one by one, `contents.last` at last.
+    Raises UsageError.
+    """
+    check_target(folder, contents)
+    if folder.name in ("", ".."):
+        folder = folder.resolve()
+    is_fixed = _is_fixed(folder)
+    parent = folder if is_fixed else folder.parent
+    clipped = os.fsdecode(os.fsencode(folder.name)[:MAX_NAME_BYTES])
     try:
-        fill(scratch)
-        scratch.chmod(0o777 & ~_umask())
-        if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-            folder.rename(old / "result")
-            scratch.rename(folder)
-            shutil.rmtree(old)
-        else:
-            scratch.rename(folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+        parent.mkdir(parents=True, exist_ok=True)
+        mode = folder.stat().st_mode & 0o7777 if folder.exists() else 0o777 & ~_umask()
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    with scratch_folder(parent, SCRATCH if is_fixed else f".{clipped}{SCRATCH}") as scratch:
+        whole = scratch / "whole"
+        whole.mkdir()
+        fill(whole)
+        whole.chmod(mode)
+        if not folder.exists():
+            whole.rename(folder)
+        elif is_fixed or not _exchange(whole, folder):
+            move_into(folder, whole, contents)
+
+
+def move_into(folder: Path, whole: Path, contents: Contents) -> None:
+    """Moves what is in `whole` into the folder, `contents.last` at last; what it replaces is left in `whole`."""
+    names = {path.name for path in whole.iterdir()}
+    stale = {path.name for path in folder.iterdir()} & contents.names - names
+    for name in sorted(names | stale, key=lambda name: (name == contents.last, name)):
+        old, new = folder / name, whole / name
+        if name in stale:
+            old.rename(new)
+        elif not old.is_dir():
+            new.replace(old)
+        elif not _exchange(new, old):
+            old.rename(whole / f"old-{name}")
+            new.rename(old)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swaps two paths in one step; False where the system or the file system cannot."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    first, second = os.fsencode(one), os.fsencode(other)
+    if hasattr(libc, "renameat2"):
+        return bool(libc.renameat2(_AT_FDCWD, first, _AT_FDCWD, second, _RENAME_EXCHANGE) == 0)
+    if hasattr(libc, "renamex_np"):
+        return bool(libc.renamex_np(first, second, _RENAME_SWAP) == 0)
+    return False
 
 
 def _umask() -> int:

@@ -16,11 +16,27 @@ from ..histories.errors import LogjudgeError, UsageError
 from ..histories.readers.operations import OPERATION_READERS, History, read_operations
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
-from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, complain, worst_exit
+from .main import (
+    EXIT_BREACH,
+    EXIT_CRASH,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    EXIT_VALID,
+    complain,
+    concerns_all_inputs,
+    report_bug,
+    worst_exit,
+)
 from .paths import LocalPath
 from .progress import Progress
 
-EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN}
+EXITS = {
+    "ok": EXIT_VALID,
+    "illegal": EXIT_BREACH,
+    "broken": EXIT_USAGE,
+    "unknown": EXIT_UNKNOWN,
+    "crashed": EXIT_CRASH,
+}
 LARGE = 32 << 20  # bytes; of a larger file stderr says what is being done, since that may take minutes
 
 
@@ -141,12 +157,17 @@ def command(
             history = _read(name, format_name)
             model = model_name or _model_for(history)
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
+            shrunk = _shrunk(judgement) if minimal else None
+            outcomes[name] = _outcome(judgement, shrunk)
         except LogjudgeError as error:
             complain(error)
             outcomes[name] = {"verdict": "broken", "error": str(error)}
             continue
-        shrunk = _shrunk(judgement) if minimal else None
-        outcomes[name] = _outcome(judgement, shrunk)
+        except Exception as error:
+            if len(files) == 1 or concerns_all_inputs(error):
+                raise
+            outcomes[name] = {"verdict": "crashed", "error": report_bug(error, name)}
+            continue
         if not as_json:
             _tell(judgement, shrunk, minimal)
         if picture is not None:

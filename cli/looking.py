@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 NO_FILES = "The run holds no broker's files that tell what happened there."
 MAX_NAMES = 12
-_WHERE = re.compile(r"(?P<partition>.+-\d+|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?")  # a key of Jepsen's has no number
+_WHERE = re.compile(
+    r"(?P<partition>.+-\d+(?:#\d+)?|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?"
+)  # a key of Jepsen's has no number
 
 
 class Where(NamedTuple):

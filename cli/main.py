@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -31,9 +32,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "linearize": ("linearize", "Decide whether a history of operations is linearizable."),
 }
 
+# What the machine refuses, whatever logjudge does: no space, no permission, a read-only or failing disk.
+ENVIRONMENT_ERRORS = frozenset(
+    (
+        *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
+        *(errno.EIO, errno.ENAMETOOLONG, errno.EMFILE, errno.ENFILE, errno.ESTALE),
+    )
+)
+
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH, EXIT_PIPE = 0, 1, 2, 3, 70, 141
-# Of several inputs the worst decides: a breach that was proved, then what could not be read, then unknown.
-WORST_FIRST = (EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
+# Of several inputs the worst decides: our own crash, a breach that was proved, what could not be read, then unknown.
+WORST_FIRST = (EXIT_CRASH, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
 
 
 def complain(error: LogjudgeError) -> None:
@@ -41,6 +50,26 @@ def complain(error: LogjudgeError) -> None:
     from .output import printable
 
     click.echo(f"logjudge: {printable(str(error))}", err=True)
+
+
+def report_bug(error: Exception, name: str | None = None) -> str:
+    """Prints the traceback of a bug of ours, and returns in a line what happened, with the input that showed it."""
+    import traceback
+
+    from .output import printable
+
+    traceback.print_exception(error)
+    where = f" in {name}" if name else ""
+    click.echo(
+        f"logjudge: this is a bug of logjudge{printable(where)}; please report it with the lines above", err=True
+    )
+    return f"a bug of logjudge: {type(error).__name__}: {error}"
+
+
+def concerns_all_inputs(error: Exception) -> bool:
+    """Whether the next of several inputs would fail alike: nobody reads the output, or there is no room to write."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or isinstance(error, BrokenPipeError | click.exceptions.Abort | click.ClickException)
 
 
 def worst_exit(codes: Iterable[int]) -> int:
@@ -86,17 +115,36 @@ class LazyGroup(click.Group):
             _drop_output()
             return EXIT_PIPE
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in ENVIRONMENT_ERRORS:
                 raise
-            _drop_output()
-            raise LogjudgeError(
-                f"found no room to write ({error.strerror}), expected some; make it and try again"
-            ) from error
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                _drop_output()
+                raise LogjudgeError(f"no space left to write ({error.strerror}); free some and try again") from error
+            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+            raise LogjudgeError(f"{where}the system refused an operation ({error.strerror})") from error
         return code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP, as an exception, so that temporary files are removed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _raise_on_termination() -> None:
+    def terminate(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+        raise Terminated(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, terminate)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -106,7 +154,8 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 our own crash, 141 nobody reads on."""
+    """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 a bug of ours, 128 + N for signal N."""
+    _raise_on_termination()
     if sys.stdout is None or sys.stderr is None:  # closed by whoever called us, as with >&-
         nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
@@ -119,17 +168,16 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False, prog_name="logjudge", color=colour)
     except click.exceptions.Abort:
-        code = 130
+        code = 128 + signal.SIGINT
+    except Terminated as ended:
+        code = 128 + ended.number
     except click.ClickException as error:
         error.show()
         code = EXIT_USAGE
     except LogjudgeError as error:
         complain(error)
         code = EXIT_USAGE
-    except Exception:
-        import traceback
-
-        traceback.print_exc()
-        click.echo("logjudge: this is a bug of logjudge; please report it with the lines above", err=True)
+    except Exception as error:
+        report_bug(error)
         code = EXIT_CRASH
     sys.exit(code if isinstance(code, int) else EXIT_VALID)

@@ -23,7 +23,8 @@ from .progress import Progress
 @click.option("--partition", metavar="TOPIC-N", help="Of which partition (offsets, replicas, swimlane, unread, lag).")
 @click.option("--finding", metavar="ID", help="Around which finding (around).")
 @click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: NAME.png]")
-def command(source: Path, name: str, partition: str | None, finding: str | None, file: Path | None) -> None:
+@click.option("--scale", type=click.IntRange(1, 8), default=1, help="A PNG of so many times 1100 pixels [default: 1].")
+def command(source: Path, name: str, partition: str | None, finding: str | None, file: Path | None, scale: int) -> None:
     """Draw the figure NAME: glance, offsets, replicas, swimlane, around, unread, lag or heatmap.
 
     DIR is what `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition or
@@ -42,7 +43,7 @@ def command(source: Path, name: str, partition: str | None, finding: str | None,
     with drawn_from(source):
         subject = _subject(name, figures, {"partition": partition, "finding": finding})
         target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
-        style.save(draw(name, figures, subject), target)
+        style.save(draw(name, figures, subject), target, scale=scale)
     click.echo(str(target))
     click.echo(PLOTS[name].CAPTION, err=True)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
 import click
 
+from ..histories.scratch import scratch_folder
+from .folder import REPORT, SCRATCH, move_into
 from .paths import LocalPath
-
-_PARTS = ("plots", "report.md", "report.html")
 
 
 @click.command()
@@ -24,14 +22,8 @@ def command(folder: Path) -> None:
     from .saved import drawn_from, load
 
     saved = load(folder)
-    made = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
-    try:
+    with scratch_folder(folder, SCRATCH) as scratch:
         with drawn_from(folder):
-            write_report(made, *saved)
-        for name in _PARTS:
-            if (folder / name).is_dir() and not (folder / name).is_symlink():
-                (folder / name).replace(made / f"old-{name}")
-            (made / name).replace(folder / name)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+            write_report(scratch, *saved)
+        move_into(folder, scratch, REPORT)
     click.echo(f"{folder / 'report.html'}")

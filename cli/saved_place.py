@@ -28,7 +28,14 @@ def refuse_unknown(saved: Saved, asked: Where | None) -> None:
 def known_partitions(saved: Saved) -> set[str]:
     here = saved.findings.filter(saved.findings["topic"].is_not_null()).select("topic", "partition").unique()
     named = {f"{topic}-{partition}" for topic, partition in here.iter_rows()}
-    return named | {part["name"] for part in saved.figures["partitions"]}
+    return named | {name for part in saved.figures["partitions"] for name in (part["name"], *_names_of(part))}
+
+
+def _names_of(row: Record) -> tuple[str, ...]:
+    """The partition's name, and that of its topic's generation, where there are several."""
+    name = f"{row['topic']}-{row['partition']}"
+    generation = row.get("topic_generation")
+    return (name, f"{name}#{generation}") if isinstance(generation, int) else (name,)
 
 
 def findings_at(saved: Saved, asked: Where | None) -> list[Finding]:
@@ -39,7 +46,7 @@ def findings_at(saved: Saved, asked: Where | None) -> list[Finding]:
     found = [
         Finding(**{**row, "evidence": [Evidence(**one) for one in row["evidence"] or ()]})
         for row in saved.findings.iter_rows(named=True)
-        if asked is None or f"{row['topic']}-{row['partition']}" == asked.partition
+        if asked is None or asked.partition in _names_of(row)
     ]
     if asked is None or asked.offset is None:
         return found
@@ -58,6 +65,8 @@ def causes_at(saved: Saved, asked: Where | None) -> list[Record]:
 def _concerns(cause: Record, asked: Where, found: set[str]) -> bool:
     from ..analysis.inspect.offset_story import covers
 
+    if "#" in asked.partition:  # one generation of a topic, which the ids of its findings name
+        return not found.isdisjoint(cause["findings"])
     if asked.offset is not None:
         return covers(cause, asked.partition, asked.offset, found)
     lost = cause.get("lost")

@@ -19,7 +19,7 @@ from ..models.replication.scenario import Scenario
 from ..models.replication.schedule import PATTERNS, demanded, draw, known
 from ..models.replication.variants import VARIANTS
 from .completing import completed
-from .folder import is_bundle, write_whole
+from .folder import SIMULATED, write_whole
 from .paths import LocalPath
 
 DRAWN = ", ".join(PATTERNS)
@@ -139,7 +139,7 @@ def option(text: str) -> tuple[str, Any]:
 def write(scenario: Scenario, out: Path) -> Written:
     """Simulate into a new folder, or over an earlier bundle of the simulator. Raises UsageError."""
     written: list[Written] = []
-    write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), is_bundle)
+    write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), SIMULATED)
     return replace(written[0], folder=out)
 
 

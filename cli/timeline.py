@@ -32,7 +32,7 @@ def command(run: Path, partition: str | None, form: Form) -> None:
 
     asked = partition_of(partition)
     opened = open_to_look(run, form)
-    names = [opened.partition(asked).name] if asked else opened.names()
+    names = opened.labels(asked)
     told = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
     opened.located({"all": told})
     if form == "json":

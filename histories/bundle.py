@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .errors import InputError, UsageError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.parts import Part
-from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of
+from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of, reason_of
 from .readers import READERS, recognise
 from .readers.parquet import opened
 
@@ -174,10 +174,17 @@ def open_run(
     split_bytes: int = SPLIT_BYTES,
     pieces: Callable[[Part], list[Part]] = split_part,
 ) -> Run:
-    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing.
+    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing to read.
 
     `pieces` makes of a broker's file what single tasks read.
     """
+    try:
+        return _open_run(path, reader, split_bytes, pieces)
+    except OSError as error:
+        raise InputError(str(error.filename or path), reason_of(error), EXPECTED, "check the path") from error
+
+
+def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable[[Part], list[Part]]) -> Run:
     check_path(path, EXPECTED)
     _refuse_no_run(path)
     evidence = _evidence(path, reader, pieces)
@@ -277,7 +284,7 @@ def _looks_like_history(name: str) -> bool:
 def _read_config(path: Path) -> tuple[dict[str, Any], str]:
     """run.json beside the history, and the name that the run has without it."""
     file = path / "run.json" if path.is_dir() else path.parent / "run.json"
-    name = path.resolve().name if path.is_dir() else path.name.split(".", 1)[0] or path.name
+    name = Path(os.path.realpath(path)).name if path.is_dir() else path.name.split(".", 1)[0] or path.name
     if not os.path.lexists(file) or (not path.is_dir() and not path.name.startswith("history.")):
         return {}, name
     expected = "the run's JSON object"
@@ -285,8 +292,8 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
     try:
         return config_of(file.read_bytes(), str(file)), name
     except OSError as error:
-        said = "a folder" if file.is_dir() else error.strerror or str(error)
-        raise InputError(str(file), said, expected) from error
+        found = "a folder" if file.is_dir() else reason_of(error)
+        raise InputError(str(file), found, expected) from error
 
 
 def config_of(content: bytes, source: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import zlib
@@ -67,14 +68,45 @@ class Block:
 
 
 def check_path(path: Path, expected: str) -> None:
-    """A pipe would be waited for, and a link may lead nowhere. Raises InputError."""
+    """Raises InputError where the path is neither a folder nor a file that can be read without waiting."""
     try:
         kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
+            os.listdir(path)  # noqa: PTH208 (it raises now, and iterdir later)
+        elif stat.S_ISREG(kind):
+            _try_to_read(path)
     except (OSError, ValueError) as error:
-        said = "nothing" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", None) or str(error)
-        raise InputError(str(path), said, expected, "check the path") from error
+        raise InputError(str(path), reason_of(error), expected, "check the path") from error
     if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-        raise InputError(str(path), "neither a file nor a folder", expected, "check the path")
+        raise InputError(str(path), f"{type_of(kind)}, not a file or a folder", expected, "check the path")
+
+
+def _try_to_read(path: Path) -> None:
+    """Raises OSError where the first byte cannot be read; some files of /proc would be waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.read(handle, 1)
+    finally:
+        os.close(handle)
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """What is wrong with a path, in words that go on "found"."""
+    if isinstance(error, FileNotFoundError):
+        return "nothing"
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"something that cannot be read ({reason})"
+
+
+def type_of(mode: int) -> str:
+    """What kind of file a mode of stat is of."""
+    kinds = {
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a special file")
 
 
 def magic_of(path: Path) -> bytes:

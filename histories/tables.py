@@ -164,6 +164,7 @@ FINDINGS: Schema = {
     "related": pl.List(pl.String),  # ids of findings of the same event
     "replicas": pl.List(pl.String),  # brokers, for the rules on their evidence
     "snapshot": pl.String,
+    "topic_generation": pl.Int32,  # counted from 1, where the topic was deleted and created again; else null
 }
 
 
@@ -203,6 +204,7 @@ class Finding:
     cause: str | None = None
     replicas: list[str] = field(default_factory=list)
     snapshot: str | None = None
+    topic_generation: int | None = None
     id: str = ""
     acks: str | None = None  # of the sends concerned, for --allow rule:acks=1
     event: int | None = None  # of lost writes: findings of one partition with the same number were lost together

@@ -1,21 +1,22 @@
-"""The operations around one finding: who sent what when, and what each consumer saw."""
+"""The operations around one finding: who sent what when, and what each consumer read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.wording import plural
+from ..analysis.wording import plural, span
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
+from .time_axis import SINCE_START, moment, name_ticks, seconds_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "One lane a process, time from left to right; every bar reaches from the call to the answer. Red ones wrote or"
-    " read a record that is lost. Bold ones prove the finding or ended a process, the others show what stands beside"
-    " them. Time is cut where none of them does anything, so look at the times below, not at the distances."
+    "One lane per client; each bar lasts from the call to its response. Bold: the operations that prove the finding, or"
+    " that ended a client; the others are their neighbours. Red: it wrote or read a lost record. Time without"
+    " operations is shortened: read the times on the axis, not the distances."
 )
 # Kind -> colour.
 KINDS = {
@@ -25,6 +26,7 @@ KINDS = {
     "commit": style.ORANGE,
     "crash": style.INK,
 }
+NAMES = {"send": "send", "poll": "poll", "end_offsets": "end offsets", "commit": "commit", "crash": "crash"}
 MAX_OPERATIONS = 24
 
 
@@ -49,15 +51,16 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
         places = _places(shown, figures)
         faults = bands_of(figures, places.moments[0], places.moments[-1], places.of)
         strip_height, height = LANE * lanes(faults), 0.3 * max(len(rows), 1)
-        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, height], 1.3 + height + strip_height)
+        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, height], 1.6 + height + strip_height)
         draw_bands(strip, (axis,), faults)
         for row, operation in rows:
             _bar(axis, -row, operation, places)
         _lanes(axis, rows)
-        _ticks(axis, places, shown)
+        _ticks(axis, places, shown, figures["started_at"])
+        _legend(axis, shown)
         if left:
             axis.set_title(
-                f"{plural(left, 'further operation')} left out",
+                f"{plural(left, 'more operation')} not shown",
                 fontsize=9,
                 fontweight="normal",
                 color=style.FAINT,
@@ -75,8 +78,9 @@ def chosen(window: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
 
 def _headline(window: dict[str, Any]) -> str:
     first, last = window["first_offset"], window["last_offset"]
-    where = "" if first is None else f" @{first}" + ("" if last in (None, first) else f"-{last}")
-    return f"{window['rule']} in {window['partition']}{where}: what happened at its edges"
+    where = "" if first is None else f", {span(first, first if last is None else last)}"
+    around = "around it" if last in (None, first) else "at its first and last offset"
+    return f"{window['rule']} in {window['partition']}{where}: the operations {around}"
 
 
 def _rows(shown: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
@@ -131,7 +135,7 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> Non
         y, max(right - left, 0.006), left=left, height=0.62 if strong else 0.36, color=colour if solid else style.PAPER,
         edgecolor=colour, linewidth=1.2, hatch=None if solid else "////", alpha=1.0 if strong else 0.65,
     )  # fmt: skip
-    ending = "" if operation["outcome"] == "ok" else " (never answered)" if never else f" ({operation['outcome']})"
+    ending = "" if operation["outcome"] == "ok" else " (no response)" if never else f" ({operation['outcome']})"
     verb = {"send": "sends ", "poll": "reads "}.get(operation["kind"], "")
     text = style.printable(verb + operation["text"] + ending, 64)
     # Beside the bar where there is room, else on it.
@@ -161,13 +165,28 @@ def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:
     axis.set_xlim(-0.03, 1.03)
 
 
-def _ticks(axis: Axes, places: Places, shown: list[dict[str, Any]]) -> None:
-    """Times where the proof stands, as far as they fit."""
+def _ticks(axis: Axes, places: Places, shown: list[dict[str, Any]], started_at: str | None) -> None:
+    """Times where the proof is, as far as they fit."""
     wanted = [operation["invoked"] for operation in shown if operation["proof"]] + places.moments
     chosen_at: list[int] = []
     for time in wanted:
         if all(abs(places.of(time) - places.of(other)) > 0.075 for other in chosen_at):
             chosen_at.append(time)
     chosen_at.sort()
-    axis.set_xticks([places.of(time) for time in chosen_at], [f"{time / 1e9:.3f}" for time in chosen_at])
-    axis.set_xlabel("seconds since the start of the run (not to scale)")
+    texts = seconds_texts(chosen_at, least=3)
+    days = [moment(started_at, time) for time in chosen_at]
+    name_ticks(axis, [places.of(time) for time in chosen_at], texts, days, f"{SINCE_START} (not to scale)")
+
+
+def _legend(axis: Axes, shown: list[dict[str, Any]]) -> None:
+    from matplotlib.patches import Patch
+
+    seen = {operation["kind"] for operation in shown if not operation["lost"]}
+    handles = [Patch(facecolor=colour, label=NAMES[kind]) for kind, colour in KINDS.items() if kind in seen]
+    if seen - KINDS.keys():
+        handles.append(Patch(facecolor=style.FAINT, label="other"))
+    if any(operation["lost"] for operation in shown):
+        handles.insert(0, Patch(facecolor=style.RED, label="wrote or read a lost record"))
+    if any(operation["outcome"] != "ok" for operation in shown):
+        handles.append(Patch(facecolor=style.PAPER, edgecolor=style.FAINT, hatch="////", label="not ok"))
+    style.legend(axis, handles=handles, ncols=len(handles), columnspacing=1.2)

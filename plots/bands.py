@@ -45,7 +45,7 @@ def bands_of(figures: dict[str, Any], low: int, high: int, place: Place = second
         if until < low or fault["from"] > high:
             continue
         left, right = place(max(fault["from"], low)), place(min(until, high))
-        name = style.fault_name(fault) + (" (never healed)" if fault["to"] is None else "")
+        name = style.fault_name(fault) + (" (never ended)" if fault["to"] is None else "")
         row = next((number for number, since in enumerate(free) if since <= left), len(free))
         if row == len(free):
             free.append(0)
@@ -60,8 +60,10 @@ def lanes(bands: list[Band]) -> int:
 
 
 def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
-    strip.set_axis_off()
     strip.set_ylim(-max(lanes(bands), 1) + 0.4, 0.6)
+    strip.spines[["left", "bottom"]].set_visible(False)
+    strip.tick_params(length=0, labelbottom=False, labelcolor=style.FAINT)
+    strip.set_yticks([0] if bands else [], ["faults"] if bands else [])
     for row, left, right, name in bands:
         moment = right <= left
         for panel in panels:
@@ -79,5 +81,5 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
         )
     hidden = sum(band.row >= MAX_LANES for band in bands)
     if hidden:
-        says = f"{plural(hidden, 'more fault')} shaded without a name"
-        strip.text(0, 1.0, says, transform=strip.transAxes, fontsize=8.5, color=style.FAINT, va="bottom")
+        text = f"{plural(hidden, 'more fault')} shaded without a name"
+        strip.text(0, 1.0, text, transform=strip.transAxes, fontsize=8.5, color=style.FAINT, va="bottom")

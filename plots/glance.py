@@ -1,21 +1,24 @@
-"""The run at a glance: what producers were told over time, latency, and the faults meanwhile."""
+"""The run at a glance: outcomes and latency of sends over time, and the faults meanwhile."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
+from .time_axis import time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "Sends that ended in each bin of time, by what the producer was told. Red were acknowledged and are lost: look"
-    " where they stand relative to the faults (grey). Below, how long acknowledged sends took."
+    "Above: sends by outcome, counted when they completed. Red: acknowledged, then lost; compare their time with the"
+    " faults (grey). Below: how long acknowledged sends took, on a logarithmic scale."
 )
+MIN_DECADES = 2.5  # with ticks at powers of ten alone
 PER_OCTAVE = 4  # of the latency's buckets, as in the figure data
 
 
@@ -28,7 +31,9 @@ def draw(figures: dict[str, Any]) -> Figure:
     impact = figures["impact"]
     title = f"{plural(impact['acknowledged'], 'acknowledged write')}, no loss found"
     if any(row[2:4] == ["consumer-loss", "violation"] for part in figures["partitions"] for row in _found(part)):
-        title = f"{plural(impact['acknowledged'], 'acknowledged write')}, none lost, but some never handled"
+        title = (
+            f"{plural(impact['acknowledged'], 'acknowledged write')}, none lost, but some never handled by their group"
+        )
     if impact["lost"]:
         read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
         read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
@@ -40,7 +45,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         draw_bands(strip, (rate, took), faults)
         _outcomes(rate, figures)
         _latency(took, figures)
-        style.time_axis(took, figures)
+        time_axis(took, figures)
     return figure
 
 
@@ -54,10 +59,10 @@ def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
     series, seconds = figures["series"], style.bin_seconds(figures)
     kept = [ok - lost for ok, lost in zip(series["ok"], series["lost"], strict=True)]
     stack = [
-        ("acknowledged, later lost", style.RED, series["lost"]),
-        ("ok", style.BLUE, kept),
-        ("info (outcome unknown)", style.ORANGE, series["info"]),
-        ("fail", style.PURPLE, series["fail"]),
+        ("acknowledged, lost later", style.RED, series["lost"]),
+        ("acknowledged", style.BLUE, kept),
+        ("outcome unknown", style.ORANGE, series["info"]),
+        ("failed", style.PURPLE, series["fail"]),
     ]
     return [
         (f"{label}: {style.number(sum(counts))}", colour, [count / seconds for count in counts])
@@ -78,9 +83,9 @@ def _outcomes(axis: Axes, figures: dict[str, Any]) -> None:
     axis.set_ylim(0, max(max(base, default=0), 1) * 1.05)
     axis.grid(axis="y")
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=4, borderaxespad=0.1, handlelength=1.2)
+        style.legend(axis, ncols=4)
     elif sum(read):
-        axis.text(0.5, 0.5, "the history holds no sends", transform=axis.transAxes, ha="center", color=style.FAINT)
+        axis.text(0.5, 0.5, "the history has no sends", transform=axis.transAxes, ha="center", color=style.FAINT)
 
 
 def quantiles(figures: dict[str, Any]) -> dict[str, list[float | None]]:
@@ -89,7 +94,7 @@ def quantiles(figures: dict[str, Any]) -> dict[str, list[float | None]]:
     cells: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for number, bucket, many in zip(*figures["latency"], strict=True):
         cells[number].append((bucket, many))
-    shares = {"median": 0.5, "99 %": 0.99, "longest": 1.0}
+    shares = {"median": 0.5, "99th percentile": 0.99, "longest": 1.0}
     return {name: [_quantile(cell, share) for cell in cells] for name, share in shares.items()}
 
 
@@ -104,18 +109,30 @@ def _quantile(cell: list[tuple[int, int]], share: float) -> float | None:
 
 def _latency(axis: Axes, figures: dict[str, Any]) -> None:
     edges = style.edges(figures)
-    axis.set_title("latency of acknowledged sends, ms")
+    axis.set_title("latency of acknowledged sends (log scale)")
     found = quantiles(figures)
-    looks = {"longest": (style.QUIET, 1.0), "99 %": (style.SKY, 1.6), "median": (style.BLUE, 2.0)}
-    if not any(value for values in found.values() for value in values):
-        axis.text(0.5, 0.5, "not known", transform=axis.transAxes, ha="center", color=style.FAINT)
+    known = [value for values in found.values() for value in values if value]
+    if not known:
+        text = "no acknowledged send with a known latency"
+        axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", color=style.FAINT)
         axis.set_yticks([])
         return
+    # The wide line stays visible beside a narrow one that covers it.
+    looks = {"longest": ("#c9ccd0", 4.5), "99th percentile": (style.SKY, 1.8), "median": (style.BLUE, 1.8)}
     for name, (colour, width) in looks.items():
         values = [float("nan") if value is None else value for value in found[name]]
         axis.stairs(values, edges, baseline=None, color=colour, linewidth=width, label=name)
     axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_ylim(min(known) / 1.5, max(known) * 1.5)
     axis.minorticks_off()
+    ticks = latency_ticks(min(known) / 1.5, max(known) * 1.5)
+    axis.set_yticks(ticks, [style.duration(tick * 1e6) for tick in ticks])
     axis.grid(axis="y")
-    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=3, borderaxespad=0.1, handlelength=1.4)
+    style.legend(axis, ncols=3)
+
+
+def latency_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten between two latencies (ms); also twice and five times these where there are too few."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps: tuple[int, ...] = (1,) if math.log10(high / low) > MIN_DECADES else (1, 2, 5)
+    return [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]

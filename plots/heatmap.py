@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 from ..analysis.wording import plural
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
+from .time_axis import time_axis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "Each row is a partition, worst first; the darker, the more records are concerned. Losses stand at the time when"
-    " the lost records were acknowledged, everything else at the time when it showed. One dark column through many"
-    " rows is one event; a lone row is a problem of that partition."
+    "One row per partition, worst first; darker means more records. A loss is drawn when its records were acknowledged,"
+    " any other finding when a client or broker first showed it. A column through many rows is one event; a single"
+    " row is a problem of that partition."
 )
 MAX_ROWS = 30
 
@@ -47,7 +48,7 @@ def draw(figures: dict[str, Any]) -> Figure:
     from matplotlib.patches import Rectangle
 
     severity, names, counts = grid(figures)
-    what = {"violation": "breaches", "permitted": "what the configuration permits", "note": "notes"}[severity]
+    what = {"violation": "breaches", "permitted": "findings that the configuration permits", "note": "notes"}[severity]
     with style.look():
         if not names:
             return style.empty_sheet("Findings by partition and time", "Nothing was found.")
@@ -59,7 +60,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         rows = 0.24 * len(names)
         figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, max(rows, 0.6)], 1.7 + rows + strip_height)
         draw_bands(strip, (axis,), faults)
-        colours = LinearSegmentedColormap.from_list("heat", ["#fbd9bd", style.RED, "#5a1f00"])
+        colours = LinearSegmentedColormap.from_list("heat", ["#f8d5cf", style.RED, "#4f0a0a"])
         edges = style.edges(figures)
         cells = [(number, row, many) for row, line in enumerate(counts) for number, many in enumerate(line) if many]
         mesh = PatchCollection(
@@ -75,7 +76,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         axis.tick_params(axis="y", length=0)
         axis.hlines(range(len(names) + 1), 0, 1, transform=axis.get_yaxis_transform(), color=style.RULE, linewidth=0.6)
         bar = figure.colorbar(mesh, ax=[strip, axis], pad=0.01, fraction=0.03, aspect=12)
-        bar.set_label("records in a bin")
+        bar.set_label(f"records per {style.duration(style.bin_seconds(figures) * 1e9)}\n(log scale)")
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         bar.ax.minorticks_off()
         if left > 0:
@@ -85,5 +86,5 @@ def draw(figures: dict[str, Any]) -> Figure:
                 fontweight="normal",
                 color=style.FAINT,
             )
-        style.time_axis(axis, figures)
+        time_axis(axis, figures)
     return figure

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
+from .time_axis import time_axis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "For each consumer, the age of the oldest acknowledged record that it had not passed yet, at the end of each bin of"
-    " time; of several partitions the worst. At 0 it is up to date. A line that climbs steadily is a consumer that gets"
-    " nothing; one that climbs to the right edge never caught up. A break in the line: no partition was assigned."
-    " Lost records are left out, as nobody can wait for them."
+    "One line per consumer: the age of the oldest acknowledged record beyond its position, the worst of its partitions."
+    " 0: it is up to date. A line that climbs is a consumer that receives nothing; one that climbs to the right edge"
+    " never caught up. No line: no partition was assigned. Lost records are not counted."
 )
 MAX_LINES = 6
 _LINES = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.RED)
@@ -41,14 +41,17 @@ def lines(figures: dict[str, Any], partition: str | None = None) -> dict[str, li
 
 
 def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
     found = lines(figures, partition)
     worst = sorted(found, key=lambda name: (-max((lag or 0 for lag in found[name]), default=0), name))
     where = f"{style.printable(partition)}: " if partition else ""
     with style.look():
         if not found:
-            return style.empty_sheet(f"{where}realtime lag", "No consumer's position is known.")
+            return style.empty_sheet(f"{where}consumer lag", "No consumer's position is recorded.")
         peak = max(lag or 0 for lag in found[worst[0]])
-        title = f"{where}{style.printable(worst[0], 24)} was up to {style.duration(peak)} behind"
+        behind = f"{style.printable(worst[0], 24)} was up to {style.duration(peak)} behind"
+        title = where + (behind if peak else "no consumer was behind at the end of any interval")
         faults = bands_of(figures, *figures["span"])
         strip_height = LANE * lanes(faults)
         figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, 2.0], 3.2 + strip_height)
@@ -59,9 +62,12 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
             label = style.printable(name, 24)
             axis.plot(ends, values, color=_LINES[number], linestyle=_DASHES[number], label=label)
         left = len(worst) - MAX_LINES
-        axis.set_title("seconds behind" + (f" (the {MAX_LINES} worst of {len(worst)} consumers)" if left > 0 else ""))
-        axis.set_ylim(0, max(peak / 1e9 * 1.05, 1e-3))
+        most = f", the {MAX_LINES} worst of {len(worst)} consumers" if left > 0 else ""
+        axis.set_title(f"age of the oldest record not yet read{most}")
+        axis.set_ylim(0, max(peak / 1e9 * 1.05, 1e-6))
+        axis.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+        axis.yaxis.set_major_formatter(lambda value, _: "0" if not value else style.duration(value * 1e9))
         axis.grid(axis="y")
-        axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=6, borderaxespad=0.1, handlelength=1.8)
-        style.time_axis(axis, figures)
+        style.legend(axis, ncols=6, handlelength=2.2)
+        time_axis(axis, figures)
     return figure

@@ -15,31 +15,30 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "Each column is an offset of the partition. The upper lane shows what became of the record that was first known to"
-    " stand there, the lane below what holds a lost record's place now. Under them, what each consumer read: a red"
-    " range without hatching was read only as it was before the loss, so that consumer still has what the log no"
-    " longer holds and never saw what replaced it. Where brokers' files tell, a"
-    " lane names the cause of each loss. Stretches in which nothing happened are cut (≈)."
+    "Offsets from left to right. First lane: what became of the first record known at each offset. Second lane: what"
+    " is at the offsets of lost records now. Then the cause of each loss, if the brokers' files prove one. Below: what"
+    " each consumer read. Red: it read records that were lost later; hatched: it also read what replaced them. A white"
+    " gap with ≈ shortens a range without findings."
 )
 
 # Class -> colour, label, hatch; the order of the legend.
 LOOKS = {
-    "lost-read": (style.RED, "lost after being read", ""),
-    "lost": (style.ORANGE, "lost, never read", ""),
-    "duplicate": (style.PURPLE, "stands twice", ""),
-    "unread": (style.YELLOW, "acknowledged, never read", ""),
+    "lost-read": (style.RED, "read, then lost", ""),
+    "lost": (style.ORANGE, "lost, not read by a recorded consumer", ""),
+    "duplicate": (style.PURPLE, "written twice", ""),
+    "unread": (style.YELLOW, "acknowledged, not read by a recorded consumer", ""),
     "read": (style.BLUE, "acknowledged and read", ""),
     "read-only": (style.SKY, "read, never acknowledged", ""),
-    "undecided": ("#c9e2f2", "outcome unknown, never read", ""),
+    "undecided": ("#c9e2f2", "outcome unknown, not read", ""),
     "aborted": ("#c3c6ca", "aborted or failed", "////"),
-    "absent": ("#dfe1e3", "legally gone", "\\\\\\\\"),
-    "hole": (style.PAPER, "nothing known", ""),
+    "absent": ("#dfe1e3", "deleted legally (retention, compaction, request)", "\\\\\\\\"),
+    "hole": (style.PAPER, "no record known", ""),
 }
 LATER = {
     "replaced": (style.GREEN, "replaced by another record", "xxxx"),
-    "inconsistent": (style.PURPLE, "held two values", "xxxx"),
-    "gone": (style.PAPER, "nothing stands there", "----"),
-    "several": (style.GREEN, "in parts", "//"),
+    "inconsistent": (style.PURPLE, "two values at one offset", "xxxx"),
+    "gone": (style.PAPER, "no record is there now", "----"),
+    "several": (style.GREEN, "several of these", "//"),
 }
 SEEN = {
     "read": (style.BLUE, ""),
@@ -50,7 +49,7 @@ SEEN = {
 SEVERE = ("lost-read", "lost", "duplicate", "unread")
 MAX_READERS = 8
 MAX_CAUSES = 40
-DARK_RED = "#8a2b0a"
+CAUSE = "#3f4650"  # dark, on light and dark pages
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
@@ -65,7 +64,7 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
     told = part["offsets"]
     with style.look():
         if not told:
-            return style.empty_sheet(style.printable(partition), "No offset of this partition is known.")
+            return style.empty_sheet(style.printable(partition), "No offset of this partition is recorded.")
         readers = _worst_readers(told)
         found = [] if part["lost"] else breaches(told)
         severe = [(first, last) for first, last, kinds in told["blocks"] if any(kind in SEVERE for kind in kinds)]
@@ -84,7 +83,7 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
             axis.text(
                 0,
                 y - 0.1,
-                f"and {plural(left, 'more reader')}",
+                f"and {plural(left, 'more consumer')}",
                 fontsize=8.5,
                 color=style.FAINT,
                 va="top",
@@ -104,17 +103,17 @@ def _lanes(
     part: dict[str, Any], readers: list[dict[str, Any]], found: list[tuple[int, int, str]], scale: Scale
 ) -> list[Lane]:
     told, causes = part["offsets"], _causes(part)
-    lanes = [Lane("the log", 1.0, partial(_log, told, scale))]
+    lanes = [Lane("records", 1.0, partial(_log, told, scale))]
     if told["later"]:
-        lanes.append(Lane("holds now", 0.6, partial(_ranges, told["later"], LATER, scale)))
+        lanes.append(Lane("there now", 0.6, partial(_ranges, told["later"], LATER, scale)))
     if found:
         rules = {rule for *_, rule in found}
         name = rules.pop() if len(rules) == 1 else "breaches"
         lanes.append(Lane(name, 0.3, partial(_breaches, found, scale)))
     if causes:
-        lanes.append(Lane("why lost", 0.4, partial(_why, causes, scale)))
+        lanes.append(Lane("cause of loss", 0.4, partial(_why, causes, scale)))
     for reader in readers:
-        name = f"{style.printable(reader['process'], 18)} read"
+        name = f"read by {style.printable(reader['process'], 18)}"
         lanes.append(Lane(name, 0.5, partial(_ranges, reader["segments"], SEEN, scale)))
     return lanes
 
@@ -134,10 +133,10 @@ def title_of(part: dict[str, Any]) -> str:
         older = [(first, last) for first, last, rule, *_ in told["findings"] if rule == "consumer-loss"]
         if older:  # else it were a breach
             first, last = older[0]
-            return f"{name}: no write was lost; offsets {first} to {last} were never handled, older than their group"
+            return f"{name}: no write was lost; offsets {first} to {last} are older than their group, not handled"
         return f"{name}: no loss found among offsets {told['first']} to {told['last']}"
     where = f"offsets {spans[0][0]} to {spans[-1][1]}" if spans else "offsets unknown"
-    read = {0: "none of them ever read", part["lost"]: "all of them after being read"}.get(
+    read = {0: "none read by a recorded consumer", part["lost"]: "all of them after being read"}.get(
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
     )
     return f"{name}: {plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
@@ -171,7 +170,7 @@ def _breaches(found: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: fl
 def _why(causes: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
     for first, last, cause in causes:
         left, right = scale.place(first), scale.place(last + 1)
-        _box(axis, left, right, y, height, style.QUIET if cause == "unknown" else DARK_RED, "")
+        _box(axis, left, right, y, height, style.QUIET if cause == "unknown" else CAUSE, "")
         text = style.printable(cause, 40)
         if right - left > 0.0085 * len(text):
             axis.text((left + right) / 2, y + height / 2, text, ha="center", va="center", color="white", fontsize=8.5)
@@ -214,10 +213,8 @@ def _box(axis: Axes, left: float, right: float, y: float, height: float, colour:
     from matplotlib.patches import Rectangle
 
     width = max(right - left, 0.002)  # one offset among a million must still be seen
-    edge = style.FAINT if hatch or colour == style.PAPER else colour
-    if hatch and colour in (style.RED, style.GREEN, style.PURPLE):
-        edge = style.PAPER
-    axis.add_patch(Rectangle((left, y), width, height, facecolor=colour, edgecolor=edge, hatch=hatch, linewidth=0.4))
+    look = {"facecolor": colour, "edgecolor": _edge(colour, hatch), "hatch": hatch, "linewidth": 0.4}
+    axis.add_patch(Rectangle((left, y), width, height, **look))
 
 
 def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: float) -> None:
@@ -228,50 +225,46 @@ def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: flo
     axis.spines["left"].set_visible(False)
     ticks = scale.ticks()
     axis.set_xticks([scale.place(tick) for tick in ticks], [str(tick) for tick in ticks])
-    axis.set_xlabel("offset" + (" (cut at ≈)" if scale.cuts else ""))
+    axis.set_xlabel("offset" + (" (shortened at ≈)" if scale.cuts else ""))
     for cut in scale.cuts:
         axis.axvline(cut, color=style.PAPER, linewidth=5)
         axis.text(cut, bottom - 0.12, "≈", ha="center", va="center", fontsize=12, clip_on=False)
 
 
-def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]], causes: list[str]) -> None:
+def _edge(colour: str, hatch: str) -> str:
+    """The colour of a box's edge, which is that of its hatching too."""
+    if hatch and colour in (style.RED, style.GREEN, style.PURPLE):
+        return style.PAPER
+    return style.FAINT if hatch or colour == style.PAPER else colour
+
+
+def _patch(colour: str, hatch: str, label: str) -> Any:
     from matplotlib.patches import Patch
 
+    return Patch(facecolor=colour, hatch=hatch, edgecolor=_edge(colour, hatch), linewidth=0.4, label=label)
+
+
+def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]], causes: list[str]) -> None:
     counts: dict[str, int] = {}
     for _, _, kinds in told["blocks"]:
         for kind, count in kinds.items():
             counts[kind] = counts.get(kind, 0) + count
     handles = [
-        Patch(
-            facecolor=colour,
-            hatch=hatch,
-            edgecolor=style.FAINT,
-            linewidth=0.4,
-            label=f"{label}: {style.number(counts[kind])}",
-        )
+        _patch(colour, hatch, f"{label}: {style.number(counts[kind])}")
         for kind, (colour, label, hatch) in LOOKS.items()
         if kind in counts
     ]
     for kind in sorted({kind for *_, kind in told["later"]}):
         colour, label, hatch = LATER[kind]
         many = sum(last - first + 1 for first, last, other in told["later"] if other == kind)
-        label = label if kind == "several" else f"{label}: {style.number(many)}"
-        handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=style.FAINT, linewidth=0.4, label=label))
+        handles.append(_patch(colour, hatch, label if kind == "several" else f"{label}: {style.number(many)}"))
     seen = {kind for reader in readers for *_, kind in reader["segments"]}
     if "both" in seen:
-        handles.append(
-            Patch(
-                facecolor=style.RED,
-                hatch="xxxx",
-                edgecolor=style.PAPER,
-                linewidth=0.4,
-                label="saw the lost record, then its successor",
-            )
-        )
+        handles.append(_patch(*SEEN["both"], "a consumer read the lost record and its successor"))
     # A cause may be too long for its box.
     for cause in causes:
-        colour = style.QUIET if cause == "unknown" else DARK_RED
-        handles.append(Patch(facecolor=colour, label=f"cause: {style.printable(cause, 40)}"))
+        colour = style.QUIET if cause == "unknown" else CAUSE
+        handles.append(_patch(colour, "", f"cause: {style.printable(cause, 40)}"))
     axis.legend(
         handles=handles,
         loc="lower left",

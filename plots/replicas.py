@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "The log of each replica as its files hold it, one panel a moment at which they were copied; a column is an offset,"
-    " a colour is the leader epoch in which its records were written. A red frame marks offsets at which replicas hold"
-    " different records. ▼ is the high watermark that a broker had checkpointed (it lags), the dashed line is where the"
-    " broker cut its log before the next panel. A log that merely ends earlier is behind, not different."
+    "Each replica's log at the times when its files were copied; offsets from left to right. One colour per leader"
+    " epoch. Red frame: the replicas have different records here. ▼: the high watermark in the broker's checkpoint,"
+    " which is older than the log. Dashed line: the broker truncated its log here before the next panel. A log that"
+    " only ends earlier is behind, not divergent."
 )
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
 DARK = (style.BLUE, style.GREEN)
@@ -44,7 +44,7 @@ def draw(figures: Record, partition: str) -> Figure:
     told = part.get("replicas")
     with style.look():
         if not told or not told["logs"]:
-            return style.empty_sheet(style.printable(partition), "No broker's log of this partition is known.")
+            return style.empty_sheet(style.printable(partition), "No replica's log of this partition was collected.")
         logs = panels_of(told)
         rows = [min(len(log["brokers"]), MAX_BROKERS) for log in logs]
         figure, axes = style.sheet(_title(part, logs), rows, 1.5 + ROW * sum(rows) + 0.5 * len(rows))
@@ -100,13 +100,13 @@ def _title(part: Record, logs: list[Record]) -> str:
         sides = " and ".join(f"broker{'s' if len(side) > 1 else ''} {', '.join(side)}" for side in _sides(worst, first))
         end = logs[-1]
         until = (
-            "; still so at the end"
+            "; still different at the end"
             if end["differ"] and not end["name"]
-            else "; made equal later"
+            else "; later reconciled by truncation"
             if not end["differ"]
             else ""
         )
-        differ = "differ" if gone else "hold different records"
+        differ = "differ" if gone else "have different records"
         return f"{name}: {gone}{sides} {differ} at {span(first, last)}{more}{until}"
     brokers = [broker for log in logs for broker in log["brokers"]]
     short = max(brokers, key=lambda broker: (broker["high_watermark"] or 0) - broker["end"])
@@ -114,9 +114,18 @@ def _title(part: Record, logs: list[Record]) -> str:
     if missing > 0:
         who = f"broker {style.printable(short['broker'], 12)}"
         return f"{name}: {gone}{who} lacks {plural(missing, 'record')} below its own high watermark"
+    if cut := next((cut for cut in part["replicas"]["cuts"] if _is_drawn(cut, logs)), None):
+        return f"{name}: {gone}broker {style.printable(cut[1], 12)} truncated its log to {cut[2]}"
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
-        return f"{name}: replicas agree as far as they go; some end earlier"
-    return f"{name}: replicas hold the same records"
+        return f"{name}: {gone}replicas have the same records, but some logs end earlier"
+    return f"{name}: {gone}all replicas have the same records"
+
+
+def _is_drawn(cut: list[Any], logs: list[Record]) -> bool:
+    """Whether a truncation took records that a panel shows."""
+    time, name, end, _ = cut
+    earlier = [log for log in logs if log["time"] is not None and log["time"] <= time]
+    return any(broker["broker"] == name and end < broker["end"] for log in earlier[-1:] for broker in log["brokers"])
 
 
 def _sides(log: Record, offset: int) -> list[list[str]]:
@@ -145,9 +154,9 @@ def _looks(logs: list[Record]) -> dict[Any, tuple[str, str]]:
     for number, epoch in enumerate(epochs):
         looks["epoch", epoch] = (COLOURS[number % len(COLOURS)], f"written in leader epoch {epoch}")
     for number, side in enumerate(sides):
-        looks["side", side] = (COLOURS[number % len(COLOURS)], f"as broker {side} has it")
+        looks["side", side] = (COLOURS[number % len(COLOURS)], f"broker {side}'s record")
     if ("same", None) in keys:
-        looks["same", None] = (SAME, "no difference (the format has no leader epochs)")
+        looks["same", None] = (SAME, "the same record (this message format has no leader epoch)")
     return looks
 
 
@@ -179,13 +188,13 @@ def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any,
         axis.add_patch(frame)
     axis.set_ylim(-len(brokers) + 0.4, 0.68)
     names = [
-        f"broker {style.printable(b['broker'], 12)}" + ("\nleads" if b["broker"] == leader else "") for b in brokers
+        f"broker {style.printable(b['broker'], 12)}" + ("\n(leader)" if b["broker"] == leader else "") for b in brokers
     ]
     axis.set_yticks([-row for row in range(len(brokers))], names)
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     when = "" if log["time"] is None else f", {log['time'] / 1e9:.1f} s"
-    named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "at the end"
+    named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "end of the run"
     count = sum(last - first + 1 for first, last in log["differ"])
     axis.set_title(named + (f": {plural(count, 'offset')} differ{'s' if count == 1 else ''}" if count else ""))
     for cut in scale.cuts:
@@ -250,10 +259,10 @@ def _cut(axis: Axes, told: Record, log: Record, broker: Record, scale: Scale, ro
             linewidth=2,
             zorder=9,
         )
-        says = f"cut from here to its end at {time / 1e9:.1f} s"
+        text = f"truncated to {end} at {time / 1e9:.1f} s"
         place, align = ((-5, -1), "right") if x > 0.7 else ((5, -1), "left")
         axis.annotate(
-            says,
+            text,
             (x, -row - HALF),
             place,
             textcoords="offset points",
@@ -277,7 +286,7 @@ def _axis(axis: Axes, scale: Scale) -> None:
     axis.set_xlim(-0.005, 1.005)
     ticks = scale.ticks()
     axis.set_xticks([scale.place(tick) for tick in ticks], [str(tick) for tick in ticks])
-    axis.set_xlabel("offset" + (" (cut where white)" if scale.cuts else ""))
+    axis.set_xlabel("offset" + (" (shortened at white gaps)" if scale.cuts else ""))
 
 
 def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -> None:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, told apart by people with any kind of colour vision; greys carry what is harmless.
+# Okabe and Ito's palette, which people with any kind of colour vision can tell apart; greys carry what is harmless.
+# Their vermillion reads as orange beside ORANGE, so RED is darker: captions call it red, and it must look red.
 BLUE, SKY, GREEN, YELLOW, ORANGE, RED, PURPLE = (
-    "#0072b2", "#56b4e9", "#009e73", "#f0e442", "#e69f00", "#d55e00", "#cc79a7",
+    "#0072b2", "#56b4e9", "#009e73", "#f0e442", "#e69f00", "#bf2626", "#cc79a7",
 )  # fmt: skip
 # The report replaces these four by its own colours, so that figures follow light and dark.
 INK, FAINT, RULE, PAPER = "#1b1b1a", "#6b6b69", "#dededb", "#fffffe"
@@ -66,6 +67,12 @@ def look() -> Iterator[None]:
         # A name in a script that the font lacks shows as boxes; that is no news for the terminal.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
+
+
+def legend(axis: Axes, **options: Any) -> None:
+    """The legend above the axis, at its right end."""
+    look = {"loc": "lower right", "bbox_to_anchor": (1, 0.99), "borderaxespad": 0.1, "handlelength": 1.4}
+    axis.legend(**{**look, **options})
 
 
 def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, list[Axes]]:
@@ -128,35 +135,36 @@ def bin_seconds(figures: dict[str, Any]) -> float:
     return float(1 << figures["bins"]["shift"]) / 1e9
 
 
-def time_axis(axis: Axes, figures: dict[str, Any]) -> None:
-    """The run's span in seconds since its start."""
-    start, end = (time / 1e9 for time in figures["span"])
-    margin = max(end - start, 1e-9) * 0.01
-    axis.set_xlim(start - margin, end + margin)
-    axis.set_xlabel("seconds since the start of the run")
-    axis.xaxis.set_major_locator(_locator())
+FAULTS = {
+    "loss": "packet loss",
+    "duplication": "packet duplication",
+    "delay": "network delay",
+}  # whose kind is too short
 
 
-def _locator() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(12, steps=[1, 2, 2.5, 5, 10])
+def fault_kind(kind: str) -> str:
+    """The kind of a fault in words."""
+    return FAULTS.get(kind, kind)
 
 
 def fault_name(band: dict[str, Any]) -> str:
+    """The kind of a fault, the nodes and the place that it struck: kill broker 1."""
     nodes = band["nodes"]
     which = " " + ",".join(nodes[:4]) + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
+    if which and all(node.isdecimal() for node in nodes):
+        which = f" broker{'s' if len(nodes) > 1 else ''}{which}"
     place = f" {band['place']}" if band.get("place") else ""
-    return printable(band["kind"] + which + place, 40)
+    return printable(fault_kind(band["kind"]) + which + place, 40)
 
 
-def save(figure: Figure, path: Path, says: str | None = None) -> None:
-    """PNG or SVG by the ending, with a description; the same bytes for the same figure."""
+def save(figure: Figure, path: Path, description: str | None = None, scale: float = 1) -> None:
+    """PNG or SVG by the ending, with a description; the same bytes for the same figure. A PNG is `scale` times 1100
+    pixels wide."""
     metadata: dict[str, str | None] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
-    metadata["Description"] = says
+    metadata["Description"] = description
     with look():
         _settle(figure)
-        figure.savefig(path, metadata=metadata)
+        figure.savefig(path, metadata=metadata, dpi=DPI * scale)
 
 
 def _settle(figure: Figure) -> None:

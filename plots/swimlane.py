@@ -9,23 +9,24 @@ from ..analysis.wording import plural
 from . import style
 from .bands import bands_of, draw_bands, lanes
 from .clock import clock
+from .time_axis import SINCE_START, seconds_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "Each broker has its colour. A lane a broker: full while it led (with its leader epoch), light while the last word"
-    " was that it is in the ISR (hatched: though it was down or fenced), a thin line while it lived out of sync. Edged"
-    " in red: several led one epoch. A red line is an unclean election, a grey one a clean one. Below, where each log"
-    " ended: ● where that is known, × where it was shorter than before: cut. Between the marks nobody knows. Three"
-    " partitions at most are shown; `logjudge plot DIR swimlane --partition TOPIC-N` draws any other."
+    "One lane per broker. Full colour: it led (with its leader epoch). Pale blue: it was in the last known ISR;"
+    " hatched: in that ISR though down or fenced. Thin line: running, not in the ISR. Red edge: two led the same epoch."
+    " Vertical line: an election, red if unclean. Below: the log end offset of each broker where it is recorded (●);"
+    " × marks a truncation. The dashed lines only connect the marks."
 )
 MAX_PARTITIONS = 3
 MAX_BROKERS = 9
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
 DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
+IN_SYNC = "#cfe0ee"
 ABSENT: dict[str, Any] = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
 # What dies and comes back at once is seen to do both.
 DIED: dict[str, Any] = {"marker": "X", "color": style.RED, "height": 0.18}
@@ -57,7 +58,7 @@ def draw(figures: Record, partition: str) -> Figure:
     name = style.printable(partition)
     with style.look():
         if not told or not _dated(told):
-            return style.empty_sheet(name, "No broker's file tells when anybody led this partition.")
+            return style.empty_sheet(name, "No dated leader of this partition is recorded in the brokers' files.")
         low, high = span_of(figures, told)
         place = _place(figures, low)
         brokers = _brokers(told)
@@ -71,7 +72,8 @@ def draw(figures: Record, partition: str) -> Figure:
             _ends(axes[2], told, ends, brokers, place)
         margin = (place(high) - place(low)) * 0.01
         axes[-1].set_xlim(place(low) - margin, place(high) + margin)
-        axes[-1].set_xlabel(_since(figures, low))
+        zero = 0 if _has_span(figures) else low
+        seconds_axis(axes[-1], figures["started_at"], _since(figures, low), zero)
     return figure
 
 
@@ -95,14 +97,19 @@ def span_of(figures: Record, told: Record) -> tuple[int, int]:
 
 
 def _place(figures: Record, low: int) -> Any:
-    # Without a start of the run times are since 1970: the axis then begins with the first moment.
-    zero = 0 if figures["span"][1] > figures["span"][0] else low
+    # Without clients the axis begins with the first moment.
+    zero = 0 if _has_span(figures) else low
     return lambda time: (time - zero) / 1e9
 
 
+def _has_span(figures: Record) -> bool:
+    """Whether clients dated the run; without them times are since 1970."""
+    return bool(figures["span"][1] > figures["span"][0])
+
+
 def _since(figures: Record, low: int) -> str:
-    if figures["span"][1] > figures["span"][0]:
-        return "seconds since the start of the run"
+    if _has_span(figures):
+        return SINCE_START
     return f"seconds since {clock(figures['started_at'], low) or 'the first moment'}"
 
 
@@ -131,12 +138,12 @@ def _title(name: str, part: Record, told: Record) -> str:
     if why:
         return f"{lost}: {', '.join(why)}"
     changes = max(len(told["terms"]) - 1, 0)
-    smaller = [isr for (_, was), (_, isr) in pairwise(told["isr"]) if set(isr) < set(was)]
+    smaller = [isr for (_, was), (_, isr) in pairwise(told["isr"]) if isr and set(isr) < set(was)]
     if smaller and not changes:
         least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
-        return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; one leader all the while"
+        return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; with one leader throughout"
     known = all(term["unclean"] is not None or not term["epoch"] for term in told["terms"])
-    clean = ", none of them unclean" if known else ", not known to be clean"
+    clean = ", none unclean" if known else ", not known whether clean"
     return f"{lost}: {plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
 
 
@@ -144,14 +151,16 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
     rows = {broker: -number for number, broker in enumerate(brokers)}
     down = {broker: _down(told, broker, low, high) for broker in brokers}
     for broker, row in rows.items():
-        axis.plot([place(low), place(high)], [row, row], color=style.QUIET, linewidth=1.6, zorder=1)
+        axis.plot(
+            [place(low), place(high)], [row, row], color=style.QUIET, linewidth=1.6, zorder=1, solid_capstyle="butt"
+        )
         for since, until in down[broker]:
             axis.plot([place(since), place(until)], [row, row], color=style.PAPER, linewidth=4, zorder=2)
     for since, until, isr in _spells(told["isr"], low, high):
         for broker in isr:
             if broker in rows:
                 axis.barh(
-                    rows[broker], place(until) - place(since), left=place(since), height=0.62, color="#cfe0ee", zorder=3
+                    rows[broker], place(until) - place(since), left=place(since), height=0.62, color=IN_SYNC, zorder=3
                 )
                 for start, end in down[broker]:
                     left, right = max(start, since), min(end, until)
@@ -167,7 +176,24 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
     axis.set_yticks(list(rows.values()), [f"broker {style.printable(broker, 12)}" for broker in rows])
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
-    axis.set_title("leader (full), ISR (light), in the ISR though down (hatched); × down or fenced, ● back")
+    axis.set_title("leader and ISR")
+    _legend(axis)
+
+
+def _legend(axis: Axes) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    absent = {name: look for name, look in ABSENT.items() if name != "height"}
+    died, back = ({name: look for name, look in mark.items() if name != "height"} for mark in (DIED, BACK))
+    handles = [
+        Patch(facecolor=style.FAINT, label="leads (its colour)"),
+        Patch(facecolor=IN_SYNC, label="in the ISR"),
+        Patch(**absent, label="in the ISR, but down"),
+        Line2D([], [], linestyle="", **died, label="down or fenced"),
+        Line2D([], [], linestyle="", **back, label="back"),
+    ]
+    style.legend(axis, handles=handles, ncols=5, columnspacing=1.2)
 
 
 def _leaders(
@@ -278,15 +304,15 @@ def _ends(axis: Axes, told: Record, ends: list[list[Any]], brokers: list[str], p
         axis.plot([], [], "o-", color=look["color"], label=f"broker {style.printable(broker, 12)}")
         for time, end, what in points:
             if what == "cut":
-                axis.annotate(f"cut to {end}", (place(time), end), (0, -9), **CUT_TEXT)
-    axis.set_title("where each log ended (× cut)")
+                axis.annotate(f"truncated to {end}", (place(time), end), (0, -9), **CUT_TEXT)
+    axis.set_title("log end offset")
     axis.set_ylabel("offset")
     axis.grid(axis="y")
     low, high = min(end[2] for end in ends), max(end[2] for end in ends)
     margin = max((high - low) * 0.2, 1)
     axis.set_ylim(max(low - margin, -margin / 2), high + margin)
     axis.locator_params("y", integer=True, nbins=6)
-    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=MAX_BROKERS, borderaxespad=0.1, handlelength=1.8)
+    style.legend(axis, ncols=MAX_BROKERS, handlelength=1.8)
 
 
 def path_of(told: Record, broker: str, ends: list[list[Any]]) -> list[tuple[int, int, str]]:

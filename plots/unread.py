@@ -1,4 +1,4 @@
-"""Acknowledged but unread: how many acknowledged records nobody had read yet, over time."""
+"""Acknowledged records that no recorded consumer had read yet, over time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ..analysis.wording import plural
 from . import style
 from .bands import LANE, bands_of, draw_bands, lanes
+from .time_axis import time_axis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "How many acknowledged records no consumer had read yet, at the end of each bin of time. Blue ones were read in the"
-    " end. Orange ones nobody ever read: they appear when they are acknowledged and never go away. A hill that comes"
-    " down is a consumer that caught up."
+    "Acknowledged records that no recorded consumer had read yet. Blue: read later. Orange: never read by a recorded"
+    " consumer, counted from their acknowledgement on. A hill that comes down is a consumer that caught up."
 )
 
 
@@ -28,7 +28,7 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
     part = next((part for part in figures["partitions"] if part["name"] == partition), None)
     series = (part or figures)["series"]
     waiting, never = levels(series)
-    title = (f"{style.printable(partition)}: " if partition else "") + _told(series, waiting, never)
+    title = (f"{style.printable(partition)}: " if partition else "") + _title(series, waiting, never)
     with style.look():
         faults = bands_of(figures, *figures["span"])
         strip_height = LANE * lanes(faults)
@@ -36,30 +36,33 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
         draw_bands(strip, (axis,), faults)
         edges = style.edges(figures)
         both = [one + other for one, other in zip(waiting, never, strict=True)]
-        axis.stairs(never, edges, fill=True, color=style.ORANGE, linewidth=0, label="never read by anyone")
+        if any(never):
+            label = "never read by a recorded consumer"
+            axis.stairs(never, edges, fill=True, color=style.ORANGE, linewidth=0, label=label)
         axis.stairs(both, edges, baseline=never, fill=True, color=style.BLUE, linewidth=0, label="read later")
         axis.set_ylim(0, max(*both, 1) * 1.05)
-        axis.set_title("acknowledged, not yet read (records)")
+        axis.set_title("records acknowledged and not yet read")
         axis.grid(axis="y")
-        axis.legend(loc="lower right", bbox_to_anchor=(1, 0.99), ncols=2, borderaxespad=0.1, handlelength=1.2)
-        style.time_axis(axis, figures)
+        style.legend(axis, ncols=2)
+        time_axis(axis, figures)
     return figure
 
 
-def _told(series: dict[str, list[int]], waiting: list[int], never: list[int]) -> str:
+def _title(series: dict[str, list[int]], waiting: list[int], never: list[int]) -> str:
     lost, gone = sum(series["lost"]), sum(series["gone"])
     if never and never[-1]:
-        return f"{plural(never[-1], 'acknowledged record')} never read by anyone"
-    most = f"at most {style.number(max(waiting, default=0))} were waiting"
+        return f"{plural(never[-1], 'acknowledged record')} never read by a recorded consumer"
+    most = f"at most {style.number(max(waiting, default=0))} waited at one time"
     if gone:
-        return f"{plural(gone, 'acknowledged record')} legally gone unread; of the others {most}"
+        return f"{plural(gone, 'acknowledged record')} deleted legally before they were read; of the others {most}"
     if lost:
-        return f"every acknowledged record was read, and {style.number(lost)} lost afterwards; {most}"
+        later = f"{style.number(lost)} {'was' if lost == 1 else 'were'} lost later"
+        return f"every acknowledged record was read, but {later}; {most}"
     return f"every acknowledged record was read; {most}"
 
 
 def levels(series: dict[str, list[int]]) -> tuple[list[int], list[int]]:
-    """At the end of each bin: acknowledged records that will be read, and those that nobody ever reads."""
+    """At the end of each bin: acknowledged records read later, and those that no recorded consumer ever reads."""
     acked, seen, never, gone = (list(accumulate(series[name])) for name in ("acked", "seen", "never", "gone"))
     # What is legally gone unread counts neither way.
     return [max(one - sum(rest), 0) for one, *rest in zip(acked, seen, never, gone, strict=True)], never

@@ -17,6 +17,7 @@ and has a millisecond of its own: line 7 happens at 7 ms.
     c:subscribe  c:crash
     end=5  end=5/2  c:end=5     end offsets that admin (or c) is told, with the log start 2
     delete=2  nemesis:kill  nemesis:heal               faults
+    delete-topic  create-topic                         the topic is deleted, and created again
     {p.acks=1 x.cleanup.policy=compact final=true}     first of all: configuration of processes, the topic, the run
 
 `!`, `~` and `..` follow any operation. A process named final has role final and makes the run final.
@@ -121,11 +122,13 @@ class _Writer:
     _open: dict[tuple[str, str], Event] = field(default_factory=dict)
 
     def token(self, token: str) -> None:
-        process, _, act = token.rpartition(":") if not re.match(r"(\.\.)?(end|delete)\b", token) else ("", "", token)
-        process = process or ("nemesis" if "delete" in act else "admin")
+        process, _, act = (
+            token.rpartition(":") if not re.match(r"(\.\.)?(end|delete|create)\b", token) else ("", "", token)
+        )
+        process = process or ("admin" if re.match(r"(\.\.)?end", act) else "nemesis")
         late, what, end = _ACT.fullmatch(act).group("late", "what", "end")  # type: ignore[union-attr]
         if process == "nemesis":
-            what = re.sub(r"^(?!delete|heal)(.*)$", r"fault=\1", what)
+            what = re.sub(r"^(?!delete|create|heal)(.*)$", r"fault=\1", what)
         told = self._operation(what)
         name = process if process == "nemesis" else self.prefix + process
         key = (name, told["f"] + str(told.get("value", "")))
@@ -164,6 +167,8 @@ class _Writer:
         if verb == "delete":
             fault = {"kind": "delete-records", "topic": self.topic, "offsets": {"0": int(told)}}
             return {"f": "fault", "fault": fault}
+        if verb in ("delete-topic", "create-topic"):
+            return {"f": "fault", "fault": {"kind": verb, "topic": self.topic}}
         if verb in ("fault", "heal"):
             return {"f": verb, "fault": {"kind": told or "restart"}}
         if verb in ("subscribe", "crash"):

@@ -117,14 +117,14 @@ def test_several_runs_are_judged_each_on_its_own(tmp_path: Path) -> None:
     assert unread["error"] in done.stderr
     assert "broken.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
-    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["clean-a", "unclean-election"]
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["clean-a", "index.html", "unclean-election"]
 
 
 def test_equal_names_do_not_collide(tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(CLEAN, tmp_path / name / "run")
     check(tmp_path / "a" / "run", tmp_path / "b" / "run", "--out", tmp_path / "o")
-    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["run", "run-2"]
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["a-run", "b-run", "index.html"]
 
 
 def test_a_foreign_folder_is_never_touched(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Pa
     assert called("rules nope", "2>&-").returncode == 2
     full = called("rules", ">/dev/full")
     assert full.returncode == 2
-    assert full.stderr.startswith("logjudge: found no room to write (No space left on device)")
+    assert full.stderr.startswith("logjudge: no space left to write (No space left on device)")
     assert full.stderr.count("\n") == 1
 
 

@@ -162,7 +162,7 @@ def test_a_replaced_write_names_time_reader_and_successor(tmp_path: Path) -> Non
 
 def test_counts_and_lists_read_like_english(tmp_path: Path) -> None:
     run = judge("{p.acks=1} p:a@0 p:b@1 p:c@2 nemesis:kill end=1 final:<a@0", tmp_path / "two")
-    assert "(b, c) with acks=1, which permits their loss, are gone; nobody" in run.of("lost-write")[0]["sentence"]
+    assert "(b, c) with acks=1, which permits their loss, are gone; no recorded" in run.of("lost-write")[0]["sentence"]
     values = [f"v{number}" for number in range(1100)]
     sent = " ".join(f"p:{value}@{offset}" for offset, value in enumerate(["a", *values]))
     (loss,) = judge(f"{sent} nemesis:kill end=1 final:<a@0", tmp_path / "many").of("lost-write")
@@ -193,6 +193,27 @@ REPLACED = "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 end=2"
         (f"{REPLACED} d:<a@0,z@1 final:<a@0,x@1", "inconsistent-offsets", "violation"),
         (f"{REPLACED} c:<x@1 final:<a@0,x@1", "nonmonotonic-poll", "permitted"),
         ("{p.acks=1} p:a@0 p:b@1 p:e@2 nemesis:kill q:x@1 end=2 final:<a@0,x@1", "realtime-order", "permitted"),
+        # The cut took a record with it that nobody acknowledged, but a consumer had read.
+        (
+            "{p.acks=1} p:a@0 p:b@1 p:u~ c:<a@0,b@1,u@2 nemesis:kill q:x@1 c:<x@1 final:<a@0,x@1",
+            "nonmonotonic-poll",
+            "permitted",
+        ),
+        (
+            "{p.acks=1} p:a@0 p:u~ p:b@2 c:<a@0,u@1,b@2 nemesis:kill q:x@1 q:y@2 end=3 final:<a@0,x@1,y@2",
+            "inconsistent-offsets",
+            "permitted",
+        ),
+        (
+            "{p.acks=1} p:a@0 p:b@1 p:u~ c:<a@0,b@1,u@2 c:commit=3 nemesis:kill end=1 final:<a@0",
+            "commit-beyond-end",
+            "permitted",
+        ),
+        (
+            "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 c:commit=4 nemesis:kill end=1 final:<a@0",
+            "commit-beyond-end",
+            "violation",
+        ),
         # What replaced the loss goes before an offset that nobody lost, or a writer's that asked for more.
         ("{p.acks=1} p:a@0 p:e@2 nemesis:kill q:x@1 q:y@2 final:<a@0,x@1,y@2", "realtime-order", "violation"),
         ("{p.acks=1} p:a@0 r:b@1 p:e@2 nemesis:kill q:x@1 q:y@2 final:<a@0,x@1,y@2", "realtime-order", "violation"),
@@ -235,6 +256,20 @@ def test_what_brokers_kept_is_permitted_with_a_loss_as_far_as_it_is_of_its_recor
     it.severity, loss.severity = "violation", "violation"
     accept_consequences([loss, it])
     assert it.severity == "violation"
+
+
+@pytest.mark.parametrize(("values", "severity"), [(["b"], "permitted"), (["b", "e"], "violation"), ([], "violation")])
+def test_a_divergence_may_span_records_beside_the_loss_that_nobody_acknowledged(
+    values: list[str], severity: str
+) -> None:
+    place: dict[str, Any] = {"topic": "x", "partition": 0, "last_offset": 4}
+    loss = Finding(
+        "lost-write", "", "x", 0, id="loss", severity="permitted", first_offset=2, last_offset=2, values=["b"],
+        related=["it"],
+    )  # fmt: skip
+    it = Finding("replica-divergence", "", **place, id="it", first_offset=1, count=4, values=values, related=["loss"])
+    accept_consequences([loss, it])
+    assert it.severity == severity
 
 
 ASSUMPTIONS = {

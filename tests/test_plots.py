@@ -10,7 +10,7 @@ import pytest
 from figure_cases import FINAL, HOSTILE, REAL, judged, lossy, write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logjudge.plots import PLOTS, around, draw, glance, heatmap, lag, offsets, style, unread
+from logjudge.plots import PLOTS, around, draw, glance, heatmap, lag, offsets, style, time_axis, unread
 from logjudge.plots.bands import bands_of
 from logjudge.plots.escaping import file_name, markdown
 from logjudge.plots.scale import scale_of
@@ -44,14 +44,18 @@ def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
 
 def test_glance_stacks_the_lost_writes_apart() -> None:
     layers = {label: rates for label, _, rates in glance.layers(figures_of("unclean-election-a"))}
-    assert list(layers) == ["acknowledged, later lost: 753", "ok: 2,246", "info (outcome unknown): 304"]
+    assert list(layers) == ["acknowledged, lost later: 753", "acknowledged: 2,246", "outcome unknown: 304"]
     seconds = style.bin_seconds(figures_of("unclean-election-a"))
-    assert sum(layers["acknowledged, later lost: 753"]) * seconds == pytest.approx(753)
+    assert sum(layers["acknowledged, lost later: 753"]) * seconds == pytest.approx(753)
 
 
 def test_latency_quantiles_are_in_order() -> None:
     found = glance.quantiles(figures_of("clean-a"))
-    rows = [row for row in zip(found["median"], found["99 %"], found["longest"], strict=True) if row[0] is not None]
+    rows = [
+        row
+        for row in zip(found["median"], found["99th percentile"], found["longest"], strict=True)
+        if row[0] is not None
+    ]
     assert rows
     assert all(low <= high <= top for low, high, top in rows)  # type: ignore[operator]
 
@@ -80,14 +84,14 @@ def test_titles_say_what_was_lost() -> None:
     titles = [offsets.title_of(part) for part in figures["partitions"]]
     assert titles == [
         "orders-0: 198 acknowledged records lost (offsets 635 to 832), all of them after being read",
-        "orders-1: 164 acknowledged records lost (offsets 617 to 780), none of them ever read",
+        "orders-1: 164 acknowledged records lost (offsets 617 to 780), none read by a recorded consumer",
     ]
 
 
 def test_a_title_says_what_a_group_that_came_later_never_handled() -> None:
     told = {"blocks": [], "findings": [[0, 383, "consumer-loss", "permitted", ""]], "first": 0, "last": 599}
     title = offsets.title_of({"name": "orders-0", "lost": 0, "offsets": told})
-    assert title == "orders-0: no write was lost; offsets 0 to 383 were never handled, older than their group"
+    assert title == "orders-0: no write was lost; offsets 0 to 383 are older than their group, not handled"
 
 
 def test_around_draws_what_followed_a_loss_only_when_asked() -> None:
@@ -98,8 +102,8 @@ def test_around_draws_what_followed_a_loss_only_when_asked() -> None:
 def test_bands_that_overlap_stand_in_rows_of_their_own() -> None:
     figures = figures_of("kip-101-c")
     rows = {band.name: band.row for band in bands_of(figures, *figures["span"])}
-    assert rows["pause 1"] == rows["kill 1"]
-    assert len({rows["pause 1"], rows["kill 2"], rows["kill 3"]}) == 3
+    assert rows["pause broker 1"] == rows["kill broker 1"]
+    assert len({rows["pause broker 1"], rows["kill broker 2"], rows["kill broker 3"]}) == 3
 
 
 def test_a_long_log_is_cut_beside_the_loss() -> None:
@@ -160,3 +164,71 @@ def test_hostile_names_are_drawn_as_text(name: str, tmp_path: Path) -> None:
             tags = {element.tag.rsplit("}", 1)[-1] for element in ET.fromstring(target.read_bytes()).iter()}
             assert "script" not in tags
             assert "text" in tags
+
+
+def words_of(path: Path) -> list[str]:
+    return [text for element in ET.fromstring(path.read_bytes()).iter() if (text := (element.text or "").strip())]
+
+
+@pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9, 10**12])
+def test_ticks_tell_times_apart_whatever_the_length_of_the_run(unit: int) -> None:
+    times = [0, 25 * unit, 50 * unit, 75 * unit]
+    texts = time_axis.seconds_texts(times)
+    assert len(set(texts)) == len(texts)
+    assert [round(float(text) * 1e9) for text in texts] == times
+
+
+def test_time_axes_name_the_time_of_day_in_utc(tmp_path: Path) -> None:
+    figures = figures_of("kip-101-c")
+    for name in ("glance", "around", "unread", "lag", "heatmap"):
+        style.save(draw(name, figures, PLOTS[name].subjects(figures)[0]), tmp_path / "x.svg")
+        assert any("below: UTC, 2026-11-21" in text for text in words_of(tmp_path / "x.svg"))
+        assert any(text.startswith("09:5") for text in words_of(tmp_path / "x.svg"))
+    style.save(draw("glance", {**figures, "started_at": ""}, {}), tmp_path / "x.svg")
+    assert not any("UTC" in text for text in words_of(tmp_path / "x.svg"))
+
+
+def test_each_line_of_the_latency_can_be_seen() -> None:
+    """Where most bins have few sends, the longest is the 99th percentile: it must show beside it."""
+    figure = draw("glance", figures_of("kip-101-c"), {})
+    widths = {patch.get_label(): patch.get_linewidth() for patch in figure.axes[2].patches}
+    assert widths["longest"] > 2 * widths["99th percentile"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.001, 0.002), (3, 40), (0.05, 60_000)])
+def test_latency_has_ticks_at_every_scale(low: float, high: float) -> None:
+    ticks = glance.latency_ticks(low, high)
+    assert 2 <= len(ticks) <= 10
+    assert len({style.duration(tick * 1e6) for tick in ticks}) == len(ticks)
+
+
+def test_a_lag_of_microseconds_has_ticks_of_its_own() -> None:
+    figures = figures_of("kip-101-c")
+    for part in figures["partitions"]:
+        for line in part["lags"]:
+            line["behind"] = [behind and behind // 100_000 for behind in line["behind"]]
+    axis = draw("lag", figures, {}).axes[1]
+    texts = [axis.yaxis.get_major_formatter()(tick) for tick in axis.get_yticks()]
+    assert len(set(texts)) == len(texts)
+
+
+def test_the_loss_of_packets_is_not_called_loss() -> None:
+    assert style.fault_name({"kind": "loss", "nodes": ["2", "3"]}) == "packet loss brokers 2,3"
+    assert style.fault_name({"kind": "partition", "nodes": ["n1"]}) == "partition n1"
+
+
+def test_red_is_red() -> None:
+    """Captions call it so: far from orange, and darker, for those who see no hue."""
+    red, green, blue = (int(style.RED[at : at + 2], 16) for at in (1, 3, 5))
+    assert red > 4 * green
+    assert red > 4 * blue
+
+
+def test_a_png_of_twice_the_size(tmp_path: Path) -> None:
+    figures, sizes = figures_of("clean-a"), []
+    for scale in (1, 2):
+        style.save(draw("glance", figures, {}), tmp_path / "x.png", scale=scale)
+        head = (tmp_path / "x.png").read_bytes()[16:24]
+        sizes.append((int.from_bytes(head[:4]), int.from_bytes(head[4:])))
+    assert sizes[1] == (2 * sizes[0][0], 2 * sizes[0][1])
+    assert sizes[0][0] == 1100

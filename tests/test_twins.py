@@ -34,7 +34,10 @@ BREACHES: dict[str, Callable[[dict[str, Any]], Iterator[Any]]] = {
     **dict.fromkeys(
         ("nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip"), lambda f: iter([tuple(f["values"])])
     ),
-    **dict.fromkeys(("stale-end-offset", "commit-regression"), lambda f: iter([(f["first_offset"], f["last_offset"])])),
+    **dict.fromkeys(
+        ("stale-end-offset", "commit-regression", "commit-beyond-end"),
+        lambda f: iter([(f["first_offset"], f["last_offset"])]),
+    ),
 }
 # Of these the twin tells also at which offset each value was read.
 BY_ENTRY = ("aborted-read", "phantom-read", "precommitted-read")

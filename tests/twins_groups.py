@@ -12,6 +12,7 @@ def breaches(twin: Twin) -> Iterator[Breach]:
         yield from _consumer_loss(twin, members)
         for ordered in [members] if _name(twin, members[0]) else [[member] for member in members]:
             yield from _regressions(twin, ordered)
+            yield from _beyond_end(twin, ordered)
 
 
 def _name(twin: Twin, process: str) -> str:
@@ -114,3 +115,42 @@ def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
         )
         if not sought:
             yield ("commit-regression", "violation", offset, more - 1)
+
+
+def _beyond_end(twin: Twin, members: list[str]) -> Iterator[Breach]:
+    """The last commit of the group that a log end, read after it, contradicts."""
+    commits = _committed(twin, members)
+    ends = [(op.begun, op.done, end) for op, end in twin.log_ends if not _refuted(twin, op, end)]
+    final, transactional = twin.final, any(send.txn for send in twin.sends)
+    reads = [read for read in twin.reads if read.process == "final" and read.done >= twin.healed]
+    moves = [op for op in twin.ops if op.process == "final" and (places(op, "assign") or places(op, "seek"))]
+    unsure = any(op.f == "poll" and op.outcome == "info" and op.process == "final" for op in twin.ops)
+    if final and final["complete"] and reads and not transactional and not unsure:
+        known = [entry.offset + 1 for entry in (*twin.sends, *twin.reads) if entry.offset is not None]
+        beyond = max([*known, *(end for _, end, _ in twin.ends)]) > final["end"]
+        behind = [send for send in twin.acked if (twin.at(send.value) or -1) >= final["end"]]
+        if not beyond or all(twin.is_lost(send) for send in behind):
+            begun = max(op.done for op in moves) if moves else min(read.done for read in reads)
+            ends.append((begun, final["until"], final["end"]))
+    for op, offset in reversed(commits):
+        least = [
+            end
+            for begun, done, end in ends
+            if begun > op.done and end < offset
+            # The group did not go back before the end was read.
+            if not any(o.id != op.id and o.done >= op.begun and o.begun <= done and to <= end for o, to in commits)
+        ]
+        if least:
+            yield ("commit-beyond-end", "violation", min(least), offset - 1)
+            return
+
+
+def _refuted(twin: Twin, answer: Op, end: int) -> bool:
+    """Whether a record at or behind the end was known before the answer, and read after it."""
+    for offset, values in twin.held().items():
+        for value in values if offset >= end else ():
+            acked = [send.done for send in twin.acked if (send.offset, send.value) == (offset, value)]
+            read = [read.done for read in twin.reads if (read.offset, read.value) == (offset, value)]
+            if read and max(read) > answer.done and min(acked + read) < answer.begun:
+                return True
+    return False

@@ -22,15 +22,15 @@ def never_received(p: Partition) -> list[list[Any]]:
     crowded = p.entries.filter(pl.col("offset").is_duplicated())["offset"].unique()
     if not len(crowded):
         return []
-    whose = _owners(p, p.reads)
-    reads = p.reads.filter(pl.col("offset").is_not_null()).with_columns(whose)
+    polled = p.reads.with_columns(_owners(p, p.reads))
+    reads = polled.filter(pl.col("offset").is_not_null())
     stands = (
         outcomes_of_sends(p)
         .filter(~(pl.col("lost") | pl.col("legal") | pl.col("doubtful")))
         .select("offset", stands="value")
     )
     saw = reads.filter(pl.col("offset").is_in(crowded.implode())).join(stands, on="offset")
-    got = reads.select("whose", stands="value")
+    got = polled.select("whose", stands="value")
     last = reads.group_by("whose").agg(pl.col("offset").last().alias("last"))  # rows are in the order of time
     missed = (
         saw.filter(pl.col("value") != pl.col("stands"))

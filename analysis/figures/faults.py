@@ -9,7 +9,7 @@ import polars as pl
 
 MAX_FAULTS = 120
 # Faults that are over when they are done: nothing heals them.
-INSTANT = ("delete-records", "add-partitions", "truncate", "preferred-election")
+INSTANT = ("delete-records", "delete-topic", "create-topic", "add-partitions", "truncate", "preferred-election")
 STOPS = ("kill", "pause", "power-loss", "shutdown", "disk-full")  # what starting a process again ends
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from ..finding_order import place_of
 from .bins import Bins, bins_of, bins_over, moved, summed
 from .breaches import KINDS, TOTALS
 from .faults import fault_bands
@@ -44,7 +45,7 @@ Record = dict[str, Any]
 def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: Settings) -> Record:
     """The run's record. Partitions that have no observations add nothing."""
     known = [summary for summary in summaries if summary.get("figures")]
-    ordered = sorted(known, key=lambda summary: (summary["topic"], summary["partition"]))
+    ordered = sorted(known, key=place_of)
     dated = [summary for summary in ordered if summary["figures"]["bins"]]
     unplaced = _unplaced(ordered)
     faults, faults_left_out = fault_bands(context)
@@ -77,7 +78,7 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
 
 
 def _name(summary: Record) -> str:
-    return f"{summary['topic']}-{summary['partition']}"
+    return str(summary["label"])
 
 
 def _badness(summary: Record) -> tuple[Any, ...]:
@@ -87,7 +88,7 @@ def _badness(summary: Record) -> tuple[Any, ...]:
     permitted = sum(rule.get("permitted records", 0) for rule in counts)
     lost = summary["figures"]["impact"]["lost"]
     size = summary["counts"]["records"]
-    return (-lost, -breaches, -permitted, -size, summary["topic"], summary["partition"])
+    return (-lost, -breaches, -permitted, -size, *place_of(summary))
 
 
 def _turn(finding: str) -> int:
@@ -215,6 +216,7 @@ def _partition(summary: Record, bins: Bins) -> Record:
         "name": _name(summary),
         "topic": summary["topic"],
         "partition": summary["partition"],
+        "topic_generation": summary["topic_generation"],
         "violations": sum(rule.get("violation", 0) for rule in counts),
         "acknowledged": figures["impact"]["acknowledged"],
         "lost": figures["impact"]["lost"],

@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 
+from ...histories.tables import MAX_INT64
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, extents
 from ..rules.replica_divergence import diverging, identical_at
@@ -37,6 +38,9 @@ def replica_figures(p: Partition) -> Record | None:
         return None
     times = {"cuts": [], "terms": [], "isr": [], "lives": [], "ends": []} if p.timeline is None else _times(p.timeline)
     known = set(p.replica_logs.batches["broker"].unique()) | set(p.replica_logs.replicas)
+    deleted = p.generation.deleted if p.generation else None
+    if deleted is not None and deleted.latest < MAX_INT64:
+        times = _until(times, deleted.latest)
     return {"leader": p.replica_logs.leader, "brokers": sorted(known), "logs": _logs(p.replica_logs), **times}
 
 
@@ -114,6 +118,17 @@ def _times(timeline: Timeline) -> Record:
         "lives": [list(row) for row in lives[:MAX_MOMENTS]],
         "ends": [list(row) for row in ends[:MAX_MOMENTS]],
     }
+
+
+def _until(times: Record, deleted: int) -> Record:
+    """The moments of a partition whose topic was deleted then (ns): nobody leads it or is in sync any more."""
+    terms = [term for term in times["terms"] if term["time"] is None or term["time"] <= deleted]
+    if terms:
+        last = terms[-1]
+        terms[-1] = {**last, "ended": deleted if last["ended"] is None else min(last["ended"], deleted)}
+    moments = {name: [row for row in times[name] if row[0] <= deleted] for name in ("cuts", "isr", "lives", "ends")}
+    isr = [*moments["isr"], [deleted, []]] if moments["isr"] else []
+    return {**moments, "terms": terms, "isr": isr}
 
 
 def _in_sync(timeline: Timeline) -> list[list[Any]]:

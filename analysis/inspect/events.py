@@ -22,8 +22,8 @@ def events_of_partition(p: Partition) -> list[Record]:
     """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also,
     and what else is known of the fact as data (facts.ABOUT).
 
-    Kinds, coarser than those of facts: election, leader, isr, truncation, noop, log, died, started, unfenced, fault,
-    retention, compaction, snapshot. What nothing dates stands at the end.
+    Kinds, coarser than those of facts: topic (deleted or created), election, leader, isr, truncation, noop, log, died,
+    started, unfenced, fault, retention, compaction, snapshot. What nothing dates stands at the end.
     """
     if p.timeline is None:
         return []
@@ -39,7 +39,8 @@ def events_of_partition(p: Partition) -> list[Record]:
 def _facts(timeline: Timeline) -> list[Told]:
     # A kill or restart is told as the death or start of each broker.
     faults = zip(timeline.faults, timeline.fault_facts, strict=True)
-    told = [
+    told = [("topic", "", fact) for fact in timeline.topic_changes]
+    told += [
         ("fault", "", fact)
         for fault, fact in faults
         if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline)

@@ -10,6 +10,7 @@ import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..causes import explain_absence
+from ..causes.attempts import Explanation
 from ..causes.explaining import record_of
 from ..causes.losses import Lost
 from ..finding_order import worst_first
@@ -18,6 +19,7 @@ from ..replicas.replica_logs import extents, where
 from .differences import cell
 
 MOST = 20  # senders, readers: more are counted
+DELETED = "a topic's logs go with it, and a topic created again has another id; KIP-516"
 UNDECODED = "a record of a batch that all replicas hold alike (of large logs these are not decoded)"
 
 Record = dict[str, Any]
@@ -32,7 +34,8 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
     read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
     held = _held(p, offset)
     here = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
-    legal = None if here else _absence(p, offset, sent)
+    legal = _deleted(p, sent, read) if p.generation and p.generation.deleted else None
+    legal = legal if here or legal else _absence(p, offset, sent)
     found = worst_first(one for one in findings if within(offset, one))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
@@ -42,7 +45,7 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
     epochs = {row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None}
     epochs |= _acknowledged_in(p, sent)
     return {
-        "partition": p.name,
+        "partition": p.label,
         "offset": offset,
         "sent": [_sent(row) for row in sent.head(MOST).iter_rows(named=True)],
         "sent_left_out": max(len(sent) - MOST, 0),
@@ -162,6 +165,15 @@ def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
     if lost and f"{lost['topic']}-{lost['partition']}" == partition and lost["first"] <= offset <= lost["last"]:
         return True
     return not found.isdisjoint(cause["findings"])
+
+
+def _deleted(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | None:
+    """That the topic was deleted, with what tells of it; None where nothing ever stood at the offset."""
+    if not (len(sent) or len(read)):
+        return None
+    changes = p.timeline.topic_changes if p.timeline else []
+    facts = [fact for fact in changes if fact.kind == "topic-deleted"]
+    return record_of(Explanation("topic-deletion", facts, citation=DELETED))
 
 
 def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:

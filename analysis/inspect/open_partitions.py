@@ -34,7 +34,7 @@ class Inspected:
         ]
         # Of logs of brokers alone, what happened to partitions is all there is to tell.
         known = [p for p in found if not p.is_named_only] or found
-        self._partitions: dict[str, Partition] = {p.name: p for p in known}
+        self._partitions: dict[str, Partition] = {p.label: p for p in known}
 
     @property
     def results(self) -> Results:
@@ -50,11 +50,21 @@ class Inspected:
         return str(self.run.settings.config.get("started_at") or "")
 
     def names(self) -> list[str]:
+        """The partitions; where a topic was deleted and created again, one for each generation (orders-0#1)."""
         return list(self._partitions)
+
+    def labels(self, name: str | None) -> list[str]:
+        """The names that a partition has: those of its generations, if its topic has several; all without a name.
+
+        Raises UsageError where the run knows nothing of the partition.
+        """
+        if name is None:
+            return self.names()
+        return [label for label, p in self._partitions.items() if p.name == name] or [self.partition(name).label]
 
     def with_files(self) -> set[str]:
         """The partitions of which brokers' files tell something."""
-        return {name for name, p in self._partitions.items() if p.timeline is not None}
+        return {p.name for p in self._partitions.values() if p.timeline is not None}
 
     def partition(self, name: str) -> Partition:
         """Raises UsageError where the run knows nothing of the partition."""

@@ -30,7 +30,7 @@ def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> R
     if not any(len(frames.get(table, ())) for table in HELD):
         return None
     config = settings.topic(topic)
-    dated = _snapshots(settings)
+    dated = snapshot_times(settings)
     named = {name for frame in frames.values() if "snapshot" in frame.columns for name in frame["snapshot"].unique()}
     undated = sorted(named - set(dated) - {FINAL})
     order = (*undated, *sorted(dated, key=lambda name: dated[name]), FINAL)
@@ -65,7 +65,7 @@ def is_told_of(frames: Frames) -> bool:
     return any(len(frames.get(table, ())) for table in TOLD)
 
 
-def _snapshots(settings: Settings) -> dict[str, int]:
+def snapshot_times(settings: Settings) -> dict[str, int]:
     """Names of dated snapshots, and their times in ns."""
     told = settings.config.get("snapshots")
     found = told.items() if isinstance(told, dict) else ()
@@ -107,7 +107,7 @@ def timeline_of(
 ) -> Timeline:
     """The dated facts about a partition, of the metadata, the brokers' logs, the files and the history's faults."""
     faults = _faults(context)
-    started = _started(settings)
+    started = started_ms(settings)
     here = _table(shared, "metadata").filter(pl.col("topic").is_null() | (pl.col("topic") == logs.topic))
     everywhere = _table(shared, "log_events").filter(pl.col("topic").is_null())
     system = settings.config.get("system")
@@ -125,10 +125,10 @@ def timeline_of(
 
 def clocks_of(shared: Frames, context: pl.DataFrame, settings: Settings) -> dict[str, Clock]:
     """How each broker's clock stands against the history's."""
-    return clock_offsets(_table(shared, "log_events"), _faults(context), _started(settings))
+    return clock_offsets(_table(shared, "log_events"), _faults(context), started_ms(settings))
 
 
-def _started(settings: Settings) -> int | None:
+def started_ms(settings: Settings) -> int | None:
     """The run's start, ms since the epoch."""
     try:
         return int(datetime.fromisoformat(str(settings.config.get("started_at"))).timestamp() * 1000)
@@ -148,5 +148,9 @@ def _faults(context: pl.DataFrame) -> list[Fault]:
         nodes = about.get("nodes")
         names = tuple(str(node) for node in nodes) if isinstance(nodes, list) else ()
         done = row["completed"] if row["completed"] is not None else row["invoked"]
-        faults.append(Fault(row["kind"], str(about.get("kind", "")), names, row["invoked"], done, row["at"], about))
+        faults.append(
+            Fault(
+                row["kind"], str(about.get("kind", "")), names, row["invoked"], done, row["at"], about, row["outcome"]
+            )
+        )
     return faults

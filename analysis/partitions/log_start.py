@@ -53,7 +53,7 @@ class _Heard:
     def __init__(self, p: Partition) -> None:
         self.p = p
         self.since, self.until = _final_span(p)
-        self.reach = _reach(p)
+        self.reach = highest_end(p)
 
     @cached_property
     def lowest(self) -> tuple[Ints, Ints]:
@@ -90,6 +90,10 @@ def log_start(p: Partition, kept: int | None) -> LogStart:
         # The final reads should begin at the log start, but a reader that was assigned behind it hides what it skips.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()
         told += [_Told(begun, False, None)] if isinstance(begun, int) else []
+    topic_deleted = p.generation.deleted if p.generation is not None else None
+    if topic_deleted is not None and (heard.until is None or topic_deleted.earliest <= heard.until):
+        # With its topic all that a log held is gone; copies and late reads of it show nothing else.
+        told.append(_Told(heard.reach, True, topic_deleted.latest, topic_deleted.earliest))
     told = [*deleted, *(_since_deletion(one, deleted) for one in (*told, *elsewhere)), *_retained(p, heard)]
     certain = max((one.offset for one in told if one.certain), default=0)
     moves = [one.moved for one in told if one.offset > 0]
@@ -206,7 +210,7 @@ def _of_final(p: Partition) -> pl.Expr:
     return pl.col("process").is_in(p.settings.final_processes()) & (pl.col("completed") >= p.last_heal)
 
 
-def _reach(p: Partition) -> int:
+def highest_end(p: Partition) -> int:
     """The greatest log end that anything in the history tells."""
     tops = [p.sends["offset"].max(), p.reads["offset"].max()]
     ends = [p.end_offsets["offset"].max()]

@@ -21,6 +21,7 @@ from .entries import Ints, index_entries
 from .final_reads import FinalReads, final_reads
 from .log_start import LogStart, log_start
 from .tombstones import named
+from .topic_generations import TopicGeneration
 
 if TYPE_CHECKING:
     from ...histories.bundle import Settings
@@ -46,6 +47,7 @@ class Partition:
         replica_logs: ReplicaLogs | None = None,
         timeline: Timeline | None = None,
         settled: int = 0,
+        generation: TopicGeneration | None = None,
     ) -> None:
         self.topic, self.partition, self.settings = topic, partition, settings
         # Operations stand in the order of time, then of their lines, whatever the order of files and of tasks.
@@ -62,6 +64,9 @@ class Partition:
         self.replica_logs = replica_logs  # what brokers kept of it
         self.timeline = timeline  # dated facts about it, for causes
         self.settled = settled  # sends whose truth the brokers' logs told
+        self.generation = generation  # of its topic, where that was deleted; else None
+        self.otherwise: list[Partition] = []  # what it is if deletions of unknown outcome happened
+        self.ambiguous: list[tuple[str, str]] = []  # what rules need, and why it may be another generation's
         self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
         self.untold: set[tuple[str, str]] = set()  # rule, and the setting without which it cannot judge something
         self.memo: dict[Callable[..., Any], Any] = {}  # by function: what one rule computed and another needs (once)
@@ -69,6 +74,12 @@ class Partition:
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def label(self) -> str:
+        """The name, with the number of the topic's generation where the run has several: orders-0#1."""
+        several = self.generation is not None and self.generation.of > 1
+        return f"{self.name}#{self.generation.number}" if several and self.generation else self.name
 
     def add_unknown(self, rule: str, says: str) -> None:
         """The rule cannot judge something here, for a reason in words."""

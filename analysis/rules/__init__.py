@@ -7,6 +7,7 @@ order is the order of reports.
 from __future__ import annotations
 
 from . import (
+    committed_offsets,
     evidence,
     groups,
     identity,
@@ -259,6 +260,23 @@ RULES: dict[str, Rule] = {
             ("commits",),
             groups.commit_regressions,
             None,
+        ),
+        Rule(
+            "commit-beyond-end",
+            "a group's committed offset is beyond the log's end",
+            "A group committed an offset greater than the log's end, which was read after the commit: an end offset"
+            " that is answered later, final reads that reach the end, or the log of the last leader. A group that"
+            " starts there is reset, or passes over all that is written until then. Where the log was cut after the"
+            " commit, the finding follows from the loss. A commit at the end, and one that the group took back before"
+            " the end was read, are no breach; neither is one beyond an end offset that later reads refute. Unknown is"
+            " a commit beyond all that is known of the log where nothing later shows its end: a last stable offset,"
+            " and final reads that return nothing or read a log with transactions, show none.",
+            "p:a@0 c:<a@0 c:commit=3 end=1",
+            ("commits",),
+            committed_offsets.commits_beyond_end,
+            None,
+            assumes=("clock", "order", "partitions"),
+            follows="offset",
         ),
         Rule(
             "replica-divergence",

@@ -21,7 +21,7 @@ def consumer_losses(p: Partition) -> Iterator[Finding]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
     recorders = p.context.filter(pl.col("kind") == "handles")["process"]
     for group, members in _groups(p).items():
-        commits = _commits(p, members)
+        commits = commits_of(p, members)
         polled = p.reads.filter(pl.col("process").is_in(members))
         first, reset = _first_position(p, members, polled)
         standing = _standing(p, members, commits, first, polled)
@@ -146,8 +146,8 @@ def _finding(
 
 def commit_regressions(p: Partition) -> Iterator[Finding]:
     """A group's committed offset goes back, and no member sought back before."""
-    for group, members in _groups_or_clients(p):
-        commits = _with_previous(_commits(p, members))
+    for group, members in groups_or_clients(p):
+        commits = _with_previous(commits_of(p, members))
         moves = p.marks.filter(
             pl.col("process").is_in(members)
             & ((pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group")))
@@ -197,7 +197,7 @@ def _groups(p: Partition) -> dict[str, list[str]]:
     return groups
 
 
-def _groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
+def groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
     """For the order of commits, consumers of unknown groups stand each for itself."""
     known = _groups(p)
     alone = [(process, [process]) for process in known.pop("", [])]
@@ -218,7 +218,7 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     return commits.with_columns(commits[name].gather(index).alias(f"previous_{name}") for name in names)
 
 
-def _commits(p: Partition, members: list[str]) -> pl.DataFrame:
+def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:
     return p.marks.filter(
         (pl.col("kind") == "commit")
         & pl.col("process").is_in(members)

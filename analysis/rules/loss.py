@@ -69,7 +69,7 @@ def _lost(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     start += " with acks=1, which permits its loss" if acks == "1" and len(run) == 1 else ""
     start += " with acks=1, which permits their loss," if acks == "1" and len(run) > 1 else ""
     if not len(read):
-        seen = "nobody ever read it" if len(run) == 1 else "nobody ever read them"
+        seen = f"no recorded consumer read {'it' if len(run) == 1 else 'them'}"
     elif len(run) == 1:
         seen = f"{first['first_reader']} read it at {seconds(first['first_read'])} before it vanished"
     else:

@@ -36,6 +36,9 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     if at is not None:
         # An evidence of an earlier time says nothing of what was acknowledged after it.
         acked = acked.filter(pl.col("completed") < at)
+    if not logs.at_rest:
+        # Logs that were copied while brokers wrote say nothing of what came after their end.
+        acked = acked.filter(pl.col("offset") < bounds["end"].max())
     held = records.select("offset", "value", "broker", "control").filter(pl.col("control").is_null())
     anywhere = _without(acked, held)
     leads = logs.leader if logs.leader in set(bounds["broker"]) else None

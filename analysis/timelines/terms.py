@@ -99,6 +99,7 @@ class Builder:
         self.config: dict[str, Any] = {}
         self.version: str | None = None
         self.version_fact: Fact | None = None
+        self.topic_changes: list[Fact] = []
         self.log_starts: list[Fact] = []
         self.cleanings: list[Fact] = []
         self.stated: dict[int, tuple[frozenset[str], Fact]] = {}  # partition epoch -> ISR, as logs say it
@@ -114,7 +115,7 @@ class Builder:
         of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
         happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
         in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.said)]
-        return [*of_terms, *happened, *in_sync, *self.log_starts, *self.cleanings]
+        return [*of_terms, *happened, *in_sync, *self.topic_changes, *self.log_starts, *self.cleanings]
 
     def overruled(self, broker: str, time: int | None) -> bool:
         """Whether another broker led when this one spoke as a leader, and a moment later, too."""

@@ -27,6 +27,8 @@ BROKERS = {
     "unfence": ("unfenced", "unfenced", "the controller unfenced broker {}"),
     "register": ("started", "started", "broker {} registered with the controller"),
 }
+TOPICS = {"topic": ("topic-created", "created"), "remove-topic": ("topic-deleted", "deleted")}
+TOPIC_FAULTS = {"create-topic": ("topic-created", "create"), "delete-topic": ("topic-deleted", "delete")}
 DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
 
 
@@ -43,6 +45,7 @@ class Timeline:
     config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
     version: str | None
     version_fact: Fact | None
+    topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
     clocks: Mapping[str, Clock] = field(default_factory=dict)  # by broker: how its times were corrected
@@ -109,6 +112,7 @@ def build_timeline(
         builder.config,
         builder.version,
         builder.version_fact,
+        builder.topic_changes,
         builder.log_starts,
         builder.cleanings,
         dict(clocks),
@@ -131,6 +135,10 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         time = time if time is None else time + row["within"]
         if row["kind"] == "config" and row["topic"] == builder.replica_logs.topic:
             builder.config.setdefault(row["key"], row["value"])
+        elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
+            kind, verb = TOPICS[row["kind"]]
+            says = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
+            builder.topic_changes.append(Fact(says, kind, time, row["file"], None, row["byte"]))
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
             broker = str(row["broker_id"])
             event, kind, says = BROKERS[row["kind"]]
@@ -237,6 +245,9 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
         if fault.kind == "truncate":
             of = f"{topic}-{partition}" if "topic" in details else "logs"
             says = f"the tail of {of} was cut off on {brokers} {nodes}"
+        if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
+            _topic_fault(builder, fault, str(topic))
+            continue
         name = None if topic is None or partition is None else f"{topic}-{partition}"
         kind, hit = f"{fault.type}-{fault.kind}", frozenset(fault.nodes)
         fact = Fact(says, kind, fault.completed, place=fault.place, partition=name, brokers=hit)
@@ -251,6 +262,18 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
                 says = f"broker {node} was started again"
                 again = Fact(says, RESTART, fault.invoked, place=fault.place, broker=node)
                 builder.events.append(BrokerEvent(node, "started", fault.invoked, again))
+
+
+def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:
+    """A topic was deleted or created by somebody, who may not know whether it worked."""
+    kind, verb = TOPIC_FAULTS[fault.kind]
+    done = fault.outcome == "ok"
+    says = f"topic {topic} was {verb}d" if done else f"the attempt to {verb} topic {topic} has no known outcome"
+    says = f"the attempt to {verb} topic {topic} failed" if fault.outcome == "fail" else says
+    fact = Fact(says, kind if done else f"{fault.type}-{fault.kind}", fault.completed, place=fault.place)
+    builder.fault_facts.append(fact)
+    if done and topic == builder.replica_logs.topic:
+        builder.topic_changes.append(fact)
 
 
 def _leader_changes(builder: Builder) -> None:

@@ -30,6 +30,7 @@ class Fault:
     completed: int
     place: int | None = None
     details: Mapping[str, object] | None = None
+    outcome: str = "ok"
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Replay:
         state = self.partitions[key]
         columns = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(state).items()}
         # A topic whose record is missing (a cut log) is known by its id alone.
-        self.row(record, kind, topic=self.topics.get(key[0], key[0]), partition=key[1], **columns)
+        self.row(record, kind, topic=self.topics.get(key[0], key[0]), topic_id=key[0], partition=key[1], **columns)
 
 
 def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -164,12 +164,12 @@ def _frames(replay: Replay) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _topic(replay: Replay, record: MetadataRecord) -> None:
     replay.topics[record.data["topicId"]] = record.data["name"]
-    replay.row(record, "topic", topic=record.data["name"])
+    replay.row(record, "topic", topic=record.data["name"], topic_id=record.data["topicId"])
 
 
 def _remove_topic(replay: Replay, record: MetadataRecord) -> None:
     topic_id = record.data["topicId"]
-    replay.row(record, "remove-topic", topic=replay.topics.pop(topic_id, topic_id))
+    replay.row(record, "remove-topic", topic=replay.topics.pop(topic_id, topic_id), topic_id=topic_id)
     replay.partitions = {key: state for key, state in replay.partitions.items() if key[0] != topic_id}
 
 

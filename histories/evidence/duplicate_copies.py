@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import polars as pl
@@ -50,6 +51,11 @@ def nodes_of(parts: Iterable[Part]) -> dict[Path, Node]:
         if node.id and len(claims[node.id]) > 1:
             found[folder] = replace(node, id=_logged_id(told, node.named) or node.id)
     return found
+
+
+def same_id(one: str, other: str) -> bool:
+    """Whether two ids of Kafka are one. They are random, so those that agree in most letters are one, damaged."""
+    return one == other or SequenceMatcher(None, one, other).ratio() >= 0.5
 
 
 def properties_of(path: Path) -> dict[str, str]:

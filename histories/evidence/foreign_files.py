@@ -1,8 +1,8 @@
 """Evidence that must not be compared with the rest: of another cluster, another topic of the name, or a second copy.
 
-A folder that somebody kept may hold the log.dirs of several clusters, backups of one broker, or a topic that was
-deleted and made again. They are no replicas of one log, whatever their names say. One of them is judged, and the
-others are told as left out.
+A folder that somebody kept may hold the log.dirs of several clusters, backups of one broker, or on one broker a topic
+that the others deleted and created again. They are no replicas of one log, whatever their names say. One of them is
+judged, and the others are reported as left out.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import SequenceMatcher
 from pathlib import Path
 
-from .duplicate_copies import Node, duplicate_copies, properties_of
+from .duplicate_copies import Node, duplicate_copies, properties_of, same_id
 from .parts import Part
 
 
@@ -55,28 +54,25 @@ def _other_clusters(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path,
     return {
         folder: says.format(node.cluster, judged)
         for folder, node in nodes.items()
-        if node.cluster and _differ(node.cluster, judged)
+        if node.cluster and not same_id(node.cluster, judged)
     }
 
 
 def _other_topics(parts: list[Part]) -> dict[Path, str]:
-    """Partition folders whose partition.metadata names another topic id than most do, at the end if that is known."""
-    ids: dict[str, list[tuple[Part, str]]] = {}
+    """Partition folders whose partition.metadata names another topic id than most do in the same snapshot.
+
+    Between snapshots a topic may have been deleted and created again; within one, a broker missed that.
+    """
+    ids: dict[tuple[str, str], list[tuple[Part, str]]] = {}
     for part in parts:
         if part.path.name == "partition.metadata" and part.topic is not None:
             told = properties_of(part.path).get("topic_id")
             if told:
-                ids.setdefault(part.topic, []).append((part, told))
+                ids.setdefault((part.topic, part.snapshot), []).append((part, told))
     out = {}
-    for topic, found in ids.items():
-        votes = Counter((not part.snapshot, id_) for part, id_ in found)
-        at_end = {id_: count for (end, id_), count in votes.items() if end} or Counter(id_ for _, id_ in found)
-        judged = min(at_end, key=lambda id_: (-at_end[id_], id_))
+    for (topic, _), found in ids.items():
+        votes = Counter(id_ for _, id_ in found)
+        judged = min(votes, key=lambda id_: (-votes[id_], id_))
         says = f"is of another topic named {topic} (id {{}}), and what is judged here has id {judged}"
-        out.update({part.path.parent: says.format(id_) for part, id_ in found if _differ(id_, judged)})
+        out.update({part.path.parent: says.format(id_) for part, id_ in found if not same_id(id_, judged)})
     return out
-
-
-def _differ(one: str, other: str) -> bool:
-    """Whether two ids are of two things. Kafka's are random, so those that agree in most letters are one, damaged."""
-    return SequenceMatcher(None, one, other).ratio() < 0.5

@@ -112,6 +112,7 @@ METADATA: Schema = {
     # topic, partition, change, register, fence, unfence, unregister, shutdown, config, feature, remove-topic
     "kind": pl.String,
     "topic": pl.String,
+    "topic_id": pl.String,  # base64, as partition.metadata has it; of topic, remove-topic, partition and change
     "partition": pl.Int32,
     "broker_id": pl.Int32,  # the broker that a registration concerns
     "leader": pl.Int32,  # after the record; -1 is none

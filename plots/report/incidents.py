@@ -14,6 +14,7 @@ from ...analysis.causes.losses import LOSSES
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
 from ..clock import clock
+from ..style import fault_kind
 from .root_causes import shown_facts
 
 MAX_INCIDENTS = 25
@@ -65,7 +66,7 @@ def timeline(
     moments = []
     for band in figures["faults"]:
         nodes, place = ", ".join(band["nodes"]), band.get("place", "")
-        named = band["kind"] + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
+        named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
             moments.append((0, band["to"], "heal", f"fault ended: {named}"))

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from markupsafe import escape
 
 from ...analysis.causes.incidents import saved_incidents
+from ...analysis.rules import RULES
 from ...analysis.wording import either, plural, some
 from .. import PLOTS, draw, style
 from ..clock import clock
@@ -22,6 +24,21 @@ VERDICTS = {
     "invalid": "A guarantee was broken.",
     "unknown": "Nothing can be said for sure: no breach was found, but what the verdict rests on is incomplete.",
     "not-judged": "There was nothing to judge.",
+}
+LABELS = {
+    "glance": "Run at a glance",
+    "offsets": "Offsets",
+    "replicas": "Replicas",
+    "swimlane": "Leaders and ISR",
+    "around": "Operations",
+    "unread": "Unread records",
+    "lag": "Consumer lag",
+    "heatmap": "Findings by partition and time",
+}
+_REFERENCE = re.compile(r"\b(KIP|KAFKA)-(\d{1,6})\b")
+_SOURCES = {
+    "KIP": "https://cwiki.apache.org/confluence/dosearchsite.action?queryString=KIP-",
+    "KAFKA": "https://issues.apache.org/jira/browse/KAFKA-",
 }
 PERMITTED = "No breach, but of what the configuration or --allow permits."
 PARTLY = "No breach of the rules that were judged."  # of a run whose caller skipped others
@@ -40,7 +57,7 @@ def write_report(
     pictures = _draw_all(folder / "plots", figures) if plots else []
     told = _told(verdict, findings, figures, pictures)
     for name in ("report.html", "report.md"):
-        text = _environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(told)
+        text = environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(told)
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -57,14 +74,23 @@ def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
             svg = (folder / f"{stem}.svg").read_text(encoding="utf-8")
             title = " ".join(map(str, subject.values()))
             caption = plot.CAPTION if number == 0 else ""  # said once
+            alternative = " ".join(figure.get_suptitle().split())
             pictures.append(
-                {"plot": name, "stem": stem, "title": title, "caption": caption, "svg": inline_svg(svg, stem)}
+                {
+                    "plot": name,
+                    "stem": stem,
+                    "title": title,
+                    "label": style.printable(f"{LABELS[name]} {title}".strip()),
+                    "caption": caption,
+                    "svg": inline_svg(svg, stem, f"{LABELS[name]}: {alternative}"),
+                }
             )
     return pictures
 
 
-def inline_svg(svg: str, stem: str) -> str:
-    """The svg element alone, in the page's colours, with ids that no other figure of the page has."""
+def inline_svg(svg: str, stem: str, alternative: str) -> str:
+    """The svg element alone, in the page's colours, with ids that no other figure of the page has, and a text in its
+    place for those who cannot see it."""
     element = svg[svg.index("<svg") :]
     element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
     element = re.sub(r' id="([^"]*)"', rf' id="{stem}.\1"', element)
@@ -72,7 +98,8 @@ def inline_svg(svg: str, stem: str) -> str:
     element = re.sub(r'xlink:href="#([^"]*)"', rf'xlink:href="#{stem}.\1"', element)
     for colour, variable in _INK.items():
         element = element.replace(colour, variable)
-    return re.sub(r' (width|height)="[\d.]+pt"', "", element, count=2)
+    element = re.sub(r' (width|height)="[\d.]+pt"', "", element, count=2)
+    return element.replace("<svg", f'<svg role="img" aria-label="{escape(alternative)}"', 1)
 
 
 def _told(
@@ -95,7 +122,9 @@ def _told(
         "source": verdict["input"].get("path") or _source(verdict),
         "counts": verdict["counts"],
         "rules": rules,
+        "guarantees": {name: RULES[name].breach if name in RULES else "" for name in rules},
         "assumptions": verdict["assumptions"],
+        "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
         "stories": stories,
         "findings_left_out": findings_left_out,
         "breaches": [story for story in stories if story.finding["severity"] == "violation"],
@@ -129,7 +158,7 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
         were = "was" if impact["lost"] == 1 else "were"
         lost = plural(impact["lost"], "acknowledged write")
-        read = _lost_read(impact["lost"], impact["lost_read"])
+        read = _lost_read(impact["lost"], impact["lost_read"], verdict["counts"].get("quarantined", 0))
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
     # Without final reads, or when the rule was left out, nobody can say that nothing was lost.
     sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
@@ -146,12 +175,16 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     return _meaning(verdict)
 
 
-def _lost_read(lost: int, read: int) -> str:
+def _lost_read(lost: int, read: int, left_out: int) -> str:
+    """What consumers are recorded to have read; of lines that were left out nobody knows what they read."""
+    missing = f"; {plural(left_out, 'line')} of the evidence {'is' if left_out == 1 else 'are'} missing"
+    missing = missing if left_out and read < lost else ""
     if not read:
-        return f"Nobody had read {'it' if lost == 1 else 'them'}"
+        return f"No recorded consumer had read {'it' if lost == 1 else 'them'}{missing}"
     if lost == 1:
         return "It had been read before it vanished"
-    return f"{'All' if read == lost else style.number(read)} of them had been read before they vanished"
+    count = "All" if read == lost else f"At least {style.number(read)}" if left_out else style.number(read)
+    return f"{count} of them had been read before they vanished{missing}"
 
 
 def _meaning(verdict: dict[str, Any]) -> str:
@@ -212,7 +245,8 @@ def _totals(rules: dict[str, Any]) -> dict[str, int]:
     return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
 
 
-def _environment(html: bool) -> Any:
+def environment(html: bool) -> Any:
+    """The templates of this folder, with the filters that they share; StrictUndefined."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -231,11 +265,22 @@ def _environment(html: bool) -> Any:
         seconds=lambda ns: f"{ns / 1e9:.3f}",
         place=place_of,
         some=_some,
+        linked=linked,
         either=either,
         svg=Markup,  # our own drawing, whose texts matplotlib escaped
     )
     environment.globals["fault_name"] = style.fault_name
     return environment
+
+
+def linked(text: str, most: int) -> Any:
+    """Text as HTML, in which each KIP and each issue of Kafka is a link to its page."""
+    from markupsafe import Markup
+
+    def as_link(found: re.Match[str]) -> str:
+        return f'<a href="{_SOURCES[found[1]]}{found[2]}">{found[0]}</a>'
+
+    return Markup(_REFERENCE.sub(as_link, str(escape(style.printable(text, most)))))
 
 
 def _some(values: list[str], most: int = 6) -> str:

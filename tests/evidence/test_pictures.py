@@ -57,7 +57,7 @@ def test_titles_say_what_to_see(unclean: dict[str, Any]) -> None:
     (subject,) = replicas.subjects(unclean)
     title = draw("replicas", unclean, subject).get_suptitle()
     lost = "orders-0: 609 acknowledged records lost"
-    where = "differ at offsets 477 to 1085; made equal later"
+    where = "differ at offsets 477 to 1085; later reconciled by truncation"
     assert " ".join(title.split()) == f"{lost}: brokers 1, 2 and broker 3 {where}"
     title = draw("swimlane", unclean, subject).get_suptitle()
     assert title == "orders-0: 609 acknowledged records lost: unclean election of broker 2 in epoch 2"
@@ -93,7 +93,7 @@ def test_a_log_went_as_far_as_the_high_watermark_of_a_dead_broker_and_is_cut_whe
 
 def test_a_broker_has_one_colour_and_its_cut_is_named(unclean: dict[str, Any]) -> None:
     _, lanes, ends = draw("swimlane", unclean, {"partition": "orders-0"}).axes
-    assert "cut to 477" in [text.get_text() for text in ends.texts]
+    assert "truncated to 477" in [text.get_text() for text in ends.texts]
     logs = {line.get_label(): line.get_color() for line in ends.lines}
     led = {(round(bar.get_y() + bar.get_height() / 2), to_hex(bar.get_facecolor())) for bar in lanes.patches}
     assert {(-1, logs["broker 2"]), (-2, logs["broker 3"])} <= led
@@ -109,7 +109,9 @@ def test_labels_of_replicas_do_not_collide() -> None:
     told = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
     figure = replicas.draw({"partitions": [{"name": "orders-0", "lost": 198, "replicas": told}]}, "orders-0")
     figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text().startswith(("cut", "high"))]
+    boxes = [
+        text.get_window_extent() for text in figure.axes[0].texts if text.get_text().startswith(("truncated", "high"))
+    ]
     assert len(boxes) == 3
     assert not any(one.overlaps(two) for number, one in enumerate(boxes) for two in boxes[:number])
 

@@ -1,0 +1,193 @@
+"""The generations of a topic in one of its partitions: which there are, and the tables of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import polars as pl
+
+from ...histories.bundle import Settings
+from ...histories.evidence.tables import FINAL
+from ...histories.tables import MAX_INT64
+from ..wording import plural
+from .evidence import clocks_of, snapshot_times, started_ms
+from .generation_split import (
+    OBSERVED,
+    Frames,
+    Part,
+    copy_positions,
+    positions_of_records,
+    split_observed,
+)
+from .topic_generations import TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
+
+BY_TIME = ("metadata", "log_events")
+LOGS = ("records", "batches", "segments")
+
+
+class Readings(NamedTuple):
+    """The parts of a partition, one a generation; and what they are if deletions of unknown outcome happened, or none
+    where every deletion is certain.
+    """
+
+    parts: list[Part]
+    otherwise: list[Part]
+
+
+def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> Readings | None:
+    """The parts of a partition, or None where nothing tells that its topic was deleted."""
+    times = snapshot_times(settings)
+    copies = copies_of(tables.get("properties"), times)
+    metadata = shared.get("metadata")
+    recorded, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started_ms(settings))
+    found = generations_of(recorded, faults_on(topic, context), copies, is_complete)
+    if len(found) == 1 and found[0].deleted is None:
+        return None
+    found = _with_unrecorded(found, tables)
+
+    def parts(generations: list[TopicGeneration]) -> list[Part]:
+        return _parts(topic, tables, shared, context, settings, generations)
+
+    certain = _without_possible(found)
+    if len(certain) == len(found) and certain[-1] == found[-1]:
+        return Readings(parts(found), [])
+    return Readings(parts(certain), parts(found))
+
+
+def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[TopicGeneration]:
+    """The generations, and one more where somebody wrote or asked for the end after the last deletion: a broker had
+    created the topic again. Offsets that go on where the deleted log ended were acknowledged late.
+    """
+    last = found[-1]
+    if last.deleted is None:
+        return found
+    gone = last.deleted.latest if last.deleted.latest < MAX_INT64 else last.deleted.earliest
+    sends = tables["sends"].filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
+    after = pl.col("invoked") >= gone
+    before = sends.filter(~after)["offset"].max()
+    later = sends.filter(after)["offset"].min()
+    goes_on = isinstance(before, int) and isinstance(later, int) and later > before
+    ends = (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
+    asked = tables["marks"].filter(ends & after)
+    if len(asked) or (isinstance(later, int) and not goes_on):
+        return [*found, TopicGeneration(number=last.number + 1)]
+    return found
+
+
+def _without_possible(found: Sequence[TopicGeneration]) -> list[TopicGeneration]:
+    """The generations if no deletion of unknown outcome happened."""
+    out: list[TopicGeneration] = []
+    begun: TopicGeneration | None = None
+    for one in found:
+        current = one if begun is None else replace(begun, deleted=one.deleted, topic_id=begun.topic_id or one.topic_id)
+        if one.deleted is not None and not one.is_deletion_certain:
+            begun = replace(current, deleted=None, is_deletion_certain=True)
+        else:
+            out.append(replace(current, is_deletion_certain=True))
+            begun = None
+    return [*out, begun] if begun is not None else out
+
+
+def _parts(
+    topic: str,
+    tables: Frames,
+    shared: Frames,
+    context: pl.DataFrame,
+    settings: Settings,
+    generations: list[TopicGeneration],
+) -> list[Part]:
+    positions = _of_brokers(tables, shared, context, settings, generations)
+    records = tables.get("records")
+    held = pl.DataFrame(schema={"generation": pl.Int32, "offset": pl.Int64, "value": pl.String})
+    if records is not None:
+        held = records.with_columns(positions["records"]).select(held.columns)
+    observed, unsent, unread = split_observed(tables, generations, held)
+    out = []
+    for number, one in enumerate(generations):
+        part = Part(one, _shared_of(topic, shared, settings, generations, number))
+        for name in OBSERVED:
+            part.tables[name] = observed[name].filter(pl.col("generation") == number).drop("generation")
+        for name, generation in positions.items():
+            part.tables[name] = tables[name].filter(generation == number)
+        out.append(part)
+    _tell_ambiguous(topic, out, positions, unsent, unread)
+    kept = [part for part in out if _has_own(part, len(out))] or out[-1:]
+    return [replace(part, generation=replace(part.generation, of=len(kept))) for part in kept]
+
+
+def _has_own(part: Part, generations: int) -> bool:
+    """Whether anything was observed of the generation itself. Undecided sends may all be another one's."""
+    tables = part.tables
+    sends = tables["sends"]
+    own = sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
+    kept = any(len(frame) for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties"))
+    return bool(len(own) or len(tables["reads"]) or len(tables["marks"]) or kept or (generations == 1 and len(sends)))
+
+
+def _of_brokers(
+    tables: Frames,
+    shared: Frames,
+    context: pl.DataFrame,
+    settings: Settings,
+    generations: list[TopicGeneration],
+) -> dict[str, pl.Series]:
+    """By table of the brokers' evidence: the generation (a position) of each row."""
+    times = snapshot_times(settings)
+    copies = copies_of(tables.get("properties"), times)
+    located = {name: frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME) and len(frame)}
+    out: dict[str, pl.Series] = {}
+    if located:
+        places = pl.concat([frame.select("snapshot", "broker") for frame in located.values()])
+        by_copy = copy_positions(copies, places, generations, times, FINAL)
+        for name, frame in located.items():
+            joined = frame.join(by_copy, on=["snapshot", "broker"], how="left", maintain_order="left")
+            out[name] = joined["generation"]
+    if "metadata" in tables:
+        at = _nanoseconds(settings, {})
+        out["metadata"] = positions_of_records(tables["metadata"], generations, at, pl.col("topic_id"))
+    if "log_events" in tables:
+        clocks = {name: clock.offset for name, clock in clocks_of(shared, context, settings).items()}
+        topic_id = pl.col("fields").str.json_path_match("$.topic_id")
+        out["log_events"] = positions_of_records(
+            tables["log_events"], generations, _nanoseconds(settings, clocks), topic_id
+        )
+    return out
+
+
+def _nanoseconds(settings: Settings, ahead: Mapping[str, int]) -> pl.Expr:
+    """Brokers' times as ns since the start of the run; `ahead`: ms by broker."""
+    offset = pl.col("broker").replace_strict(ahead, default=0, return_dtype=pl.Int64) if ahead else pl.lit(0)
+    return (pl.col("time") - offset - (started_ms(settings) or 0)) * 1_000_000
+
+
+def _shared_of(
+    topic: str, shared: Frames, settings: Settings, generations: Sequence[TopicGeneration], position: int
+) -> Frames:
+    """The evidence of no partition, of the topic's own records only those of this generation."""
+    if "metadata" not in shared:
+        return shared
+    metadata = shared["metadata"]
+    found = positions_of_records(metadata, generations, _nanoseconds(settings, {}), pl.col("topic_id"))
+    return {**shared, "metadata": metadata.filter(pl.col("topic").ne_missing(topic) | (found == position))}
+
+
+def _tell_ambiguous(
+    topic: str, parts: list[Part], positions: Mapping[str, pl.Series], unsent: int, unread: int
+) -> None:
+    """Says in each part that is there at the end what could not be assigned to a generation."""
+    between = f"of {topic} overlapped its deletion or creation, and nothing shows of which topic id"
+    told: list[tuple[str, str]] = []
+    if unsent:
+        told.append(("acknowledged", f"{plural(unsent, 'acknowledged send')} {between}"))
+    if unread:
+        for need in ("reads", "records", "acknowledged", "groups"):
+            told.append((need, f"{plural(unread, 'read record')} {between}"))
+    lost = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
+    if lost:
+        says = f"brokers' logs of {topic} of which neither a topic id nor a time shows the generation were left out"
+        told.append(("batches", says))
+    for part in parts:
+        if part.generation.deleted is None or lost:
+            part.ambiguous += told

@@ -1,0 +1,301 @@
+"""The generations of a topic: one that is deleted and created again has a new topic id, and its logs begin anew at 0.
+
+Three sources say when: TopicRecord and RemoveTopicRecord of `__cluster_metadata`, the faults delete-topic and
+create-topic of the history, and the topic ids in partition.metadata of dated copies. A deletion and a creation are
+spans of time, as no source gives the moment at which the brokers applied them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import orjson
+import polars as pl
+
+from ...histories.evidence.duplicate_copies import same_id
+from ...histories.evidence.tables import FINAL
+from ...histories.tables import MAX_INT64, MIN_INT64
+
+MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
+DELETE, CREATE = "delete-topic", "create-topic"  # faults
+
+
+class Span(NamedTuple):
+    """The earliest and the latest time (ns) at which something happened."""
+
+    earliest: int
+    latest: int
+
+
+class TopicChange(NamedTuple):
+    """A deletion or a creation of a topic, as one source records it."""
+
+    kind: str  # DELETE or CREATE
+    span: Span
+    topic_id: str | None = None
+    is_certain: bool = True  # False: a fault of unknown outcome
+
+
+class TopicCopy(NamedTuple):
+    """The topic id in the partition.metadata of one broker's copy, and when it was copied (None: not recorded)."""
+
+    snapshot: str
+    broker: str
+    topic_id: str
+    time: int | None
+
+
+def in_words(span: Span) -> str:
+    """When something happened, in seconds of the run."""
+    earliest, latest = (f"{time / 1e9:.3f} s" for time in span)
+    if abs(span.earliest) >= MAX_INT64:
+        return "at an unknown time" if abs(span.latest) >= MAX_INT64 else f"before {latest}"
+    if span.latest - span.earliest == 2 * MAX_CLOCK_SKEW_NS:
+        return f"at about {(span.earliest + MAX_CLOCK_SKEW_NS) / 1e9:.3f} s"
+    return f"after {earliest}" if span.latest >= MAX_INT64 else f"between {earliest} and {latest}"
+
+
+@dataclass(frozen=True)
+class TopicGeneration:
+    """The time between a topic's creation and its deletion; all its logs have one topic id."""
+
+    number: int = 1
+    created: Span | None = None  # None: before all that is recorded, or unrecorded
+    deleted: Span | None = None  # None: it is there at the end
+    is_deletion_certain: bool = True
+    topic_id: str | None = None
+    of: int = 1  # how many generations were observed
+
+    def describe(self, topic: str) -> str:
+        """A sentence: which generation it is, and when it was created and deleted."""
+        known = f" (id {self.topic_id})" if self.topic_id else ""
+        says = f"generation {self.number} of topic {topic}{known}" if self.of > 1 else f"topic {topic}{known}"
+        changes = [(name, span) for name, span in (("created", self.created), ("deleted", self.deleted)) if span]
+        times = [f"{name} {in_words(span)}" for name, span in changes]
+        return f"This is {says}" + (f", {' and '.join(times)}." if times else ".")
+
+    @property
+    def existed_until(self) -> Span:
+        """When it was deleted; a generation that was not, at the end of time."""
+        return self.deleted or Span(MAX_INT64, MAX_INT64)
+
+
+def generations_of(
+    recorded: Sequence[TopicChange],
+    faults: Sequence[TopicChange],
+    copies: Sequence[TopicCopy],
+    is_metadata_complete: bool,
+) -> list[TopicGeneration]:
+    """The generations of a topic in the order of time; one without any evidence of a deletion.
+
+    `recorded` are the changes of the metadata log, which `is_metadata_complete` if it was copied at the end of the run.
+    """
+    found = _in_turn(_matched(recorded, faults, is_metadata_complete))
+    found = _with_ids(found, copies)
+    return [replace(one, number=number) for number, one in enumerate(found, 1)]
+
+
+def _matched(
+    recorded: Sequence[TopicChange], faults: Sequence[TopicChange], is_metadata_complete: bool
+) -> list[TopicChange]:
+    """All changes, each once: a fault and the record of it are one change."""
+    out: list[TopicChange] = []
+    for kind in (DELETE, CREATE):
+        records = [change for change in recorded if change.kind == kind]
+        unmatched = []
+        for fault in (change for change in faults if change.kind == kind):
+            record = next((one for one in records if _overlaps(one.span, fault.span)), None)
+            if record is None:
+                unmatched.append(fault)
+            else:
+                records.remove(record)
+                out.append(record._replace(span=_within(record.span, fault.span)))
+        sure = [fault for fault in unmatched if fault.is_certain]
+        if len(sure) <= len(records):
+            # The controller's clock is not the history's: the last records are those of the faults.
+            late, records = records[len(records) - len(sure) :], records[: len(records) - len(sure)]
+            out += [record._replace(span=fault.span) for record, fault in zip(late, sure, strict=True)]
+        else:
+            out += sure
+        if not is_metadata_complete:
+            out += [fault for fault in unmatched if not fault.is_certain]
+        out += records
+    # A deletion comes before the creation that has the same time.
+    return sorted(out, key=lambda change: (change.span.earliest, change.kind == CREATE, change.span.latest))
+
+
+def _overlaps(one: Span, other: Span) -> bool:
+    return one.earliest <= other.latest and other.earliest <= one.latest
+
+
+def _within(one: Span, other: Span) -> Span:
+    return Span(max(one.earliest, other.earliest), min(one.latest, other.latest))
+
+
+def _in_turn(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
+    out: list[TopicGeneration] = []
+    current = TopicGeneration()
+    for change in changes:
+        if change.kind == CREATE:
+            if current.deleted is not None:
+                # Only a topic that does not exist can be created.
+                latest = min(current.deleted.latest, change.span.latest)
+                certain = current.is_deletion_certain or change.is_certain
+                span = Span(min(current.deleted.earliest, latest), latest)
+                out.append(replace(current, deleted=span, is_deletion_certain=certain))
+                current = TopicGeneration(created=change.span, topic_id=change.topic_id)
+            elif current.created is None:
+                current = replace(current, created=change.span, topic_id=current.topic_id or change.topic_id)
+        elif current.deleted is not None and current.is_deletion_certain:
+            # Somebody created it again between the two deletions.
+            out.append(current)
+            current = TopicGeneration(
+                deleted=change.span, is_deletion_certain=change.is_certain, topic_id=change.topic_id
+            )
+        else:
+            # The first of two attempts to delete it may have done nothing.
+            current = replace(
+                current,
+                deleted=change.span,
+                is_deletion_certain=change.is_certain,
+                topic_id=current.topic_id or change.topic_id,
+            )
+    return [*out, current]
+
+
+def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list[TopicGeneration]:
+    """The generations with the topic ids of the copies, which may show further ones."""
+    dated = sorted((copy for copy in copies if copy.time is not None), key=lambda copy: copy.time or 0)
+    for copy in dated:
+        if _has_id(found, copy.topic_id):
+            continue
+        number = existing_at(found, copy.time or 0)
+        if number is not None and found[number].topic_id is None:
+            found[number] = replace(found[number], topic_id=copy.topic_id)
+    final = next((copy.topic_id for copy in copies if copy.snapshot == FINAL), None)
+    found = _decided(found, final, dated)
+    if len(found) == 1 and found[0].deleted is None:
+        return _of_copies(found[0], copies)
+    last = found[-1]
+    if final and last.deleted is not None and last.topic_id and not _has_id(found, final):
+        return [*found[:-1], replace(last, is_deletion_certain=True), TopicGeneration(topic_id=final)]
+    return found
+
+
+def _has_id(found: Iterable[TopicGeneration], id_: str) -> bool:
+    return any(one.topic_id is not None and same_id(one.topic_id, id_) for one in found)
+
+
+def _decided(found: list[TopicGeneration], final: str | None, dated: Sequence[TopicCopy]) -> list[TopicGeneration]:
+    """Whether deletions of unknown outcome happened, where topic ids from before and after show it."""
+    out: list[TopicGeneration] = []
+    for number, one in enumerate(found):
+        before = out.pop() if out and out[-1].deleted is None else None
+        current = (
+            one if before is None else replace(before, deleted=one.deleted, is_deletion_certain=one.is_deletion_certain)
+        )
+        if current.deleted is not None and not current.is_deletion_certain and current.topic_id:
+            later = [each.topic_id for each in found[number + 1 :] if each.topic_id]
+            seen = [copy for copy in dated if (copy.time or 0) <= current.deleted.earliest]
+            if any(not same_id(current.topic_id, id_) for id_ in later):
+                current = replace(current, is_deletion_certain=True)
+            elif final and same_id(final, current.topic_id) and seen:
+                current = replace(current, deleted=None, is_deletion_certain=True)
+        out.append(current)
+    return out
+
+
+def _of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) -> list[TopicGeneration]:
+    """A generation an id, where nothing but copies shows that the topic was deleted, some time between them.
+
+    An undated snapshot was copied some time before the end.
+    """
+    seen: list[tuple[str, int, int]] = []  # id, first and last time
+    for time, copy in sorted(((MIN_INT64 if copy.time is None else copy.time), copy) for copy in copies):
+        known = next((i for i, (id_, _, _) in enumerate(seen) if same_id(id_, copy.topic_id)), None)
+        if known is None:
+            seen.append((copy.topic_id, time, time))
+        else:
+            seen[known] = (seen[known][0], seen[known][1], time)
+    if len(seen) < 2:
+        return [first]
+    out = []
+    created = first.created
+    for (id_, _, until), later in zip(seen, [*seen[1:], None], strict=True):
+        deleted = None if later is None else Span(min(until, later[1]), max(until, later[1]))
+        out.append(TopicGeneration(created=created, deleted=deleted, topic_id=id_))
+        created = deleted
+    return out
+
+
+def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
+    """The position of the generation that existed at a time for certain; None where that is not known."""
+    for number, one in enumerate(found):
+        since = one.created.latest if one.created else found[number - 1].existed_until.latest if number else MIN_INT64
+        if since <= time <= one.existed_until.earliest:
+            return number
+    return None
+
+
+def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
+    """The deletions and creations of a topic that the history records as faults."""
+    told = context.filter(
+        (pl.col("kind") == "fault")
+        & (pl.col("outcome") != "fail")
+        & pl.col("detail").str.contains("-topic", literal=True)
+    ).unique(maintain_order=True)
+    out = []
+    for row in told.sort("invoked", "at").iter_rows(named=True):
+        about = _object(row["detail"])
+        if about.get("kind") not in (DELETE, CREATE) or about.get("topic") != topic:
+            continue
+        certain = row["outcome"] == "ok"
+        latest = row["completed"] if certain and row["completed"] is not None else MAX_INT64
+        topic_id = about.get("topic_id")
+        known = topic_id if isinstance(topic_id, str) else None
+        out.append(TopicChange(str(about["kind"]), Span(row["invoked"], max(row["invoked"], latest)), known, certain))
+    return out
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        value = orjson.loads(text or "{}")
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) -> tuple[list[TopicChange], bool]:
+    """The deletions and creations of a topic in the longest copy of the metadata log (METADATA with its location), and
+    whether that copy is of the end of the run. `started`: ms since the epoch.
+    """
+    if not len(metadata) or started is None:
+        return [], False
+    copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
+    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
+    own = metadata.filter(
+        (pl.col("snapshot") == best["snapshot"])
+        & (pl.col("broker") == best["broker"])
+        & (pl.col("topic") == topic)
+        & pl.col("kind").is_in(["topic", "remove-topic"])
+    )
+    out = []
+    for row in own.sort("offset", maintain_order=True).iter_rows(named=True):
+        time = (row["time"] - started) * 1_000_000
+        kind = CREATE if row["kind"] == "topic" else DELETE
+        out.append(TopicChange(kind, Span(time - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS), row["topic_id"]))
+    return out, best["snapshot"] == FINAL
+
+
+def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[TopicCopy]:
+    """The topic ids of a partition's copies. Those at the end have the last time of all; undated snapshots none."""
+    if properties is None or not len(properties):
+        return []
+    ids = properties.filter((pl.col("key") == "topic_id") & pl.col("file").str.ends_with("partition.metadata"))
+    rows = ids.select("snapshot", "broker", "value").unique(maintain_order=True).sort("snapshot", "broker", "value")
+    return [
+        TopicCopy(snapshot, broker, value, MAX_INT64 if snapshot == FINAL else times.get(snapshot))
+        for snapshot, broker, value in rows.iter_rows()
+    ]

@@ -1,0 +1,146 @@
+"""commit-beyond-end: a group's committed offset stands beyond the log's end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import MAX_INT64, Finding
+from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.log_start import highest_end
+from ..partitions.partition import Partition
+from ..replicas.replica_logs import extents
+from ..replicas.resolved_outcomes import is_leader_collected
+from .groups import commits_of, groups_or_clients
+from .loss import outcomes_of_sends
+from .wording import proof, seconds, where
+
+
+class LogEnd(NamedTuple):
+    """An end of the log that is certain: it was read between `since` and `until` (ns)."""
+
+    offset: int
+    since: int
+    until: int
+    says: str
+    place: int | None = None
+
+
+def commits_beyond_end(p: Partition) -> Iterator[Finding]:
+    """One finding a group: its last commit that a log end which was read later contradicts."""
+    ends: list[LogEnd] | None = None
+    for group, members in groups_or_clients(p):
+        commits = commits_of(p, members)
+        if not len(commits):
+            continue
+        ends = _certain_ends(p) if ends is None else ends
+        contradicted = _last_contradicted(commits, ends)
+        if contradicted is not None:
+            yield _finding(p, group, *contradicted)
+            continue
+        _report_unknowns(p, group, commits, ends)
+
+
+def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[str, Any], LogEnd] | None:
+    """The last commit with the least end below it that was read after it and before the group went back."""
+    beyond = commits.filter(pl.col("offset") > min((end.offset for end in ends), default=MAX_INT64))
+    for row in reversed(beyond.rows(named=True)):
+        later = [end for end in ends if end.since > row["completed"] and end.offset < row["offset"]]
+        lower = commits.filter((pl.col("completed") >= row["invoked"]) & (pl.col("at") != row["at"]))
+        standing = [
+            end
+            for end in later
+            if not len(lower.filter((pl.col("offset") <= end.offset) & (pl.col("invoked") <= end.until)))
+        ]
+        if standing:
+            return row, min(standing, key=lambda end: (end.offset, end.since))
+    return None
+
+
+def _report_unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd]) -> None:
+    """A commit beyond all that the log is known to have held, where no later end confirms or contradicts it."""
+    # Each transaction may add a marker behind the last record.
+    markers = p.sends.filter("txn")["at"].n_unique()
+    reached = max([highest_end(p) + markers, *(end.offset for end in ends)])
+    beyond = commits.filter(pl.col("offset") > reached)
+    if len(beyond):
+        row = beyond.row(-1, named=True)
+        p.add_unknown(
+            "commit-beyond-end",
+            f"{_called(group, row)} committed {p.name}@{row['offset']}, and no later record, end offset, final read or"
+            " broker's log shows where the log ended then",
+        )
+
+
+def _certain_ends(p: Partition) -> list[LogEnd]:
+    """Where the log certainly ended, and when: as answered, as finally read, and as the leader's log has it."""
+    answers = p.log_ends.select("offset", "invoked", "completed", "at").rows()
+    ends = [
+        LogEnd(offset, begun, done, f"an end offset of {offset} is answered", at) for offset, begun, done, at in answers
+    ]
+    ends = [end for end in ends if not _is_refuted(p, end)] if ends else ends
+    return [*ends, *_finally_read(p), *_leaders_log(p)]
+
+
+def _is_refuted(p: Partition, end: LogEnd) -> bool:
+    """Whether a record at or behind the end was known before the answer and read after it: the answer was stale."""
+    behind = p.entries.filter((pl.col("offset") >= end.offset) & (pl.col("last_read") > end.until))
+    if not len(behind):
+        return False
+    acknowledged = pl.when(pl.col("acknowledged")).then("completed")
+    known = behind.with_columns(p.sends.select(acknowledged).to_series().gather(behind["send"]).alias("known"))
+    return bool((known.select(pl.min_horizontal("known", "first_read")).to_series() < end.since).any())
+
+
+def _finally_read(p: Partition) -> Iterator[LogEnd]:
+    """Final reads end where the log does, except that markers may follow, or a poll of unknown outcome read more."""
+    final = p.final
+    if final is None or not final.complete or p.transactional or not _stands_nothing_behind(p, final.end):
+        return
+    read = p.reads.filter(pl.col("process").is_in(final.processes) & (pl.col("completed") >= final.since))
+    # What retention emptied ends anywhere.
+    if len(read) and not len(indeterminate_polls(p, list(final.processes)).first):
+        yield LogEnd(final.end, final.since, final.until, f"the final reads end at offset {final.end}", read["at"][-1])
+
+
+def _leaders_log(p: Partition) -> Iterator[LogEnd]:
+    """The log of the last leader, if it is whole and no client knew more."""
+    logs = p.replica_logs
+    if logs is None or not is_leader_collected(logs) or not logs.last_is_dated or not logs.at_rest:
+        return
+    here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
+    end = extents(logs).filter(here)["end"].item()
+    read_further = p.final is not None and p.final.end > end
+    if end is None or logs.damage.filter(here).height or read_further or not _stands_nothing_behind(p, end):
+        return
+    time = logs.times.get(logs.last, MAX_INT64)
+    yield LogEnd(end, time, time, f"the log of broker {logs.leader} ends at offset {end}")
+
+
+def _stands_nothing_behind(p: Partition, end: int) -> bool:
+    """Whether all that is known to have stood at or behind an end is gone."""
+    if highest_end(p) <= end:
+        return True
+    last = np.append(p.entries.filter(pl.col("sent_ok"))["offset"].to_numpy(), -1).max()
+    return bool(last < end or not len(outcomes_of_sends(p).filter((pl.col("offset") >= end) & ~pl.col("lost"))))
+
+
+def _called(group: str, row: dict[str, Any]) -> str:
+    return f"{row['process']} of group {group}" if group and group != row["process"] else row["process"]
+
+
+def _finding(p: Partition, group: str, row: dict[str, Any], end: LogEnd) -> Finding:
+    return Finding(
+        rule="commit-beyond-end",
+        sentence=f"{_called(group, row)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but the log"
+        f" ends at {end.offset} ({where(p, end.offset, row['offset'] - 1)} does not exist)",
+        topic=p.topic,
+        partition=p.partition,
+        first_offset=end.offset,
+        last_offset=row["offset"] - 1,
+        processes=[row["process"]],
+        evidence=proof((f"{row['process']} commits {row['offset']}", row["at"]), (end.says, end.place)),
+    )

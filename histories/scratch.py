@@ -1,0 +1,49 @@
+"""Temporary folders that do not outlive their process: the next one in the same place removes what a kill left."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """A temporary folder in `parent` that is gone afterwards; those that killed processes left there are removed, too.
+
+    A running process holds its folder by flock, so that no other removes it. Raises OSError.
+    """
+    for leftover in parent.iterdir():
+        if leftover.name.startswith(prefix) and not leftover.is_symlink():
+            with _lock(leftover) as is_abandoned:
+                if is_abandoned:
+                    shutil.rmtree(leftover, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        with _lock(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[bool]:
+    """Holds the folder until the end of the context or of the process; gives whether no other process holds it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = True
+        except OSError:
+            is_free = False
+        yield is_free
+    finally:
+        os.close(handle)

@@ -1,0 +1,108 @@
+"""Several runs in one call: their names, the line of each, and the index of their reports."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from click.testing import CliRunner, Result
+from figure_cases import FINAL, HOSTILE, Script, lossy, write_run
+from logjudge.cli.main import cli
+from logjudge.cli.runs import Judged, names_of, render, write_index
+from logjudge.histories.errors import UsageError
+
+
+def check(*paths: Path, out: Path, options: tuple[str, ...] = ()) -> Result:
+    arguments = ["check", *map(str, paths), "--engine", "local", "--no-plots", "--out", str(out), *options]
+    return CliRunner().invoke(cli, arguments, standalone_mode=False)
+
+
+def valid() -> list[dict[str, object]]:
+    return Script().send("p", "a", 0).poll("final", (0, "a")).events
+
+
+@pytest.mark.parametrize(
+    ("runs", "names"),
+    [
+        (["/x/one.jsonl", "/x/two.jsonl.gz"], ["one", "two"]),
+        (["/x/a/history.jsonl", "/x/b/history.jsonl"], ["a-history", "b-history"]),
+        (["/x/a/run", "/x/b/run", "/x/c/other"], ["a-run", "b-run", "other"]),
+        (["/x/1/s/r.edn", "/y/1/s/r.edn"], ["x-1-s-r", "y-1-s-r"]),
+        (["/x/r.edn", "/x/r.edn"], ["x-r", "x-r-2"]),
+        (["s3a://bucket/a/history.jsonl", "s3a://bucket/b/history.jsonl"], ["a-history", "b-history"]),
+        (["/x/index.html", "/x/r"], ["index.html-2", "r"]),
+    ],
+)
+def test_names_tell_runs_apart(runs: list[str], names: list[str]) -> None:
+    assert names_of(runs) == names
+
+
+def test_each_run_has_a_line_and_a_row_the_worst_first(tmp_path: Path) -> None:
+    good = write_run(tmp_path / "good", valid(), FINAL)
+    bad = write_run(tmp_path / "bad", lossy(), FINAL)
+    (tmp_path / "torn.jsonl").write_text("no history\n")
+    result = check(good, tmp_path / "torn.jsonl", bad, out=tmp_path / "o")
+    assert result.return_value == 1
+    lines = result.output[result.output.index("3 runs: 1 invalid, 1 error, 1 ") :].splitlines()
+    assert [line.split()[1] for line in lines[1:4]] == ["bad", "torn", "good"]
+    assert lines[-1] == f"Index of the reports: {tmp_path / 'o' / 'index.html'}"
+    page = (tmp_path / "o" / "index.html").read_text()
+    assert "2 acknowledged writes of 4 were lost" in page
+    assert re.findall(r'href="([^"]*)"', page) == ["bad/report.html", "good/report.html"]
+    assert all((tmp_path / "o" / link).is_file() for link in re.findall(r'href="([^"]*)"', page))
+    # A second call replaces its own index.
+    assert check(good, bad, out=tmp_path / "o").return_value == 1
+    assert "torn" not in (tmp_path / "o" / "index.html").read_text()
+
+
+def test_a_single_run_has_no_index(tmp_path: Path) -> None:
+    result = check(write_run(tmp_path / "good", valid(), FINAL), out=tmp_path / "o")
+    assert "runs:" not in result.output
+    assert not list(tmp_path.glob("**/index.html"))
+
+
+def test_runs_without_a_name_of_their_own_get_one(tmp_path: Path) -> None:
+    paths = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        paths.append(tmp_path / name / "history.jsonl")
+        paths[-1].write_text("".join(json.dumps({"time": n, **event}) + "\n" for n, event in enumerate(valid())))
+    reports = json.loads(check(*paths, out=tmp_path / "o", options=("--json",)).output)
+    assert [report["input"]["name"] for report in reports] == ["a-history", "b-history"]
+
+
+def test_an_index_of_others_is_not_overwritten_and_nothing_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "index.html").write_text("<p>my site")
+    runs = [write_run(tmp_path / name, valid(), FINAL) for name in ("a", "b")]
+    result = check(*runs, out=tmp_path / "o")
+    assert isinstance(result.exception, UsageError)
+    assert "did not write" in str(result.exception)
+    assert [path.name for path in (tmp_path / "o").iterdir()] == ["index.html"]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
+    report = {"verdict": "valid", "counts": {}, "rules": {}, "assumptions": [{"name": name, "holds": False}]}
+    runs = [Judged(name, f"{tmp_path}/{name.replace('/', '')}", report, name), Judged("x", "", None, name)]
+
+    class Page(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tags: set[str] = set()
+            self.links: list[str] = []
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.tags.add(tag)
+            self.links += [str(value) for key, value in attrs if key == "href"]
+            assert not any(key.startswith("on") for key, _ in attrs)
+
+    page = Page()
+    page.feed(write_index(str(tmp_path), runs).read_text())
+    assert not page.tags & {"script", "svg", "img", "b onload"}
+    assert [unquote(link) for link in page.links] == [f"{name.replace('/', '')}/report.html"]
+    assert all(line.isprintable() for line in render(runs, None).replace("\x1b", "").splitlines())

@@ -1,0 +1,220 @@
+"""Output folders: odd targets and inputs, kills and signals."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from logjudge.cli import folder as folders
+from logjudge.cli.folder import RESULT, move_into, write_whole
+from logjudge.cli.main import ENVIRONMENT_ERRORS, cli
+from logjudge.histories.bundle import open_run
+from logjudge.histories.errors import LogjudgeError, UsageError
+from logjudge.histories.scratch import scratch_folder
+
+HISTORY = """{"process":"p","op":0,"type":"invoke","f":"send","topic":"x","partition":0,"value":"a","time":1}
+{"process":"p","op":0,"type":"ok","f":"send","topic":"x","partition":0,"offset":0,"value":"a","time":2}
+"""
+VERDICT = '{"rules": {}, "verdict": "valid"}'
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "history.jsonl").write_text(HISTORY)
+    return tmp_path / "run"
+
+
+def check(run: Path, out: object) -> int:
+    """The exit code; 2 for one sentence about the input."""
+    arguments = ["check", str(run), "--engine", "local", "--no-plots", "--out", str(out)]
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    if isinstance(result.exception, LogjudgeError):
+        assert "\n" not in str(result.exception)
+        return 2
+    if result.exception:
+        raise result.exception
+    return int(result.return_value)
+
+
+def result_of(content: str) -> object:
+    def fill(scratch: Path) -> None:
+        (scratch / "verdict.json").write_text(VERDICT)
+        (scratch / "report.md").write_text(content)
+
+    return fill
+
+
+def test_the_current_folder_takes_a_result_and_stays_the_current_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert [check(run, ".") for _ in range(2)] == [3, 3]
+    assert Path("verdict.json").is_file()  # a folder that was exchanged would be empty here
+    assert {path.name for path in Path().iterdir()} <= RESULT.names
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "run"]
+
+
+@pytest.mark.parametrize(
+    "odd", ["/", "file", "file/x", "pipe", "loop", "link", "/proc/x", "a" * 256, "no/" + "a" * 256]
+)
+def test_a_target_that_cannot_take_a_result_is_refused_before_the_run_is_read(
+    odd: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    os.mkfifo("pipe")
+    Path("loop").symlink_to("loop")
+    Path("link").symlink_to("run")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("logjudge.cli.engines._open_local", lambda *_: pytest.fail("the run was opened"))
+    assert check(run, odd) == 2
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_name_of_255_bytes_is_written(run: Path, tmp_path: Path) -> None:
+    assert check(run, tmp_path / ("ä" * 127 + "a")) == 3
+
+
+@pytest.mark.parametrize("odd", ["/proc/self/mem", "loop", "pipe", "socket", "", "folder"])
+def test_inputs_that_cannot_be_read_cost_a_sentence(odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    os.mknod("socket", 0o140600)
+    Path("loop").symlink_to("loop")
+    Path("folder").mkdir()
+    if odd == "folder":
+        monkeypatch.setattr(os, "listdir", _denied)
+    for command in (["check", odd, "--engine", "local"], ["explain", odd], ["plot", odd, "glance"]):
+        result = CliRunner().invoke(cli, command, standalone_mode=False)
+        assert isinstance(result.exception, LogjudgeError), command
+        assert "\n" not in str(result.exception)
+
+
+def _denied(path: object) -> list[str]:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def test_what_the_system_refuses_while_reading_is_no_bug_of_ours(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in ENVIRONMENT_ERRORS - {errno.ENOSPC, errno.EDQUOT}:
+
+        def refuse(*_: object, number: int = number) -> None:
+            raise OSError(number, os.strerror(number), "disk")
+
+        monkeypatch.setattr("logjudge.cli.check._write", refuse)
+        assert check(run, tmp_path / "out") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    with pytest.raises(LogjudgeError, match="found nothing"):
+        open_run(tmp_path / "nowhere")
+
+
+def test_a_result_is_at_its_place_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every renaming is one system call, before and after which a complete result is there."""
+    out = tmp_path / "out"
+    write_whole(out, result_of("old"))
+    seen = []
+    exchange, rename, replace = folders._exchange, Path.rename, Path.replace
+
+    def watched(name: str, call: object) -> object:
+        def watch(*paths: object) -> object:
+            seen.append(((out / "verdict.json").read_text(), name))
+            done = call(*paths)  # type: ignore[operator]
+            seen.append(((out / "verdict.json").read_text(), name))
+            return done
+
+        return watch
+
+    monkeypatch.setattr(folders, "_exchange", watched("exchange", exchange))
+    monkeypatch.setattr(Path, "rename", watched("rename", rename))
+    monkeypatch.setattr(Path, "replace", watched("replace", replace))
+    write_whole(out, result_of("new"))
+    assert seen == [(VERDICT, "exchange")] * 2
+    assert (out / "report.md").read_text() == "new"
+    monkeypatch.setattr(folders, "_exchange", lambda *_: False)  # as on NFS
+    write_whole(out, result_of("newer"))
+    assert {text for text, _ in seen} == {VERDICT}
+    assert (out / "report.md").read_text() == "newer"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_what_a_kill_left_is_removed_and_what_runs_is_kept(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    abandoned = tmp_path / ".out.logjudge-abandoned"
+    (abandoned / "whole").mkdir(parents=True)
+    with scratch_folder(tmp_path, ".out.logjudge-") as running:
+        write_whole(out, result_of("a"))
+        assert running.is_dir()
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_move_into_a_folder_that_was_killed_is_taken_up_again(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / ".logjudge-killed").mkdir(parents=True)
+    (out / "report.md").write_text("new")
+    write_whole(out, result_of("newer"))
+    assert {path.name for path in out.iterdir()} == {"verdict.json", "report.md"}
+    (out / ".logjudge-killed").mkdir()
+    (out / "notes.txt").touch()
+    with pytest.raises(UsageError, match="other files"):
+        write_whole(out, result_of("newest"))
+
+
+def test_what_the_new_result_lacks_does_not_stay(tmp_path: Path) -> None:
+    for name, file in (("old", "plots"), ("new", "report.md")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).mkdir() if file == "plots" else (tmp_path / name / file).touch()
+    (tmp_path / "old" / "kept.txt").touch()
+    move_into(tmp_path / "old", tmp_path / "new", RESULT)
+    assert sorted(path.name for path in (tmp_path / "old").iterdir()) == ["kept.txt", "report.md"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_while_writing_leaves_nothing(number: signal.Signals, run: Path, tmp_path: Path) -> None:
+    waits = (
+        "import sys, time; from pathlib import Path; from logjudge.cli import check, main\n"
+        f"check._write = lambda *_: (Path({str(tmp_path / 'writing')!r}).touch(), time.sleep(60))\n"
+        "main.main()"
+    )
+    words = ["check", run, "--engine", "local", "--no-plots", "--out", tmp_path / "out"]
+    with subprocess.Popen(
+        [sys.executable, "-c", waits, *map(str, words)],
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        while not (tmp_path / "writing").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "writing"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_spark_leaves_nothing(number: signal.Signals, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    words = ["check", run, "--engine", "spark", "--no-plots", "--out", tmp_path / "out"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "logjudge.cli", *map(str, words)],
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        while not list((tmp_path / "temporary").glob("logjudge-spark-*/*")) and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in said
+    assert list((tmp_path / "temporary").iterdir()) == []
