@@ -133,9 +133,9 @@ def _boiled_down(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """What a table that is one of ASKING asks of the large logs of its partition (ASKED)."""
-    from ..histories.evidence import sought  # its compiled loops take a while to load
+    from ..histories.evidence import record_filter  # its compiled loops take a while to load
 
-    return sought.lookups_of(table, frame)
+    return record_filter.lookups_of(table, frame)
 
 
 def choose_batches(

@@ -24,8 +24,8 @@ PACKAGES = ("analysis", "cli", "histories", "models", "plots")
 SENT = ("search.py", "scenario.py", "matrix.py")
 SAME = """
 import json
-from logjudge.models.replication.matrix import CELLS, SETTINGS, space
-from logjudge.models.replication.search import explore
+from logjudge.models.exploration.matrix import CELLS, SETTINGS, space
+from logjudge.models.exploration.search import explore
 def run(setting, variant):
     seen = explore(space(variant, setting), range(10), SETTINGS[setting].invariants, False)
     return [setting, variant, seen.events, sorted(seen.states), seen.broken]

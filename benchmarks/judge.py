@@ -25,12 +25,13 @@ from logjudge.analysis.results import Results
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.models.exploration.invariants import breaches
+from logjudge.models.exploration.matrix import CELLS, space
+from logjudge.models.exploration.schedule import PATTERNS, Draw
+from logjudge.models.exploration.search import Space
 from logjudge.models.replication.config import SECOND
-from logjudge.models.replication.faults import Fault
-from logjudge.models.replication.matrix import CELLS, space
+from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.schedule import PATTERNS, Draw
-from logjudge.models.replication.search import Space, breaches
 from logjudge.models.replication.variants import VARIANTS
 
 CELLS_IN_ORDER = [(setting, variant) for setting, cells in CELLS.items() for variant in cells]

@@ -13,7 +13,7 @@ import time
 
 import compiled
 from logjudge.cli.search import search
-from logjudge.models.replication.matrix import CELLS, SETTINGS, space, wrong
+from logjudge.models.exploration.matrix import CELLS, SETTINGS, differences, space
 
 BROKEN = 2000
 
@@ -33,7 +33,7 @@ def main(runs: int, jobs: int, first: int, chosen: list[str]) -> int:
                 f"{setting:14}{variant:20}{found.runs} runs, {len(found.states)} states, {took:7.1f} s  {counts}",
                 flush=True,
             )
-            sentences += wrong(setting, variant, found)
+            sentences += differences(setting, variant, found)
     print("\n".join(sentences) or "every cell is as it should be")
     return 1 if sentences else 0
 

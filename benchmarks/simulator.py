@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from logjudge.histories.simulation.bundle import write_bundle
-from logjudge.models.replication.matrix import SETTINGS, space
+from logjudge.models.exploration.matrix import SETTINGS, space
+from logjudge.models.exploration.search import explore
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.search import explore
 
 
 def memory() -> float:

@@ -21,7 +21,7 @@ from logjudge.analysis.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
-from logjudge.models.replication.schedule import Draw
+from logjudge.models.exploration.schedule import Draw
 
 COPIES = 4  # of each run, each with one or two weaknesses
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..analysis.wording import span
 from ..histories.errors import UsageError
 from .document import Document
 from .forms import Form, form_options, show
@@ -15,6 +16,8 @@ from .held import NO_LOG, content_of, extent, moment, spans_of
 from .looking import open_to_look, partition_of, seconds, tell_alike
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
 from .paths import LocalPath
+
+MAX_DAMAGED = 12  # damaged batches of one snapshot that are shown
 
 
 @click.command()
@@ -25,7 +28,8 @@ def command(run: Path, partition: str | None, form: Form) -> int:
     """Show the replicas of RUN's partitions side by side, offset by offset around each divergence, per snapshot.
 
     A cell is e, the leader epoch, the record's time (UTC), its key, if it has one, and its value. Exit code: 0 where
-    no replicas differ, 1 where some do, 3 (unknown) where no snapshot holds two logs of a partition to compare.
+    no replicas differ, 1 where some do or a batch is damaged, 3 (unknown) where no snapshot holds two logs of a
+    partition to compare, or a file cannot be read.
     """
     from ..analysis.inspect.differences import differences
 
@@ -51,8 +55,11 @@ def command(run: Path, partition: str | None, form: Form) -> int:
 
 def _exit_code(told: list[dict[str, Any]]) -> int:
     snapshots = [snapshot for part in told for snapshot in part["snapshots"]]
-    if any(snapshot["divergences"] for snapshot in snapshots):
+    damage = [row for snapshot in snapshots for row in snapshot["damage"]]
+    if any(snapshot["divergences"] for snapshot in snapshots) or any(row["is_corrupt"] for row in damage):
         return EXIT_BREACH
+    if damage:
+        return EXIT_UNKNOWN
     return EXIT_VALID if any(len(snapshot["brokers"]) > 1 for snapshot in snapshots) else EXIT_UNKNOWN
 
 
@@ -75,6 +82,10 @@ def _snapshot(document: Document, partition: str, snapshot: dict[str, Any], has_
     if snapshot["silent"]:
         document.say(f"no records of broker {', '.join(snapshot['silent'])}: an empty log, or one that was not kept")
     _verdict(document, snapshot)
+    for row in snapshot["damage"][:MAX_DAMAGED]:
+        document.say(_damaged(row))
+    if len(snapshot["damage"]) > MAX_DAMAGED:
+        document.say(f"… and {len(snapshot['damage']) - MAX_DAMAGED:,} more damaged batches")
     for divergence in snapshot["divergences"]:
         _divergence(document, divergence, [broker["broker"] for broker in snapshot["brokers"]])
     if snapshot["left_out"]:
@@ -87,10 +98,22 @@ def _verdict(document: Document, snapshot: dict[str, Any]) -> None:
         document.say(f"DIFFERENT at {count:,} offsets: {spans_of(snapshot)}")
     elif len(snapshot["brokers"]) < 2:
         document.say("one log alone: there is nothing to compare it with")
+    elif snapshot["damage"]:
+        document.say(
+            "NOT COMPARABLE where a log is damaged or could not be read; the same elsewhere", *snapshot["behind"]
+        )
     elif snapshot["behind"]:
         document.say("the same as far as they go; only behind, which is no divergence:", *snapshot["behind"])
     else:
         document.say("the same")
+
+
+def _damaged(row: dict[str, Any]) -> str:
+    first, last = row["first"], row["last"]
+    offsets = "" if first is None else f" at {span(first, last)}" if last is not None else f" from offset {first} on"
+    what = "DAMAGED" if row["is_corrupt"] else "unreadable"
+    byte = "" if row["byte"] is None else f" byte {row['byte']}"
+    return f"broker {row['broker']} {what}{offsets}: {row['file']}{byte}, {row['reason']}"
 
 
 def _divergence(document: Document, divergence: dict[str, Any], brokers: list[str]) -> None:

@@ -172,6 +172,7 @@ def _numbers(document: Document, p: Partition) -> None:
     """Who wrote and read the partition, and who keeps it, in a few numbers."""
     from ..analysis.inspect.differences import differences
     from ..analysis.replicas.replica_logs import where
+    from ..analysis.wording import brokers
 
     document.heading(p.label)
     if p.generation is not None:
@@ -185,7 +186,9 @@ def _numbers(document: Document, p: Partition) -> None:
     for snapshot in snapshots:
         ends = ", ".join(extent(broker) for broker in snapshot["brokers"])
         differ = f"; they differ at {spans_of(snapshot)}" if snapshot["divergences"] else ""
-        document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}")
+        damaged = sorted({row["broker"] for row in snapshot["damage"] if row["is_corrupt"]})
+        damage = f"; damaged batches on {brokers(damaged)}" if damaged else ""
+        document.say(f"{where(snapshot['snapshot'])}: {ends}{differ}{damage}")
 
 
 def _offset(document: Document, opened: Inspected, names: list[str], asked: Where) -> None:

@@ -11,7 +11,7 @@ from ..histories.simulation.bundle import write_bundle
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import digest, page
 from ..histories.simulation.scenarios import load, names
-from ..models.replication.compare import table
+from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
 from .check import command as check
 from .completing import completed
@@ -70,7 +70,7 @@ def run(ctx: click.Context, name: str, out: Path | None) -> None:
         click.echo(f"{broken} is broken: {text}")
     click.echo()
     code = ctx.invoke(check, runs=(str(folder),), out=str(judged), **AS_LOCAL)
-    wrong = came.differs(scenario)
+    wrong = came.difference(scenario)
     if wrong:
         raise UsageError(f"{name} did not go as its page says: {wrong}")
     knows = f"that {' and '.join(came.breaks)} broke" if came.breaks else "of nothing broken"

@@ -18,11 +18,13 @@ import click
 from ..analysis.wording import plural
 from ..histories.errors import UsageError, meant
 from ..histories.simulation import scenario_file
+from ..models.exploration.invariants import INVARIANTS
+from ..models.exploration.narrative import narrate_scenario
+from ..models.exploration.schedule import PATTERNS
+from ..models.exploration.search import SURVIVABLE, Explored, Space, explore, explore_payload
+from ..models.exploration.shrink import shrink
 from ..models.replication.config import ConfigError
-from ..models.replication.invariants import INVARIANTS
 from ..models.replication.scenario import Scenario
-from ..models.replication.schedule import PATTERNS
-from ..models.replication.search import SURVIVABLE, Explored, Space, explore, explore_payload, shrink, story
 from ..models.replication.variants import VARIANTS
 from .completing import completed
 from .engines import Spark, engine_options
@@ -125,7 +127,7 @@ def _write_shrunk(losing: Scenario, invariant: str, name: str, path: Path) -> No
         progress("shrinking", 0, 1, "schedules")
         small, tries = shrink(losing, invariant)
     small = replace(small, breaks=(invariant,))
-    told, _ = story(small)
+    told, _ = narrate_scenario(small)
     small = replace(
         small,
         name=name,

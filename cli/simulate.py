@@ -13,10 +13,10 @@ from ..histories.errors import UsageError, meant
 from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import Written, write_bundle
 from ..histories.simulation.outcome import outcome
+from ..models.exploration.schedule import PATTERNS, draw, is_known, required_options
 from ..models.replication.config import OPTIONS, SECOND, ConfigError
-from ..models.replication.faults import FAULTS
+from ..models.replication.faults.kinds import FAULTS
 from ..models.replication.scenario import Scenario
-from ..models.replication.schedule import PATTERNS, demanded, draw, known
 from ..models.replication.variants import VARIANTS
 from .completing import completed
 from .folder import SIMULATED, write_whole
@@ -108,12 +108,12 @@ def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
         return scenario
     kinds = [kind.strip() for kind in faults.split(",") if kind.strip()]
     for kind in kinds:
-        if not known(kind):
+        if not is_known(kind):
             said = f"there are {DRAWN}; {WRITTEN[0].lower()}{WRITTEN[1:]}"
             raise UsageError(f"there is no fault {kind!r}; {said}{meant(kind, FAULTS)}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn; write it into a scenario file")
-    options = {**demanded(kinds), **scenario.options}
+    options = {**required_options(kinds), **scenario.options}
     scenario = replace(scenario, options=options)
     config = scenario.config()
     if "simulation.send.interval.us" not in options:

@@ -16,16 +16,19 @@ from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from . import (
     correlated_failure,
+    corruption,
     high_watermark_truncation,
     last_replica_standing,
     leader_epoch_divergence,
     legal_absence,
+    log_rolled_back,
     single_ack_failover,
     unclean_election,
 )
 from .attempts import Attempt, Explanation, explained
 from .decisive import decisive_steps
 from .losses import Lost
+from .lost_marker import lost_marker, with_marker
 
 Cause = Callable[[Timeline, Lost], Attempt]
 
@@ -37,6 +40,8 @@ CAUSES: dict[str, tuple[Cause, str]] = {
         single_ack_failover,
         last_replica_standing,
         correlated_failure,
+        corruption,
+        log_rolled_back,
     )
 }
 # Why replicas differ in the end, as no truncation made them alike: no loss, but what may become one.
@@ -52,7 +57,10 @@ LEGAL: dict[str, tuple[Cause, str]] = {
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
-    """The cause of a lost range."""
+    """The cause of a lost range; of records that lack no more than their COMMIT marker, the cause of its loss."""
+    marker = lost_marker(timeline, lost)
+    if marker is not None:
+        return with_marker(_explain(CAUSES, timeline, marker.lost, decisive_steps), marker, lost)
     return _explain(CAUSES, timeline, lost, decisive_steps)
 
 

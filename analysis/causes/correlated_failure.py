@@ -15,6 +15,7 @@ from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt
 from .leader_change import succession
+from .log_rolled_back import rolled_back
 from .losses import Lost, acknowledgement
 from .prevention import flushed
 from .replica_history import deaths, ended_short, had_them, in_sync
@@ -28,6 +29,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     had = [had_them(timeline, member, lost) for member in together]
     short = [ended_short(timeline, member, lost, lost.first) for member in together]
     if len(together) < 2 or not all(had) or not all(short) or not _dead_at_once(timeline, together, lost):
+        return NOT_THE_CASE
+    if any(rolled_back(timeline, member, lost) for member in together):
         return NOT_THE_CASE
     found = succession(timeline, lost)
     after = found.successor

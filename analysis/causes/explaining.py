@@ -12,8 +12,8 @@ from ..partitions.partition import Partition, once
 from ..rules.evidence import sends_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
-from . import explain_divergence, explain_loss
-from .attempts import Explanation
+from . import corruption, explain_divergence, explain_loss
+from .attempts import Explanation, explained
 from .consumers import GROUP_EVENTS, Missed, explain_missed
 from .losses import LOSSES, Lost
 from .ranges import explain_ranges
@@ -31,7 +31,9 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. An explanation that
     several findings share, word by word, is one record; incidents.py joins those of one event.
     """
-    records = [] if p.replica_logs or p.timeline is None or len(p.sends) else _given_up(p.timeline)
+    records: list[Record] = []
+    if p.timeline is not None and not p.replica_logs and not len(p.sends):
+        records = [record for record in _given_up(p.timeline) if record["cause"] != "unknown" or not _has_clients(p)]
     shared: dict[Any, Record] = {}
     for finding in findings:
         explained = _explained(p, finding)
@@ -50,11 +52,17 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
 def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
     """What findings have in common that share an explanation: its chain, or of a rule that finds no losses why the
     cause is not known."""
-    if explanation.chain:
-        return explanation.cause, tuple(explanation.chain)
     if lost is not None or explanation.readings:
         return finding.id, lost
+    if explanation.chain:
+        return explanation.cause, tuple(explanation.chain)
     return finding.rule, finding.severity, explanation.cause, tuple(explanation.missing)
+
+
+def _has_clients(p: Partition) -> bool:
+    """Whether clients are recorded, so that a truncation without a proved cause took nothing that they had written, or
+    the topic is Kafka's own: brokers give up unacknowledged tails at any clean election."""
+    return p.topic.startswith("__") or p.context.height > 0
 
 
 def _given_up(timeline: Timeline) -> list[Record]:
@@ -69,7 +77,8 @@ def _given_up(timeline: Timeline) -> list[Record]:
         # A term that began below the cut had written them by the time at which it was over.
         wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < cut.end]
         written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (end.time or 0) else None
-        lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, written=written)
+        acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
+        lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, acks, written=written)
         span = f"offset {lost.first}" if lost.count == 1 else f"offsets {lost.first} to {lost.last}"
         says = f"broker {cut.broker} gave up {span} of {lost.name}; what was acknowledged there is not recorded"
         told.append({"findings": [], "says": says, "lost": None, **record_of(explain_loss(timeline, lost))})
@@ -152,9 +161,26 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
 
 
+def _misread(p: Partition, finding: Finding) -> Explanation | None:
+    """That what was read at any of the finding's offsets came from a damaged segment."""
+    if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
+        return None
+    offsets: list[int] = [finding.first_offset]
+    if finding.rule in ("duplicate", "inconsistent-offsets"):
+        within = pl.col("offset").is_between(finding.first_offset, finding.last_offset)
+        offsets = p.entries.filter(within & pl.col("value").is_in(finding.values))["offset"].unique().sort().to_list()
+    for offset in offsets:
+        attempt = corruption.explain_read(p.timeline, offset)
+        if attempt.proved:
+            return explained({corruption.NAME: (attempt, corruption.CITATION)}, "")
+    return None
+
+
 def _repeated(p: Partition, finding: Finding) -> Explanation | None:
     if p.timeline is None or not finding.values:
         return None
+    if (misread := _misread(p, finding)) is not None:
+        return misread
     value = finding.values[0]
     offsets = tuple(_repeated_entries(p).filter(pl.col("value") == value)["offset"].to_list())
     sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at", "acks").rows()
@@ -174,6 +200,9 @@ ASKED: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
     "replica-divergence": _diverged,
     "consumer-loss": _missed,
     "duplicate": _repeated,
+    "inconsistent-offsets": _misread,
+    "phantom-read": _misread,
+    "log-corruption": _misread,
 }
 
 

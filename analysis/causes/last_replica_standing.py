@@ -15,6 +15,7 @@ from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, lacks
 from .leader_change import LeaderChange, succession
+from .log_rolled_back import rolled_back
 from .losses import Lost, acknowledgement
 from .prevention import ELIGIBLE, acks_all, flushed, more_in_sync, waits_for_others
 from .replica_history import (
@@ -49,6 +50,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         had = had_them(timeline, broker, lost)
         if not had:
             return NOT_THE_CASE
+    if rolled_back(timeline, broker, lost):
+        return NOT_THE_CASE  # it was flushed: no failure of power took it
     short = ended_short(timeline, broker, lost, lost.first)
     if not short:
         return lacks(

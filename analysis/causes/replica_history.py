@@ -9,10 +9,11 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
 from ..timelines.terms import LogEnd
-from ..timelines.timeline import DEATHS, Timeline
+from ..timelines.timeline import DEATHS, DISK_FAULTS, Timeline
 from .losses import Lost
 
-OF_A_MOMENT = (*DEATHS, "truncate", "delete-records", "preferred-election")  # deaths are told for themselves
+# Faults that do not last; deaths are facts of their own.
+OF_A_MOMENT = (*DEATHS, *DISK_FAULTS, "delete-records", "preferred-election")
 
 
 def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
@@ -146,7 +147,7 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     for kind, least in after.items():
         for end in timeline.ends_of(broker, kind):
             late = end.time is not None and end.time > least
-            followed = kind == "snapshot" and _may_have_followed(timeline, broker, risen, end.time or 0)
+            followed = kind == "snapshot" and may_have_followed(timeline, broker, risen, end.time or 0)
             if end.end <= most and late and not followed and not is_cut(end.time or 0):
                 out.append(end)
                 break
@@ -160,7 +161,7 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
     return [*(e.fact for e in out), *marks]
 
 
-def _may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one lived, so that it may have been cut."""
     if dead(timeline, broker, until, until, exactly=True):
         return False

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from ..replicas.replica_logs import ReplicaLogs, extents, runs
+from ..rules.log_order import CORRUPT, HARMLESS
 from ..rules.replica_divergence import diverging, identical_at
 
 AROUND = 2  # offsets shown before and after a divergence
@@ -18,7 +19,8 @@ Record = dict[str, Any]
 
 def differences(logs: ReplicaLogs) -> list[Record]:
     """One record a snapshot that holds records: snapshot, time (ns), brokers (start, end, high_watermark),
-    divergences (first, last, count, rows), left_out, behind (in words), silent (assigned brokers without records).
+    divergences (first, last, count, rows), left_out, damage (broker, first, last, file, byte, reason, is_corrupt),
+    behind (in words), silent (assigned brokers without records).
 
     A row is an offset with what each broker holds there ({epoch, timestamp, key, value, control}), null where its log
     does not reach or lacks it; a row with `skipped` instead stands for that many offsets.
@@ -41,11 +43,24 @@ def differences(logs: ReplicaLogs) -> list[Record]:
                 "brokers": brokers,
                 "divergences": [_divergence(records, run, brokers) for run in found[:MAX_RUNS]],
                 "left_out": max(len(found) - MAX_RUNS, 0),
+                "damage": _damage(logs, name),
                 "behind": behind(brokers),
                 "silent": sorted({*logs.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
             }
         )
     return told
+
+
+def _damage(logs: ReplicaLogs, snapshot: str) -> list[Record]:
+    """What of the logs cannot be compared: damaged batches, and files that cannot be read (not is_corrupt).
+
+    A torn tail is neither: its log ends before it.
+    """
+    tail = pl.col("kind").is_in(HARMLESS) & pl.col("last_offset").is_null()
+    damage = logs.damage.filter((pl.col("snapshot") == snapshot) & ~tail)
+    columns = (pl.col("first_offset").alias("first"), pl.col("last_offset").alias("last"), "file", "byte", "reason")
+    is_corrupt = pl.col("kind").is_in([*CORRUPT, *HARMLESS]).alias("is_corrupt")
+    return damage.sort("broker", "file", "byte").select("broker", *columns, is_corrupt).to_dicts()
 
 
 def behind(brokers: list[Record]) -> list[str]:

@@ -32,6 +32,16 @@ TOPIC_FAULTS = {"create-topic": ("topic-created", "create"), "delete-topic": ("t
 DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
 
 
+# Faults that change files of a broker at once.
+DISK_FAULTS = {
+    "truncate": "the tail of {} was cut off on {}",
+    "restore": "{} on {} was replaced by an older copy",
+    "restore-backup": "{} on {} was replaced by an older copy",
+    "corrupt": "{} was damaged on {}",
+    "bit-flip": "{} was damaged on {}",
+}
+
+
 @dataclass
 class Timeline:
     replica_logs: ReplicaLogs
@@ -242,9 +252,9 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
         says = f"{fault.kind} of {brokers} {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
         details = fault.details or {}
         topic, partition = details.get("topic"), details.get("partition")
-        if fault.kind == "truncate":
-            of = f"{topic}-{partition}" if "topic" in details else "logs"
-            says = f"the tail of {of} was cut off on {brokers} {nodes}"
+        if fault.kind in DISK_FAULTS and fault.type == "fault":
+            of = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
+            says = DISK_FAULTS[fault.kind].format(of, f"{brokers} {nodes}")
         if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
             _topic_fault(builder, fault, str(topic))
             continue

@@ -1,5 +1,4 @@
-"""Runs a scenario and writes the run bundle of format.md: history, run.json, truth.json, brokers and
-snapshots."""
+"""Runs a scenario and writes a run bundle: history, run.json, truth.json, brokers and snapshots."""
 
 from __future__ import annotations
 
@@ -8,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...models.exploration.truth import divergences
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import Config, kafka_names
+from ...models.replication.events import ClusterEvent
 from ...models.replication.scenario import Scenario
-from ...models.replication.state import Fact
-from ...models.replication.truth import divergent
 from .disks import write_disk
 from .kraft_log import KraftWording
 from .metadata_log import MetadataLog
@@ -22,7 +21,7 @@ from .server_log import LogWriter, Wording
 from .truth_file import Divergence, divergence, truth
 from .zookeeper_log import EpochWording, ZookeeperWording
 
-SNAPSHOTS = 4  # at most, in one run
+MAX_SNAPSHOTS = 4  # in one run
 
 TOPIC_NAMES = (
     "min.insync.replicas",
@@ -64,7 +63,7 @@ class Written:
 
 def write_bundle(scenario: Scenario, folder: Path) -> Written:
     """Simulate and write. The folder must not exist, or be empty."""
-    topic = scenario.config().topic  # refuses what cannot be run before anything is written
+    topic = scenario.config().topic  # raises ConfigError before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     brokers = folder / "brokers"
     logs, metadata = LogWriter(brokers), MetadataLog(brokers)
@@ -75,14 +74,14 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
         logs.attach(cluster, _wording(cluster))
         metadata.attach(cluster)
 
-    def tell(fact: Fact) -> None:
-        logs.tell(fact)
-        metadata.tell(fact)
+    def listener(event: ClusterEvent) -> None:
+        logs.on_event(event)
+        metadata.on_event(event)
 
     def snapshot(cluster: Cluster, name: str) -> None:
         result = written[0]
-        found = divergence(cluster, divergent(cluster))
-        if not found or len(result.snapshots) >= SNAPSHOTS:
+        found = divergence(cluster, divergences(cluster))
+        if not found or len(result.snapshots) >= MAX_SNAPSHOTS:
             return
         label = name if name not in result.snapshots else f"{name}-{len(result.snapshots) + 1}"
         result.snapshots[label] = cluster.loop.now
@@ -91,15 +90,15 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
 
     with (folder / "history.jsonl").open("w", encoding="ascii", newline="\n") as out:
         recorder = Recorder(out, topic)
-        cluster = scenario.run(recorder, tell, snapshot, prepare)
+        cluster = scenario.run(recorder, listener, snapshot, prepare)
         recorder.flush()
     logs.close()
-    if not cluster.rules.zookeeper:
+    if not cluster.rules.era.zookeeper:
         metadata.close()
     result = written[0]
     result.lines = recorder.lines
     _write_disks(cluster, brokers)
-    result.divergence["final"] = divergence(cluster, divergent(cluster))
+    result.divergence["final"] = divergence(cluster, divergences(cluster))
     result.truth = truth(cluster, scenario, result.divergence)
     _write_json(folder / "truth.json", result.truth)
     _write_json(folder / "run.json", _run_json(scenario, result))
@@ -107,9 +106,9 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
 
 
 def _wording(cluster: Cluster) -> Wording:
-    if not cluster.rules.zookeeper:
+    if not cluster.rules.era.zookeeper:
         return KraftWording(cluster)
-    return EpochWording(cluster) if cluster.rules.epochs_in_log else ZookeeperWording(cluster)
+    return EpochWording(cluster) if cluster.rules.era.epochs_in_log else ZookeeperWording(cluster)
 
 
 def _write_disks(cluster: Cluster, brokers: Path) -> None:
@@ -131,10 +130,12 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
                 "replication.factor": config.replication_factor,
                 "cleanup.policy": "delete",
                 "replica.assignment": [[str(b) for b in s.replicas] for s in cluster.quorum.states],
-                **_known(kafka_names(config, TOPIC_NAMES)),
+                **_without_unset(kafka_names(config, TOPIC_NAMES)),
             }
         },
-        "brokers": {str(b): _known(kafka_names(config.for_broker(b), BROKER_NAMES)) for b in cluster.broker_ids},
+        "brokers": {
+            str(b): _without_unset(kafka_names(config.for_broker(b), BROKER_NAMES)) for b in cluster.broker_ids
+        },
         "processes": _processes(cluster, config),
         "snapshots": {name: {"time": time * 1000} for name, time in written.snapshots.items()},
         "final": cluster.final,
@@ -146,15 +147,15 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
                 "kind": f.kind,
                 "nodes": list(f.nodes),
                 "for_ms": f.lasts / 1000,
-                **f.told(),
+                **f.parameters(),
             }
             for f in scenario.faults
         ],
     }
 
 
-def _known(options: dict[str, Any]) -> dict[str, Any]:
-    """Without those that are off, which Kafka writes as the largest long."""
+def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
+    """Without options that are off, which Kafka writes as the largest long."""
     return {name: value for name, value in options.items() if not isinstance(value, int) or value < 1 << 40}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...models.replication.broker import Broker
+from ...models.replication.brokers.broker import Broker
 from ...models.replication.cluster import Cluster
 from .names import uuid
 from .segments import write_segments
@@ -13,29 +13,28 @@ SEGMENT_BYTES = 1 << 30  # segment.bytes, Kafka's default
 
 
 def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
-    """What stands in log.dirs of this broker now; a running broker's page cache counts, as any reader sees
-    it."""
+    """Write log.dirs of this broker as it is now, including a running broker's page cache."""
     folder.mkdir(parents=True, exist_ok=True)
     rules, topic, seed = cluster.rules, cluster.config.topic, cluster.seed
-    magic = 2 if rules.epochs_in_log else 1
+    magic = 2 if rules.era.epochs_in_log else 1
     for partition in sorted(broker.replicas):
         log = broker.replicas[partition].log
         home = folder / f"{topic}-{partition}"
         home.mkdir(exist_ok=True)
         write_segments(home, log, partition, magic, SEGMENT_BYTES)
-        if rules.epochs_in_log:
+        if rules.era.epochs_in_log:
             _write(home / "leader-epoch-checkpoint", _checkpoint([f"{e} {start}" for e, start in log.epochs]))
-        if not rules.zookeeper:
+        if not rules.era.zookeeper:
             _write(home / "partition.metadata", f"version: 0\ntopic_id: {uuid(seed, topic)}")
     marks = {p: r.checkpointed_hw for p, r in broker.replicas.items()}
     _write(folder / "replication-offset-checkpoint", _offsets(topic, marks))
-    recovery = {p: broker.recovery_points.get(p, 0) for p in broker.replicas}
+    recovery = {p: broker.disk.recovery_points.get(p, 0) for p in broker.replicas}
     _write(folder / "recovery-point-offset-checkpoint", _offsets(topic, recovery))
-    if rules.epochs_in_log:
+    if rules.era.epochs_in_log:
         # Brokers write only log starts that deletions moved (LogManager.checkpointLogStartOffsetsInDir).
-        starts = {p: s for p, s in broker.start_points.items() if s > 0}
+        starts = {p: s for p, s in broker.disk.start_points.items() if s > 0}
         _write(folder / "log-start-offset-checkpoint", _offsets(topic, starts))
-    if rules.zookeeper:
+    if rules.era.zookeeper:
         _write(
             folder / "meta.properties",
             f"#\n#Thu Jan 01 00:00:00 UTC 2026\nbroker.id={broker.id}\nversion=0\n",

@@ -1,12 +1,13 @@
-"""The facts of a run in the words of Kafka 4.1. Those of 3.x differed in details that nobody should rest on."""
+"""The log lines of Kafka 4.1 for the events of a run. Those of 3.x differ in details."""
 
-# ruff: noqa: ARG002  a fact has all that any era's wording needs
+# ruff: noqa: ARG002  an event has everything that any era's log line needs
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...models.replication.state import Followed, Led, PartitionState, Shrunk, Truncated
+from ...models.replication.events import Followed, Led, Shrunk, Truncated
+from ...models.replication.partition_state import PartitionState
 from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
 
 LOG = "org.apache.kafka.storage.internals.log.UnifiedLog"
@@ -33,7 +34,7 @@ class KraftWording(Wording):
         ]
 
     def stop(self, node: int, reason: str) -> list[Line]:
-        """A killed process says nothing any more."""
+        """A killed process logs nothing."""
         if reason == "shutdown":
             text = f"[BrokerServer id={node}] Transition from STARTED to SHUTTING_DOWN"
             return [("server", "INFO", text, "kafka.server.BrokerServer")]
@@ -85,7 +86,7 @@ class KraftWording(Wording):
             f"[Broker id={node}] Leader {name} with topic id Some({self.topic_id}) starts at leader epoch "
             f"{led.epoch} from offset {led.end} with partition epoch {led.version}, high watermark {led.mark}, ISR "
             f"[{ids(led.isr)}], adding replicas [] and removing replicas [] . Previous leader "
-            f"{_some(led.previous[0])} and previous leader epoch was {led.previous[1]}."
+            f"{_option(led.previous[0])} and previous leader epoch was {led.previous[1]}."
         )
         lines.append(("state-change", "INFO", text, STATE))
         return lines
@@ -95,7 +96,7 @@ class KraftWording(Wording):
         text = (
             f"[Broker id={node}] Follower {name} starts at leader epoch {followed.epoch} from offset {followed.end} "
             f"with partition epoch {followed.version} and high watermark {followed.mark}. Current leader is "
-            f"{followed.leader}. Previous leader {_some(followed.previous[0])} and previous leader epoch was "
+            f"{followed.leader}. Previous leader {_option(followed.previous[0])} and previous leader epoch was "
             f"{followed.previous[1]}."
         )
         lines: list[Line] = [("state-change", "INFO", text, STATE)]
@@ -164,7 +165,7 @@ class KraftWording(Wording):
         return [("server", "INFO", text, PARTITION)]
 
     def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> list[Line]:
-        """Clean elections are logged at TRACE only."""
+        """Only unclean elections are logged above TRACE."""
         if not new.unclean or new.leader < 0:
             return []
         changes = [
@@ -191,7 +192,7 @@ class KraftWording(Wording):
         return [("server", "INFO", text, CONTROL)]
 
     def leaving(self, node: int, broker: int) -> list[Line]:
-        """Who leads nothing may go at once (BrokerHeartbeatManager.calculateNextBrokerState)."""
+        """A broker that leads nothing may stop at once (BrokerHeartbeatManager.calculateNextBrokerState)."""
         leads = any(state.leader == broker for state in self.cluster.quorum.states)
         granted = "a controlled shutdown" if leads else "an immediate shutdown"
         text = f"[QuorumController id={node}] Unfenced broker {broker} has requested and been granted {granted}."
@@ -221,5 +222,5 @@ class KraftWording(Wording):
         return [("server", "ERROR", text, "kafka.server.ReplicaManager"), ("server", "", cause, "")]
 
 
-def _some(leader: int) -> str:
+def _option(leader: int) -> str:
     return "None" if leader < 0 else f"Some({leader})"

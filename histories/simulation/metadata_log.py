@@ -1,7 +1,7 @@
 """`__cluster_metadata` as a KRaft controller keeps it: topics, partitions, brokers, each change in one record.
 
 Simplifications: a record is a batch of its own; control records, configurations and features are left out; only the
-first controller's copy is written, which is as whole as any.
+first controller's copy is written; it is complete.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ...models.replication.cluster import Cluster
+from ...models.replication.events import ClusterEvent
 from ...models.replication.network import FIRST_CONTROLLER
-from ...models.replication.state import NO_LEADER, Fact, PartitionState
+from ...models.replication.partition_state import NO_LEADER, PartitionState
 from ..evidence.metadata_records import encode
 from .names import epoch_ms, uuid
 from .segments import HEAD
@@ -23,7 +24,7 @@ FENCED, UNFENCED = 1, -1  # BrokerRegistrationFencingChange
 
 
 class MetadataLog:
-    """Receives facts, and writes at the end what the controllers recorded of them."""
+    """Listens to events, and writes at the end the records that the controllers made of them."""
 
     def __init__(self, brokers: Path) -> None:
         self._folder = brokers / str(FIRST_CONTROLLER) / "data"
@@ -32,10 +33,12 @@ class MetadataLog:
         self._registered: dict[int, tuple[int, int]] = {}  # broker -> incarnation, broker epoch
 
     def attach(self, cluster: Cluster) -> None:
+        """Set the cluster, which is composed after this writer."""
         self._cluster = cluster
 
-    def tell(self, fact: Fact) -> None:
-        time, _, kind, details = fact
+    def on_event(self, event: ClusterEvent) -> None:
+        """Record an event, if controllers do."""
+        time, _, kind, details = event
         if kind == "registered":
             self._admit(time, *details)
         elif kind in ("fenced", "left"):
@@ -47,12 +50,12 @@ class MetadataLog:
             self._store(time, *details)
 
     def _admit(self, time: int, broker: int) -> None:
-        """A new process registers; then, and after a fence alone, the broker is let in."""
+        """A new process registers; then, or after it was only fenced, the broker is unfenced."""
         assert self._cluster is not None
         incarnation = self._cluster.quorum.incarnations[broker]
         if broker not in self._registered or self._registered[broker][0] != incarnation:
             self._registered[broker] = incarnation, len(self._records)
-            about = {
+            registration = {
                 "incarnationId": uuid(self._cluster.seed, f"incarnation {broker} {incarnation}"),
                 "brokerEpoch": len(self._records),
                 "endPoints": [
@@ -61,11 +64,11 @@ class MetadataLog:
                 "features": [],
                 "fenced": True,
             }
-            self._write(time, "REGISTER_BROKER_RECORD", brokerId=broker, **about)
+            self._write(time, "REGISTER_BROKER_RECORD", brokerId=broker, **registration)
         self._fence(time, broker, UNFENCED)
 
     def _fence(self, time: int, broker: int, fenced: int) -> None:
-        """A broker's epoch is the offset of its registration; who replays the log compares it (ClusterDelta)."""
+        """A broker's epoch is the offset of its registration; a replay of the log compares it (ClusterDelta)."""
         epoch = self._registered[broker][1]
         self._write(time, CHANGED, brokerId=broker, brokerEpoch=epoch, fenced=fenced)
 
@@ -94,7 +97,7 @@ class MetadataLog:
             changed["isr"] = after.isr
         if after.epoch != before.epoch:
             changed["leader"] = after.leader
-        # Several brokers that left at once are as many changes; the last one has all that is new.
+        # Several brokers that left at once make several changes; the last one has everything that is new.
         for nth in range(1, after.version - before.version):
             raised = {"leader": before.leader} if nth < after.epoch - before.epoch else {}
             self._write(time, "PARTITION_CHANGE_RECORD", **key, **raised)
@@ -111,6 +114,7 @@ class MetadataLog:
         self._records.append((time, self._cluster.quorum.epoch, encode(kind, fields)))
 
     def close(self) -> None:
+        """Write the log."""
         folder = self._folder / "__cluster_metadata-0"
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{0:020d}.log").open("wb") as out:

@@ -1,5 +1,4 @@
-"""The names and ids of a simulated cluster, all functions of the seed: nothing is drawn from a clock or a
-system."""
+"""The names and ids of a simulated cluster: functions of the seed, never of a clock or the machine."""
 
 from __future__ import annotations
 
@@ -7,16 +6,17 @@ import base64
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-STARTED_AT = datetime(2026, 1, 1)  # simulated runs begin here, whenever they are made
+STARTED_AT = datetime(2026, 1, 1)  # when every simulated run begins
 
 
-def uuid(seed: int, what: str) -> str:
-    """A Kafka Uuid (22 characters of URL-safe base64) for this seed and thing."""
-    return base64.urlsafe_b64encode(uuid_bytes(seed, what)).decode().rstrip("=")
+def uuid(seed: int, name: str) -> str:
+    """A Kafka Uuid (22 characters of URL-safe base64) for this seed and name."""
+    return base64.urlsafe_b64encode(uuid_bytes(seed, name)).decode().rstrip("=")
 
 
-def uuid_bytes(seed: int, what: str) -> bytes:
-    return sha256(f"{seed}/{what}".encode()).digest()[:16]
+def uuid_bytes(seed: int, name: str) -> bytes:
+    """The 16 bytes of the Uuid."""
+    return sha256(f"{seed}/{name}".encode()).digest()[:16]
 
 
 def value(producer: int, partition: int, number: int) -> str:

@@ -1,16 +1,16 @@
-"""What a scenario's run came to, held against what the scenario says."""
+"""The outcome of a scenario's run, compared with the expectation in its file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...models.exploration.invariants import INVARIANTS
+from ...models.exploration.truth import losses
 from ...models.replication.cluster import Cluster
-from ...models.replication.invariants import INVARIANTS
 from ...models.replication.scenario import Scenario
-from ...models.replication.truth import lost
 
-# A poll near a failing leader may well be stale; only scenarios about reads look at it.
-SAID_ONLY = ("no-stale-read",)
+# A poll near a failing leader may well be stale, so this invariant is only checked where the scenario names it.
+ONLY_IF_EXPECTED = ("no-stale-read",)
 
 
 @dataclass(frozen=True)
@@ -20,26 +20,29 @@ class Outcome:
     breaks: dict[str, str]
     causes: tuple[str, ...]
 
-    def differs(self, scenario: Scenario) -> str:
-        """How the outcome differs from what the scenario says, as a sentence; empty if it does not."""
+    def difference(self, scenario: Scenario) -> str:
+        """How the outcome differs from the scenario's expectation, as a sentence; empty if it does not."""
         wrong: list[str] = []
         for name in scenario.breaks:
             if name not in self.breaks:
-                wrong.append(f"{name} was to be broken and held")
+                wrong.append(f"{name} held, though the scenario expects a breach")
         for name, text in self.breaks.items():
             if name not in scenario.breaks:
-                wrong.append(f"{name} was to hold and is broken ({text})")
+                wrong.append(f"{name} is broken unexpectedly ({text})")
         if tuple(sorted(scenario.causes)) != tuple(sorted(self.causes)):
-            wrong.append(f"causes were to be {', '.join(scenario.causes) or 'none'}, not {', '.join(self.causes)}")
+            wrong.append(
+                f"the causes are {', '.join(self.causes) or 'none'}, expected {', '.join(scenario.causes) or 'none'}"
+            )
         return "; ".join(wrong)
 
 
 def outcome(cluster: Cluster, scenario: Scenario) -> Outcome:
+    """The broken invariants and the causes of losses of a finished run."""
     breaks: dict[str, str] = {}
     for name, (check, _) in INVARIANTS.items():
-        if name in SAID_ONLY and name not in scenario.breaks:
+        if name in ONLY_IF_EXPECTED and name not in scenario.breaks:
             continue
         found = check(cluster)
         if found:
             breaks[name] = found[0].text
-    return Outcome(breaks, tuple(dict.fromkeys(one.cause for one in lost(cluster))))
+    return Outcome(breaks, tuple(dict.fromkeys(one.cause for one in losses(cluster))))

@@ -1,15 +1,15 @@
-"""A scenario's page, generated from its file and its run: what happens, what came of it, and the command."""
+"""A scenario's page, generated from its file and its run: what happens, the outcome, and the command."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Any
 
+from ...models.exploration.invariants import INVARIANTS
+from ...models.exploration.narrative import narrate_scenario
+from ...models.exploration.truth import losses
 from ...models.replication.cluster import Cluster
-from ...models.replication.invariants import INVARIANTS
 from ...models.replication.scenario import Scenario
-from ...models.replication.search import story
-from ...models.replication.truth import lost
 from .outcome import Outcome, outcome
 from .scenario_file import dump
 from .truth_file import truth
@@ -19,19 +19,18 @@ GENERATED = "<!-- Written by `logjudge scenarios pages`; change the scenario fil
 
 def page(scenario: Scenario) -> str:
     """Markdown; the same scenario gives the same text."""
-    told, cluster = story(scenario)
-    came = outcome(cluster, scenario)
+    narrative, cluster = narrate_scenario(scenario)
     parts = [
         GENERATED,
         f"# {scenario.title}",
         scenario.story,
         f"![{scenario.picture} of {scenario.name}]({scenario.name}.svg)",
         f"    logjudge scenarios run {scenario.name}\n    logjudge plot {scenario.name}-judged {scenario.picture}",
-        "## What came of it",
-        _outcome(cluster, scenario, came),
-        "## The story",
-        "Times are simulated; `broker 1` and so on are the brokers of the bundle.",
-        "\n".join(told),
+        "## Outcome",
+        _outcome(cluster, scenario, outcome(cluster, scenario)),
+        "## Sequence of events",
+        "Times are simulated. `broker 1` and so on are the brokers of the bundle.",
+        "\n".join(narrative),
         "## The scenario",
         "\n".join(f"    {line}".rstrip() for line in dump(_bare(scenario)).splitlines()),
         f"Source: {scenario.source}. The protocol is the variant `{scenario.variant}`: "
@@ -41,12 +40,12 @@ def page(scenario: Scenario) -> str:
 
 
 def digest(text: str) -> str:
-    """Marks the picture of a page, so that a test sees when either is of another run."""
+    """A mark for the picture of a page, so that a test detects a page and a picture of different runs."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _bare(scenario: Scenario) -> Scenario:
-    """Without what the page says elsewhere."""
+    """Without the parts that the page shows elsewhere."""
     return Scenario(
         scenario.name,
         scenario.variant,
@@ -57,30 +56,30 @@ def _bare(scenario: Scenario) -> Scenario:
     )
 
 
-def _outcome(cluster: Cluster, scenario: Scenario, came: Outcome) -> str:
+def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
     known = truth(cluster, scenario, {})
     latency = known["ack_latency_ms"]
     rows = [
         ("records acknowledged", str(known["acknowledged"])),
         *_availability(known),
-        ("lost though acknowledged", _lost(known)),
-        ("cause", _causes(cluster) or "nothing lost"),
-        ("elections, of these unclean", f"{known['elections']}, {known['unclean_elections']}"),
+        ("acknowledged records that are lost", _lost(known)),
+        ("cause", _causes(cluster) or "nothing was lost"),
+        ("elections; unclean ones", f"{known['elections']}, {known['unclean_elections']}"),
         ("ISR shrinks", str(known["isr_shrinks"])),
         ("duplicates, reordered records", f"{_count(known['duplicates'])}, {_count(known['reordered'])}"),
     ]
     if latency:
         rows.append(
             (
-                "acknowledgement after (median, 99 %, longest)",
+                "acknowledgement latency (median, 99 %, longest)",
                 f"{latency['median']:.1f} ms, {latency['p99']:.1f} ms, {latency['max']:.1f} ms",
             )
         )
     table = ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
     lines = ["\n".join(table)]
-    for name, text in came.breaks.items():
+    for name, text in result.breaks.items():
         lines.append(f"**{name}** is broken ({INVARIANTS[name][1]}): {text}.")
-    if not came.breaks:
+    if not result.breaks:
         lines.append("Every invariant holds.")
     return "\n\n".join(lines)
 
@@ -95,15 +94,15 @@ def _availability(known: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _causes(cluster: Cluster) -> str:
-    """The causes of the losses; what happened, where they have no name."""
-    named = (one.cause if one.cause != "unknown" else f"without a name: {one.detail}" for one in lost(cluster))
+    """The causes of the losses, or a description where a cause has no name."""
+    named = (one.cause if one.cause != "unknown" else f"unnamed: {one.detail}" for one in losses(cluster))
     return ", ".join(dict.fromkeys(named))
 
 
 def _lost(known: dict[str, object]) -> str:
     if not known["lost_acked_count"]:
         return "0"
-    return f"{known['lost_acked_count']}, of these read before: {known['lost_but_read_before']}"
+    return f"{known['lost_acked_count']}, {known['lost_but_read_before']} of them had been read"
 
 
 def _count(found: list[dict[str, int]]) -> int:

@@ -1,7 +1,7 @@
-"""Writes history.jsonl line by line as a run goes on; nothing of it is kept in memory.
+"""Writes history.jsonl line by line while a run goes on.
 
-Every line is written by hand-made formatting instead of a JSON library: the fields are few, their order is
-fixed, and all texts are plain ASCII that needs no escape.
+Lines are formatted by hand instead of by a JSON library: the fields are few, their order is fixed, and all texts are
+ASCII without escapes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import TextIO
 
-from ...models.replication.history import Given
-from ...models.replication.producer import ProducerBatch
+from ...models.replication.ports import Records
+from ...models.replication.producer_batch import ProducerBatch
 from .names import value
 
-# The kinds of format.md for faults that are called otherwise here.
+# The kinds of faults that docs/format.md names differently.
 KINDS = {"crash": "kill", "one-way": "partition"}
 HEALS = {"crash": "restart", "power-loss": "restart", "shutdown": "restart", "disk-full": "restart"}
 
@@ -22,7 +22,7 @@ BUFFER = 1 << 20  # characters
 
 
 class Recorder:
-    """A History (models/replication/history.py) that writes native events. Times become nanoseconds."""
+    """A History (models/replication/ports.py) that writes native events. Times become nanoseconds."""
 
     def __init__(self, out: TextIO, topic: str) -> None:
         self._out = out
@@ -46,8 +46,8 @@ class Recorder:
         self._lines = []
         self._size = 0
 
-    def _both(self, time: int, process: str, op: int, rest: str) -> None:
-        """An operation that takes no time: its invocation and its completion."""
+    def _write_instant(self, time: int, process: str, op: int, rest: str) -> None:
+        """Write an operation that takes no time: its invocation and its completion."""
         head = f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":'
         self._write(f'{head}"invoke",{rest}}}')
         self._write(f'{head}"ok",{rest}}}')
@@ -78,18 +78,18 @@ class Recorder:
     def poll(self, time: int, process: str, op: int) -> None:
         self._write(f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"poll"}}')
 
-    def polled(self, time: int, process: str, op: int, given: Given) -> None:
+    def polled(self, time: int, process: str, op: int, records: Records) -> None:
         self._write(
             f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"ok","f":"poll",'
-            f'"records":[{self._records(given)}]}}'
+            f'"records":[{self._records(records)}]}}'
         )
 
-    def handle(self, time: int, process: str, op: int, given: Given) -> None:
-        self._both(time, process, op, f'"f":"handle","records":[{self._records(given)}]')
+    def handle(self, time: int, process: str, op: int, records: Records) -> None:
+        self._write_instant(time, process, op, f'"f":"handle","records":[{self._records(records)}]')
 
-    def _records(self, given: Given) -> str:
+    def _records(self, records: Records) -> str:
         found: list[str] = []
-        for partition, batch in given:
+        for partition, batch in records:
             text = value(batch.producer, partition, batch.first)[: -len(str(batch.first))]
             tail = f',"leader_epoch":{batch.epoch}}}' if batch.epoch >= 0 else "}"
             head = f'{{"topic":"{self._topic}","partition":{partition},"offset":'
@@ -100,10 +100,10 @@ class Recorder:
         return ",".join(found)
 
     def commit(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
-        self._both(time, process, op, f'"f":"commit","offsets":[{self._offsets(offsets)}]')
+        self._write_instant(time, process, op, f'"f":"commit","offsets":[{self._offsets(offsets)}]')
 
     def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
-        self._both(time, process, op, f'"f":"assign","offsets":[{self._offsets(offsets)}]')
+        self._write_instant(time, process, op, f'"f":"assign","offsets":[{self._offsets(offsets)}]')
 
     def _offsets(self, offsets: list[tuple[int, int]] | list[tuple[int, int | None]]) -> str:
         return ",".join(
@@ -112,7 +112,7 @@ class Recorder:
         )
 
     def crash(self, time: int, process: str, op: int) -> None:
-        self._both(time, process, op, '"f":"crash","reason":"killed"')
+        self._write_instant(time, process, op, '"f":"crash","reason":"killed"')
 
     # --- everybody else
 
@@ -128,18 +128,18 @@ class Recorder:
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
         self._nemesis += 1
-        said = HEALS.get(kind, KINDS.get(kind, kind)) if heal else KINDS.get(kind, kind)
-        fault: dict[str, object] = {"kind": said, "nodes": [str(n) for n in nodes]}
+        name = HEALS.get(kind, KINDS.get(kind, kind)) if heal else KINDS.get(kind, kind)
+        fault: dict[str, object] = {"kind": name, "nodes": [str(n) for n in nodes]}
         if kind == "consumer-crash":
             fault["nodes"] = [f"c{n}" for n in nodes]
         if not heal:
             fault.update(extra)
         if kind == "delete-records":
             fault["topic"] = self._topic
-        name = "heal" if heal else "fault"
-        self._both(
+        function = "heal" if heal else "fault"
+        self._write_instant(
             time,
             "nemesis",
             self._nemesis,
-            f'"f":"{name}","fault":{json.dumps(fault, separators=(",", ":"))}',
+            f'"f":"{function}","fault":{json.dumps(fault, separators=(",", ":"))}',
         )

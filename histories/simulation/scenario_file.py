@@ -1,5 +1,4 @@
-"""Scenario files: TOML with Kafka's configuration names, so that a run can be written down, sent and
-replayed."""
+"""Scenario files: TOML with Kafka's configuration names, to store, share and replay a run."""
 
 from __future__ import annotations
 
@@ -10,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...models.exploration.invariants import INVARIANTS
 from ...models.replication.config import MS, ConfigError
-from ...models.replication.faults import FAULTS, Fault
-from ...models.replication.invariants import INVARIANTS
+from ...models.replication.faults.fault import Fault
+from ...models.replication.faults.kinds import FAULTS
 from ...models.replication.scenario import Scenario
 from ..errors import InputError, LogjudgeError
 
@@ -30,7 +30,7 @@ KEYS = (
     "broker",
     "fault",
 )
-MOST_MS = 10**12
+MAX_MS = 10**12
 FAULT_KEYS = ("at_ms", "kind", "nodes", "for_ms", "amount", "to")
 
 
@@ -51,6 +51,7 @@ def read(path: Path, default_variant: str = "kip-320") -> Scenario:
 
 
 def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
+    """The scenario in a file's text; raises InputError with a sentence."""
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -79,20 +80,20 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
     )
 
 
-_CALLED = {str: "text", int: "a whole number", dict: "a table"}
+_TYPE_NAMES = {str: "text", int: "a whole number", dict: "a table"}
 
 
 def _typed(table: Mapping[str, Any], key: str, kind: type, default: Any, source: str) -> Any:
     found = table.get(key, default)
     if type(found) is not kind:  # not isinstance: true is no number
-        raise InputError(source, f"{key} = {_shown(found)}", _CALLED[kind])
+        raise InputError(source, f"{key} = {_shown(found)}", _TYPE_NAMES[kind])
     return found
 
 
 def _list(table: Mapping[str, Any], key: str, kind: type, source: str) -> tuple[Any, ...]:
     found = table.get(key, [])
     if not isinstance(found, list) or any(type(item) is not kind for item in found):
-        form = f"[[{key}]]" if kind is dict else f"a list of {_CALLED[kind].removeprefix('a ')}s"
+        form = f"[[{key}]]" if kind is dict else f"a list of {_TYPE_NAMES[kind].removeprefix('a ')}s"
         raise InputError(source, f"{key} = {_shown(found)}", form)
     return tuple(found)
 
@@ -111,14 +112,14 @@ def _shown(found: Any) -> str:
 
 
 def flatten(table: Mapping[str, Any], source: str, prefix: str = "") -> dict[str, Any]:
-    """Kafka's names are dotted, which TOML reads as nested tables unless they are quoted; both are fine."""
+    """Dotted names from nested tables: TOML reads Kafka's names as tables unless they are quoted."""
     flat: dict[str, Any] = {}
     for key, item in table.items():
         name = f"{prefix}{key}"
-        told = flatten(item, source, f"{name}.") if isinstance(item, Mapping) else {name: item}
-        for twice in flat.keys() & told.keys():
+        inner = flatten(item, source, f"{name}.") if isinstance(item, Mapping) else {name: item}
+        for twice in flat.keys() & inner.keys():
             raise InputError(source, f"{twice} twice", "each setting once")
-        flat.update(told)
+        flat.update(inner)
     return flat
 
 
@@ -146,8 +147,8 @@ def _fault(entry: Mapping[str, Any], source: str) -> Fault:
 
 
 def _microseconds(value: Any, source: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_MS:
-        raise InputError(source, f"the time {_shown(value)}", f"milliseconds, zero to {MOST_MS}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_MS:
+        raise InputError(source, f"the time {_shown(value)}", f"milliseconds, zero to {MAX_MS}")
     return round(value * MS)
 
 

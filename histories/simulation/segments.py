@@ -16,8 +16,8 @@ from pathlib import Path
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from ...models.replication.batches import Batch
-from ...models.replication.log import ReplicaLog
+from ...models.replication.storage.batches import Batch
+from ...models.replication.storage.replica_log import ReplicaLog
 from .names import epoch_ms, value
 
 HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
@@ -70,6 +70,7 @@ def segments(log: ReplicaLog, partition: int, magic: int, segment_bytes: int) ->
 
 
 def write_segments(folder: Path, log: ReplicaLog, partition: int, magic: int, segment_bytes: int) -> None:
+    """Write the segment files of a log into its folder."""
     chunks = segments(log, partition, magic, segment_bytes)
     for base, own in groupby(chunks, key=itemgetter(0)):
         with (folder / f"{base:020d}.log").open("wb") as out:

@@ -1,7 +1,7 @@
-"""The facts of a run in the words of the brokers' own logs: what every era shares, and the files they go to.
+"""Writes the brokers' own logs: server.log, state-change.log, controller.log.
 
-Only the lines that say what happened to partitions, processes and controllers are written, in the wording of real
-brokers: kraft_log.py has that of 4.1, zookeeper_log.py those of 0.10 and of 1.0.
+Only lines about partitions, processes and controllers are written, in the wording of real brokers: kraft_log.py has
+that of 4.1, zookeeper_log.py those of 0.10 and of 1.0.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TextIO
 
 from ...models.replication.cluster import Cluster
+from ...models.replication.events import ClusterEvent, arguments
 from ...models.replication.network import FIRST_CONTROLLER, QUORUM
-from ...models.replication.state import Fact, arguments
 from .names import stamp, uuid
 
 PARTITION = "kafka.cluster.Partition"
@@ -24,11 +24,12 @@ Line = tuple[str, str, str, str]  # file, level, text, logger
 
 
 def ids(nodes: tuple[int, ...]) -> str:
+    """Broker ids as Kafka joins them."""
     return ",".join(str(node) for node in nodes)
 
 
 class Wording:
-    """An era's lines, one method a fact; a fact without a method is not logged."""
+    """An era's lines, one method a kind of event; an event without a method is not logged."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.topic = cluster.config.topic
@@ -36,14 +37,16 @@ class Wording:
         self.cluster = cluster
 
     def name(self, partition: int) -> str:
+        """The topic-partition."""
         return f"{self.topic}-{partition}"
 
     def folder(self, node: int) -> str:
+        """log.dirs of a broker."""
         return f"/var/lib/kafka/{node}/data"
 
 
 class LogWriter:
-    """Receives facts and appends their lines to brokers/<id>/*.log, as they happen."""
+    """Listens to events and appends their lines to brokers/<id>/*.log."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -52,11 +55,12 @@ class LogWriter:
         self._cluster: Cluster | None = None
 
     def attach(self, cluster: Cluster, wording: Wording) -> None:
-        """The cluster exists only once it was given this writer."""
+        """Set the cluster, which is composed after this writer."""
         self._cluster, self._wording = cluster, wording
 
-    def tell(self, fact: Fact) -> None:
-        time, node, kind, details = fact
+    def on_event(self, event: ClusterEvent) -> None:
+        """Append the lines of an event."""
+        time, node, kind, details = event
         assert self._cluster is not None
         method: Callable[..., list[Line]] | None = getattr(self._wording, kind.replace("-", "_"), None)
         if method is None or kind in ("name", "folder"):
@@ -65,7 +69,7 @@ class LogWriter:
             controller = self._cluster.quorum.controller
             node = FIRST_CONTROLLER if controller is None else controller.id
         if node in self._cluster.brokers:
-            time += self._cluster.brokers[node].skew
+            time += self._cluster.brokers[node].process.clock_skew
         for file, level, text, logger in method(node, *arguments(kind, details)):
             line = f"[{stamp(time)}] {level} {text} ({logger})\n" if level else f"{text}\n"
             self._open(node, file).write(line)
@@ -79,6 +83,7 @@ class LogWriter:
         return self._files[key]
 
     def close(self) -> None:
+        """Close all files."""
         for file in self._files.values():
             file.close()
         self._files = {}

@@ -1,14 +1,23 @@
-"""truth.json: what a simulated run really did, in the words of the examined real runs (data/real), with
-causes."""
+"""truth.json: what really happened in a simulated run, with the causes of losses."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...models.exploration.truth import (
+    LostAck,
+    Repeat,
+    ack_latency,
+    adjacent_losses,
+    find_repeats,
+    longest_silence,
+    losses,
+    missing_everywhere,
+    offset_regressions,
+)
 from ...models.replication.acks import Ack
 from ...models.replication.cluster import Cluster
 from ...models.replication.scenario import Scenario
-from ...models.replication.truth import Lost, Repeat, absent, latency, lost, neighbours, repeats, silence, went_back
 from .names import value
 
 Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> where they differ
@@ -29,10 +38,10 @@ def divergence(cluster: Cluster, found: dict[int, dict[tuple[int, int], list[tup
 
 
 def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]) -> dict[str, Any]:
-    gone = lost(cluster)
+    gone = losses(cluster)
     topic = cluster.config.topic
     values: dict[str, list[list[Any]]] = {}
-    nowhere = {f"{topic}-{p}": _listed(acks, p) for p, acks in enumerate(absent(cluster)) if acks}
+    nowhere = {f"{topic}-{p}": _listed(acks, p) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
     read = 0
     for one in gone:
         ack = one.ack
@@ -46,12 +55,12 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     for partition in range(cluster.config.partitions):
         log = cluster.leader_log(partition)
         if log is not None:
-            twice, late = repeats(log, partition)
+            twice, late = find_repeats(log, partition)
             duplicates += twice
             reordered += late
     ledger = cluster.ledger
     acknowledged = sum(a.end - a.base for acks in ledger.acks for a in acks if a.acks != 0)
-    told = cluster.config.acks != 0
+    acknowledges = cluster.config.acks != 0
     return {
         "name": scenario.name,
         "variant": scenario.variant,
@@ -59,9 +68,9 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "cause": ", ".join(causes) or "no fault, no loss",
         "causes": causes,
         "acknowledged": acknowledged,
-        # Availability: what was refused or given up, and how long nobody was told of success; acks=0 tells nothing.
-        "not_acknowledged": cluster.config.ops - acknowledged if told else None,
-        "longest_silence_ms": silence(cluster) / 1000 if told else None,
+        # Availability: records refused or given up, and the longest time without an acknowledgement; none for acks=0.
+        "not_acknowledged": cluster.config.ops - acknowledged if acknowledges else None,
+        "longest_silence_ms": longest_silence(cluster) / 1000 if acknowledges else None,
         "lost_acked": values,
         "lost_acked_count": total,
         "lost_but_read_before": read,
@@ -71,19 +80,19 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "divergent": divergent,
         "duplicates": [_repeat(topic, one) for one in duplicates],
         "reordered": [_repeat(topic, one) for one in reordered],
-        # Values that leaders wrote more than once, whatever became of the copies; and acknowledgements out of order.
+        # Values that leaders wrote more than once, wherever the copies are now; and acknowledgements out of order.
         "written_again": _written_again(cluster),
         "went_back": [
             [value(producer, p, before), value(producer, p, number)]
             for p in range(cluster.config.partitions)
-            for producer, number, before in went_back(ledger.acks[p])
+            for producer, number, before in offset_regressions(ledger.acks[p])
         ],
         "log_start": {
             f"{topic}-{p}": log.start
             for p in range(cluster.config.partitions)
             if (log := cluster.leader_log(p)) is not None and log.start > 0
         },
-        "ack_latency_ms": latency(cluster),
+        "ack_latency_ms": ack_latency(cluster),
         "elections": ledger.elections,
         "unclean_elections": ledger.unclean_elections,
         "isr_shrinks": ledger.shrinks,
@@ -98,7 +107,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
 
 
 def _consumed(cluster: Cluster) -> dict[str, Any]:
-    """Where consumers jumped, and what they handled."""
+    """Resets of consumers' positions, and what they handled."""
     topic, ledger = cluster.config.topic, cluster.ledger
     return {
         "consumer_resets": [
@@ -129,10 +138,10 @@ def _written_again(cluster: Cluster) -> list[str]:
     ]
 
 
-def _losses(topic: str, gone: list[Lost]) -> list[dict[str, Any]]:
-    """Neighbouring losses of one cause as one entry."""
+def _losses(topic: str, gone: list[LostAck]) -> list[dict[str, Any]]:
+    """One entry for adjacent losses with one cause."""
     found: list[dict[str, Any]] = []
-    for run in neighbours(gone, lambda one: (one.cause, one.epoch, one.ack.acks)):
+    for run in adjacent_losses(gone, lambda one: (one.cause, one.epoch, one.ack.acks)):
         one, end = run[0], run[-1].ack.end
         found.append(
             {

@@ -1,12 +1,13 @@
-"""The facts of a run in the words of Kafka 0.10, where truncation went by the high watermark, and of 1.0."""
+"""The log lines of Kafka 0.10, which truncates to the high watermark, and of 1.0 for the events of a run."""
 
-# ruff: noqa: ARG002  a fact has all that any era's wording needs
+# ruff: noqa: ARG002  an event has everything that any era's log line needs
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...models.replication.state import Followed, Led, PartitionState, Shrunk, Truncated
+from ...models.replication.events import Followed, Led, Shrunk, Truncated
+from ...models.replication.partition_state import PartitionState
 from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
 
 OLD_LOG = "kafka.log.Log"
@@ -49,16 +50,16 @@ class ZookeeperWording(Wording):
         text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(led.partition)}"
         return [self._received(node, node, led), ("server", "INFO", text, MANAGER)]
 
-    def _received(self, node: int, leader: int, told: Led | Followed) -> Line:
+    def _received(self, node: int, leader: int, change: Led | Followed) -> Line:
         controller = self.cluster.quorum.controller
         sender = controller.id if controller is not None else -1
-        known = self.cluster.brokers[node].controller_epoch
-        replicas = self.cluster.quorum.states[told.partition].replicas
+        known = self.cluster.brokers[node].leadership.controller_epoch
+        replicas = self.cluster.quorum.states[change.partition].replicas
         text = (
             f"{self.received(node)} LeaderAndIsr request PartitionState(controllerEpoch={known}, "
-            f"leader={leader}, leaderEpoch={told.epoch}, isr={self.listed(told.isr)}, zkVersion={told.version}, "
-            f"replicas={self.listed(replicas)}) correlation id {told.version} from controller {sender} "
-            f"epoch {known} for partition {self.old(told.partition)}"
+            f"leader={leader}, leaderEpoch={change.epoch}, isr={self.listed(change.isr)}, zkVersion={change.version}, "
+            f"replicas={self.listed(replicas)}) correlation id {change.version} from controller {sender} "
+            f"epoch {known} for partition {self.old(change.partition)}"
         )
         return ("state-change", "TRACE", text, STATE)
 
@@ -75,7 +76,7 @@ class ZookeeperWording(Wording):
         return [self._received(node, followed.leader, followed), ("server", "INFO", removed, MANAGER)]
 
     def follows_on(self, node: int, followed: Followed) -> list[Line]:
-        """The leader stays, and so does the fetcher."""
+        """The leader and the fetcher stay."""
         return [self._received(node, followed.leader, followed)]
 
     def fetching(self, node: int, partition: int, leader: int, offset: int, epoch: int) -> list[Line]:
@@ -149,7 +150,7 @@ class ZookeeperWording(Wording):
         return [("controller", "INFO", text, "kafka.controller.KafkaController")]
 
     def left(self, node: int, broker: int) -> list[Line]:
-        """Its session is closed, and that is what the controller sees of any broker that goes."""
+        """The controller only sees that the session is closed, as for any broker that stops."""
         return self.fenced(node, broker)
 
     def registered(self, node: int, broker: int) -> list[Line]:
@@ -162,7 +163,7 @@ class ZookeeperWording(Wording):
 
 
 class EpochWording(ZookeeperWording):
-    """Lines of 1.0, where leader epochs decide and much is said with brackets before it."""
+    """Lines of 1.0, which truncates by leader epochs and prefixes most lines with brackets."""
 
     def old(self, partition: int) -> str:
         return self.name(partition)

@@ -1,19 +1,22 @@
-"""Acknowledged batches, and why those that are gone are gone."""
+"""Acknowledged batches, and why some of them are gone."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import starmap
 
-from .batches import Batch
-from .log import ReplicaLog
-from .packed import Rows
+from .storage.batches import Batch
+from .storage.packed_rows import Rows
+from .storage.replica_log import ReplicaLog
+
+Ranges = list[tuple[int, int]]  # sorted, not touching; ends are not included
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Why an acknowledged batch is gone: the leader that did not have it, and why it did not."""
+    """Why an acknowledged batch is gone: the leader that did not have it, and why."""
 
     cause: str
     detail: str
@@ -37,9 +40,9 @@ class Ack:
         self.acks = acks
         self.time = time
         self.epoch = epoch  # the leader epoch that appended it
-        self.isr = isr  # as the quorum had it then
+        self.isr = isr  # in the quorum's state at that time
 
-    def same(self, batch: Batch) -> bool:
+    def overlaps(self, batch: Batch) -> bool:
         """Does a log's batch hold some of these values at the offsets that were acknowledged?"""
         return (
             batch.producer == self.producer
@@ -48,8 +51,9 @@ class Ack:
             and batch.end > self.base
         )
 
-    def held_by(self, log: ReplicaLog) -> bool:
-        return _held(log, self.base, self.end, self.producer, self.first)
+    def is_in(self, log: ReplicaLog) -> bool:
+        """Does a log hold it, as far as it is not below the log's start?"""
+        return _is_in(log, self.base, self.end, self.producer, self.first)
 
     def part(self, start: int, stop: int) -> Ack:
         """The records from `start` up to `stop` of this batch."""
@@ -59,35 +63,79 @@ class Ack:
         return Ack(base, self.base + stop, self.producer, first, self.acks, self.time, self.epoch, self.isr)
 
     def since(self, offset: int) -> Ack | None:
-        """What of this batch stands from an offset on."""
+        """The part of this batch from an offset on."""
         return self.part(max(0, offset - self.base), self.end - self.base) if self.end > offset else None
 
     def until(self, offset: int) -> Ack | None:
-        """What of this batch stands below an offset."""
+        """The part of this batch below an offset."""
         return self.part(0, min(self.end, offset) - self.base) if self.base < offset else None
 
 
-def _held(log: ReplicaLog, base: int, end: int, producer: int, first: int) -> bool:
+def _is_in(log: ReplicaLog, base: int, end: int, producer: int, first: int) -> bool:
     """Does a log hold these values, as far as they are not below its start?"""
     below = max(0, log.start - base)
     return end <= log.start or log.holds(base + below, end, producer, first + below)
 
 
 class Acks(Rows):
-    """Those of a partition, as they came: rows are what an Ack is made of."""
+    """The acknowledgements of a partition, in order of time; a row has the fields of an Ack."""
 
     __slots__ = ("losses", "passed")
 
     def __init__(self) -> None:
         super().__init__()
-        self.passed: list[tuple[Ack, Loss]] = []  # gone before delete-records passed over their offsets
+        self.passed: list[tuple[Ack, Loss]] = []  # gone before delete-records reached their offsets
         self.losses: dict[int, Loss] = {}  # number of the acknowledgement -> why its records are gone
 
     def __iter__(self) -> Iterator[Ack]:
         return starmap(Ack, self.rows())
 
     def missing_from(self, log: ReplicaLog) -> Iterator[tuple[int, Ack]]:
-        """Those that a log does not hold, with their numbers."""
+        """The batches that a log does not hold, with their numbers."""
         for number, row in enumerate(self.rows()):
-            if not _held(log, *row[:4]):
+            if not _is_in(log, *row[:4]):
                 yield number, Ack(*row)
+
+
+def missing_parts(ack: Ack, held: Ranges) -> list[Ack]:
+    """The parts of an acknowledged batch whose values are in none of these ranges."""
+    parts: list[Ack] = []
+    at, end = ack.first, ack.first + ack.end - ack.base
+    place = max(0, bisect_right(held, (at, 1 << 60)) - 1)
+    while at < end:
+        while place < len(held) and held[place][1] <= at:
+            place += 1
+        covered = held[place] if place < len(held) else (end, end)
+        stop = min(max(covered[0], at), end)
+        if stop > at:
+            parts.append(ack.part(at - ack.first, stop - ack.first))
+        at = max(stop, min(covered[1], end)) if stop < end else end
+    return parts
+
+
+def value_ranges(log: ReplicaLog, producers: set[int]) -> dict[int, Ranges]:
+    """The ranges of values that a log holds, of these producers."""
+    held: dict[int, Ranges] = {}
+    for batch in log.batches() if producers else ():
+        if batch.producer in producers:
+            add_range(held.setdefault(batch.producer, []), batch.first, batch.first + batch.end - batch.base)
+    return held
+
+
+def add_range(ranges: Ranges, first: int, end: int) -> None:
+    """Add a range to a sorted list of ranges that do not touch."""
+    if not ranges or ranges[-1][1] < first:
+        ranges.append((first, end))
+        return
+    if ranges[-1][1] == first:
+        ranges[-1] = (ranges[-1][0], end)
+        return
+    place = bisect_left(ranges, (first, 0))
+    if place and ranges[place - 1][1] >= first:
+        place -= 1
+        first = ranges[place][0]
+    last = place
+    while last < len(ranges) and ranges[last][0] <= end:
+        end = max(end, ranges[last][1])
+        last += 1
+    ranges[place:last] = [(first, end)]

@@ -1,9 +1,8 @@
-"""What a run is configured with: Kafka's own names, Kafka's own defaults, and the few that only a simulator
-has.
+"""The configuration of a run: Kafka's names and defaults, and a few options that only a simulator has.
 
 Times are kept in microseconds; names that end in `.ms` are given in milliseconds. The simulator's own
-options begin with `simulation.`. A broker may have options of its own (`for_broker`), as real clusters have
-by mistake.
+options begin with `simulation.`. A broker may have options of its own (`for_broker`), as happens by mistake in real
+clusters.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NEVER = 1 << 60  # later than any run
 @dataclass(frozen=True, slots=True)
 class Option:
     """One configuration name: the attribute that holds it, the factor from its unit to ours, and the numbers that it
-    may have. Times at which something is done again and again are at least 1, or a run would not go on."""
+    may have. Intervals are at least 1, or simulated time would stop."""
 
     attribute: str
     scale: int = 1
@@ -31,7 +30,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Defaults are those of Kafka 4.1 (server, topic, clients), unless a comment says otherwise."""
+    """Defaults are those of Kafka 4.1 (server, topic, clients), unless a comment names another source."""
 
     # the cluster and its topic
     brokers: int = 3
@@ -93,7 +92,7 @@ class Config:
     per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = field(default=())
 
     def for_broker(self, broker: int) -> Config:
-        """This configuration with the options that only this broker has."""
+        """This configuration with the options of this broker."""
         for node, changes in self.per_broker:
             if node == broker:
                 return replace(self, **dict(changes))
@@ -153,8 +152,8 @@ OPTIONS: dict[str, Option] = {
     "simulation.settle.ms": Option("settle", MS),
 }
 
-# What a single broker may have otherwise; the rest belongs to the cluster, its topic or its clients.
-OF_BROKERS = frozenset(
+# Options that may differ from broker to broker; the others belong to the cluster, its topic or its clients.
+BROKER_OPTIONS = frozenset(
     (
         "min_insync_replicas",
         "lag_time_max",
@@ -186,7 +185,7 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
     """The attribute of Config that a Kafka name stands for, and the value in our unit."""
     option = OPTIONS.get(name)
     if option is None:
-        raise ConfigError(f"there is no configuration {name!r}")
+        raise ConfigError(f"unknown configuration {name!r}")
     kind = _TYPES[option.attribute]
     if name == "acks" and value in ("all", "-1", -1):
         return "acks", -1
@@ -197,7 +196,7 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
     if kind is int and (isinstance(value, bool) or not isinstance(value, int)):
         raise ConfigError(f"{name} must be a whole number, not {value!r}")
     if kind is str and not isinstance(value, str):
-        raise ConfigError(f"{name} must be a text, not {value!r}")
+        raise ConfigError(f"{name} must be text, not {value!r}")
     if kind is not int or name == "acks":
         return option.attribute, value
     if not option.least <= value <= option.most // option.scale:
@@ -209,32 +208,32 @@ def configure(
     base: Config, options: Mapping[str, Any], per_broker: Mapping[int, Mapping[str, Any]] | None = None
 ) -> Config:
     """`base` with Kafka-named options applied; raises ConfigError with a sentence."""
-    _refuse_twice(options)
+    _refuse_duplicates(options)
     changes = dict(parse(name, options[name]) for name in sorted(options))
     if per_broker:
         changes["per_broker"] = tuple(
             (node, tuple(parse(name, per_broker[node][name]) for name in sorted(per_broker[node])))
             for node in sorted(per_broker)
         )
-    config = _as_the_producer_does(replace(base, **changes), changes)
+    config = _with_producer_defaults(replace(base, **changes), changes)
     check(config)
     _check_brokers(config)
     return config
 
 
-def _refuse_twice(options: Mapping[str, Any]) -> None:
-    """One setting has several names in Kafka's history."""
-    told: dict[str, str] = {}
+def _refuse_duplicates(options: Mapping[str, Any]) -> None:
+    """Refuse two names of one setting, as Kafka's history has them."""
+    names: dict[str, str] = {}
     for name in (name for name in sorted(options) if name in OPTIONS):
-        other = told.setdefault(OPTIONS[name].attribute, name)
+        other = names.setdefault(OPTIONS[name].attribute, name)
         if other != name:
-            raise ConfigError(f"{other} and {name} are one setting here; give one of them")
+            raise ConfigError(f"{other} and {name} are one setting in the simulator; set only one of them")
 
 
-def _as_the_producer_does(config: Config, named: Mapping[str, Any]) -> Config:
-    """What Kafka's producer makes of settings that do not go together, where a user did not name them all: it gives up
-    idempotence (ProducerConfig.postProcessAndValidateIdempotenceConfigs) and waits for delivery as long as one request
-    may take (KafkaProducer.configureDeliveryTimeout)."""
+def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
+    """Resolve conflicts with settings that the user did not name, as Kafka's producer does: it disables idempotence
+    (ProducerConfig.postProcessAndValidateIdempotenceConfigs) and raises delivery.timeout.ms to the time of one request
+    (KafkaProducer.configureDeliveryTimeout)."""
     if "idempotence" not in named and (config.acks != -1 or config.retries == 0) and config.max_in_flight <= 5:
         config = replace(config, idempotence=False)
     once = config.linger + config.request_timeout
@@ -244,18 +243,18 @@ def _as_the_producer_does(config: Config, named: Mapping[str, Any]) -> Config:
 
 
 def _check_brokers(config: Config) -> None:
-    """Refuse options of single brokers that would change nothing."""
+    """Refuse options of single brokers that would have no effect."""
     names = {option.attribute: name for name, option in OPTIONS.items()}
     for node, options in config.per_broker:
         if not 1 <= node <= config.brokers:
-            raise ConfigError(f"there is no broker {node} to configure; there are 1 to {config.brokers}")
+            raise ConfigError(f"options for broker {node}, but the brokers are 1 to {config.brokers}")
         for attribute, _ in options:
-            if attribute not in OF_BROKERS:
+            if attribute not in BROKER_OPTIONS:
                 raise ConfigError(f"{names[attribute]} cannot differ from broker to broker (broker {node})")
 
 
 def check_heartbeats(config: Config) -> None:
-    """KRaft's brokers beat as often as they are told, so a session must last longer than that."""
+    """With KRaft a session must last longer than the configured heartbeat interval."""
     slowest = max([config.heartbeat, *(dict(own).get("heartbeat", 0) for _, own in config.per_broker)])
     if config.session_timeout <= slowest:
         raise ConfigError(
@@ -265,18 +264,18 @@ def check_heartbeats(config: Config) -> None:
 
 
 def check(config: Config) -> None:
-    """Refuse what cannot be run."""
+    """Raise ConfigError if the configuration cannot be run."""
     if not 1 <= config.replication_factor <= config.brokers:
         raise ConfigError(
-            f"a replication factor of {config.replication_factor} needs as many brokers; there are {config.brokers}"
+            f"a replication factor of {config.replication_factor} needs as many brokers, but there are {config.brokers}"
         )
     if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", config.topic) or config.topic in (".", ".."):
         # org.apache.kafka.common.internals.Topic.validate
-        raise ConfigError(f"simulation.topic must be a name that Kafka allows, not {config.topic!r}")
+        raise ConfigError(f"simulation.topic must be a legal topic name, not {config.topic!r}")
     if config.acks not in (-1, 0, 1):
         raise ConfigError(f"acks must be all, 1 or 0, not {config.acks}")
     if config.idempotence and (config.acks != -1 or config.retries == 0 or config.max_in_flight > 5):
-        # Kafka 4 refuses this too; up to 3.9 more requests in flight gave idempotence up, if it was not set.
+        # Kafka 4 refuses this too; up to 3.9 more requests in flight disabled idempotence, if it was not set.
         raise ConfigError(
             "enable.idempotence=true needs acks=all, retries and at most 5 for max.in.flight.requests.per.connection"
         )
@@ -286,9 +285,9 @@ def check(config: Config) -> None:
             f"{(config.linger + config.request_timeout) // MS}, not {config.delivery_timeout // MS}"
         )
     if config.offset_reset not in ("earliest", "latest"):
-        # With none the Java consumer throws, and what happens next is up to its application.
+        # With none the Java consumer throws, and its application decides what happens next.
         raise ConfigError(
-            f"auto.offset.reset must be earliest or latest, as none is not modelled; not {config.offset_reset!r}"
+            f"auto.offset.reset must be earliest or latest (none is not modelled), not {config.offset_reset!r}"
         )
     if config.commit not in ("none", "after", "before"):
         raise ConfigError(f"simulation.commit must be none, after or before, not {config.commit!r}")

@@ -1,9 +1,9 @@
-"""Who reaches whom, and how late. Messages between two nodes keep their order, as on a TCP connection.
+"""Which node reaches which, and with what delay. Messages between two nodes keep their order, as over TCP.
 
-Nodes are small integers: brokers from 1, the quorum (or ZooKeeper) 100, controllers from 101, clients from
-201. A cut link swallows messages and their sender finds out by its own timeout; a lost message breaks the
-connection that carried it, and the one who waits for the answer is told. Nothing is delivered behind a gap: what
-is sent later on that connection, in that direction, does not arrive either. Simplification: bandwidth is unlimited.
+Nodes are small integers: brokers from 1, the quorum (or ZooKeeper) 100, controllers from 101, clients from 201. A cut
+link drops messages, and their sender notices by its own timeout. A lost message closes the connection that carried it,
+and the node that waits for the answer is notified. After a gap nothing is delivered: later messages on that connection
+and in that direction do not arrive either. Simplification: bandwidth is unlimited.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Protocol
 
 from .config import NEVER
-from .loop import Action, Loop
+from .event_loop import Action, EventLoop
 
 QUORUM = 100
 FIRST_CONTROLLER = 101
@@ -21,35 +21,37 @@ FIRST_CLIENT = 201
 _WIDTH = 1 << 20
 
 
-class Channel:
-    """One TCP connection from a node that asks to one that answers; whoever asks takes a new one when it breaks."""
+class Connection:
+    """One TCP connection from a requesting node to a broker; the requester opens a new one when it breaks."""
 
-    __slots__ = ("closed", "gaps", "node", "stuck")
+    __slots__ = ("blocked_since", "blocked_sources", "closed", "node")
 
     def __init__(self, node: int) -> None:
-        self.node = node  # who asks
-        self.gaps: tuple[int, ...] = ()  # whose messages no longer arrive
-        self.stuck = NEVER  # when something was first sent in vain
-        self.closed = False  # by the one who answers
+        self.node = node  # the requester
+        self.blocked_sources: tuple[int, ...] = ()  # the ends whose messages no longer arrive
+        self.blocked_since = NEVER  # when the first message was dropped
+        self.closed = False  # by the broker
 
 
 class Message(Protocol):
-    """Something sent that somebody waits for, on a connection or (None) on one that carries nothing else."""
+    """A request or its answer, on a connection, or (None) on one that carries nothing else."""
 
     @property
-    def channel(self) -> Channel | None: ...
+    def connection(self) -> Connection | None:
+        """The connection that carries it."""
 
-    def broken(self, _: None) -> None:
-        """The connection broke before an answer came."""
+    @property
+    def on_closed(self) -> Callable[[Any], None]:
+        """Called with the message when the connection closed before an answer came."""
 
 
 class Network:
     """Delays, orders, cuts, loses and duplicates messages."""
 
     __slots__ = (
+        "_blocked",
         "_cut",
         "_extra",
-        "_gapped",
         "_held",
         "_last",
         "_random",
@@ -61,19 +63,19 @@ class Network:
         "lose",
     )
 
-    def __init__(self, loop: Loop, rng: Random, latency: int, jitter: int) -> None:
+    def __init__(self, loop: EventLoop, rng: Random, latency: int, jitter: int) -> None:
         self.loop = loop
         self.latency = latency
         self.jitter = jitter
-        self.lose = 0.0  # probability of one message
-        self.duplicate = 0.0
+        self.lose = 0.0  # probability that one message is lost
+        self.duplicate = 0.0  # probability that one message arrives twice
         self.faulty = False
         self._random: Callable[[], float] = rng.random
-        self._last: dict[int, int] = {}
+        self._last: dict[int, int] = {}  # link -> latest delivery so far
         self._cut: dict[int, int] = {}  # link -> how many faults cut it
         self._extra: dict[int, int] = {}  # link -> added delay, microseconds
         self._held: dict[int, list[tuple[Action, Any]]] = {}
-        self._gapped: set[Channel] = set()  # and their ends do not know it yet
+        self._blocked: set[Connection] = set()  # connections with a gap that the requester has not noticed yet
 
     def send(self, source: int, target: int, action: Action, message: Any) -> None:
         """Deliver a request or an answer: `action(message)` runs at the target after the link's delay."""
@@ -81,16 +83,16 @@ class Network:
         loop = self.loop
         time = loop.now + self.latency + int(self._random() * self.jitter)
         if self.faulty:
-            channel = message.channel
-            if channel is not None and source in channel.gaps:
+            connection = message.connection
+            if connection is not None and source in connection.blocked_sources:
                 return
             if link in self._cut:
-                self.swallow(source, message)
+                self.drop(source, message)
                 return
             time += self._extra.get(link, 0)
             if self.lose and self._random() < self.lose:
-                self.swallow(source, message)
-                loop.at(time, message.broken)
+                self.drop(source, message)
+                loop.at(time, message.on_closed, message)
                 return
             if self.duplicate and self._random() < self.duplicate:
                 loop.at(time + self.latency, action, message)
@@ -100,9 +102,8 @@ class Network:
         self._last[link] = time
         loop.at(time, action, message)
 
-    def tell(self, source: int, target: int, action: Action, message: Any) -> None:
-        """Deliver what its sender repeats until it arrives (a controller's instructions): a cut only delays
-        it."""
+    def send_reliably(self, source: int, target: int, action: Action, message: Any) -> None:
+        """Deliver what its sender repeats until it arrives (a controller's requests): a cut only delays it."""
         link = source * _WIDTH + target
         if link in self._cut:
             self._held.setdefault(link, []).append((action, message))
@@ -112,26 +113,27 @@ class Network:
         self._last[link] = time
         self.loop.at(time, action, message)
 
-    def swallow(self, source: int, message: Message) -> None:
-        """A message of `source` is gone, and with it whatever `source` sends later on this connection."""
-        channel = message.channel
-        if channel is not None:
-            channel.gaps += (source,)
-            channel.stuck = min(channel.stuck, self.loop.now)
-            self._gapped.add(channel)
+    def drop(self, source: int, message: Message) -> None:
+        """Lose a message of `source`, and everything that `source` sends later on this connection."""
+        connection = message.connection
+        if connection is not None:
+            connection.blocked_sources += (source,)
+            connection.blocked_since = min(connection.blocked_since, self.loop.now)
+            self._blocked.add(connection)
             self.faulty = True
 
     def reset(self, message: Message) -> None:
-        """The peer's process is gone, or closed the connection, and its kernel says so."""
-        self.loop.at(self.loop.now + self.latency, message.broken)
+        """The peer's process died or closed the connection, and its kernel sends a TCP reset."""
+        self.loop.at(self.loop.now + self.latency, message.on_closed, message)
 
-    def hang_up(self, channel: Channel) -> None:
-        """Whoever asked knows that this connection is of no use, and takes another."""
-        if channel in self._gapped:
-            self._gapped.discard(channel)
-            self._settle()
+    def abandon(self, connection: Connection) -> None:
+        """The requester gives this connection up and opens another."""
+        if connection in self._blocked:
+            self._blocked.discard(connection)
+            self._update_faulty()
 
     def reaches(self, source: int, target: int) -> bool:
+        """Is the link from `source` to `target` not cut?"""
         return source * _WIDTH + target not in self._cut
 
     def cut(self, source: int, target: int) -> None:
@@ -140,8 +142,8 @@ class Network:
         self._cut[link] = self._cut.get(link, 0) + 1
         self.faulty = True
 
-    def mend(self, source: int, target: int) -> None:
-        """Take one cut away; what was held is delivered."""
+    def heal(self, source: int, target: int) -> None:
+        """Take one cut away; messages that were held are delivered."""
         link = source * _WIDTH + target
         count = self._cut.get(link, 0) - 1
         if count > 0:
@@ -149,23 +151,23 @@ class Network:
             return
         self._cut.pop(link, None)
         for action, message in self._held.pop(link, []):
-            self.tell(source, target, action, message)
-        self._settle()
+            self.send_reliably(source, target, action, message)
+        self._update_faulty()
 
     def slow(self, source: int, target: int, extra: int) -> None:
-        """Add `extra` microseconds to one direction of a link; a negative one takes them away again."""
+        """Add `extra` microseconds to one direction of a link; a negative number takes them away again."""
         link = source * _WIDTH + target
         total = self._extra.get(link, 0) + extra
         if total > 0:
             self._extra[link] = total
         else:
             self._extra.pop(link, None)
-        self._settle()
+        self._update_faulty()
 
-    def unreliable(self, lose: float, duplicate: float) -> None:
-        """Set the share of messages that are lost and of those that arrive twice."""
+    def set_error_rates(self, lose: float, duplicate: float) -> None:
+        """Set the share of messages that are lost, and of those that arrive twice."""
         self.lose, self.duplicate = lose, duplicate
-        self._settle()
+        self._update_faulty()
 
-    def _settle(self) -> None:
-        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate or self._gapped)
+    def _update_faulty(self) -> None:
+        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate or self._blocked)

@@ -1,23 +1,18 @@
-"""What nodes say to each other: one small class a request, with the state that its answer needs.
+"""Requests and their answers as data, one small class a kind.
 
-`broken` is called when the connection broke before the answer; `serve` when the request reaches a running
-broker. Those of one client to one broker share a `channel`, all but metadata: simplification, as the answer is
-awaited for a time of its own (client.py).
+Whoever sends a request puts two callables into it: `reply`, called at the requester with the answered request, and
+`on_closed`, called if the connection closed before the answer. `node` is the requester. Requests of one client to one
+broker share a connection, except metadata requests. Simplification: their timeout is one of their own (client.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from .batches import Batch
-    from .broker import Broker
-    from .client import Client
-    from .consumer import Consumer
-    from .fetcher import Fetcher
-    from .isr import IsrKeeper
-    from .network import Channel
-    from .producer import Producer, ProducerBatch
+from .network import Connection
+from .producer_batch import ProducerBatch
+from .storage.batches import Batch
 
 # Kafka's error names, as clients and histories see them.
 NONE = ""
@@ -34,182 +29,159 @@ DUPLICATE = "DUPLICATE_SEQUENCE_NUMBER"
 OLD_PRODUCER = "INVALID_PRODUCER_EPOCH"
 TRUNCATED = "LOG_TRUNCATION"  # a consumer learns that its position was truncated (KIP-320)
 
+Callback = Callable[[Any], None]
 
-class ProduceRequest:
+
+class Request:
+    """What every request has."""
+
+    __slots__ = ("broker", "closed", "connection", "node", "on_closed", "reply", "sent")
+
+    def __init__(
+        self,
+        node: int,
+        broker: int,
+        now: int,
+        reply: Callback,
+        on_closed: Callback,
+        connection: Connection | None = None,
+    ) -> None:
+        self.node = node  # where the answer goes
+        self.broker = broker
+        self.sent = now
+        self.reply = reply
+        self.on_closed = on_closed
+        self.connection = connection
+        self.closed = False  # the requester no longer waits for the answer, or has it
+
+
+class ProduceRequest(Request):
     """Batches for partitions that one broker leads; `results` fills up as they are replicated."""
 
-    __slots__ = ("acks", "batches", "broker", "channel", "closed", "deadline", "left", "owner", "results", "sent")
+    __slots__ = ("acks", "batches", "deadline", "results", "undecided")
 
-    def __init__(self, owner: Producer, broker: int, batches: list[ProducerBatch], acks: int, now: int) -> None:
-        self.owner = owner
-        self.broker = broker
-        self.channel = owner.channels[broker]
+    def __init__(
+        self,
+        node: int,
+        broker: int,
+        now: int,
+        reply: Callback,
+        on_closed: Callback,
+        connection: Connection,
+        batches: list[ProducerBatch],
+        acks: int,
+    ) -> None:
+        Request.__init__(self, node, broker, now, reply, on_closed, connection)
         self.batches = batches
         self.acks = acks
-        self.sent = now
         self.deadline = 0  # set by the broker: until when it waits for replicas
         self.results: list[tuple[str, int]] = [(TIMED_OUT, -1)] * len(batches)  # error, base offset
-        self.left = 0
-        self.closed = False  # the producer has given up on it, or it is answered
-
-    def serve(self, broker: Broker) -> None:
-        broker.receive_produce(self)
-
-    def broken(self, _: None) -> None:
-        self.owner.on_broken(self)
+        self.undecided = 0  # batches without a result
 
 
-# partition, error, batches, high watermark, log start offset, where the leader epoch begins. For LOG_TRUNCATION the
-# last two but one are where the logs part, and the last the epoch that the leader found.
+# partition, error, batches, high watermark, log start offset, start offset of the leader epoch. For LOG_TRUNCATION the
+# fourth is the offset at which the logs part, and the last is the epoch that the leader found.
 FetchResult = tuple[int, str, "list[Batch]", int, int, int]
 # partition, fetch offset, current leader epoch, epoch of the last record before it, log start offset
 FetchPart = tuple[int, int, int, int, int]
 
 
-class FetchRequest:
-    """A follower's or a consumer's fetch; parked at the broker while there is nothing to send."""
+class FetchRequest(Request):
+    """A follower's or a consumer's fetch; the broker parks it while there is nothing to send."""
 
-    __slots__ = (
-        "broker",
-        "channel",
-        "closed",
-        "deadline",
-        "follower",
-        "limit",
-        "node",
-        "owner",
-        "parts",
-        "results",
-        "sent",
-    )
+    __slots__ = ("deadline", "follower", "limit", "parts", "results")
 
     def __init__(
         self,
-        owner: Fetcher | Consumer,
         node: int,
         broker: int,
-        follower: int,
-        parts: list[FetchPart],
         now: int,
-        channel: Channel,
+        reply: Callback,
+        on_closed: Callback,
+        connection: Connection,
+        follower: int,
+        limit: int,
+        parts: list[FetchPart],
     ) -> None:
-        self.owner = owner
-        self.channel = channel
-        self.node = node  # where the answer goes
-        self.broker = broker
+        Request.__init__(self, node, broker, now, reply, on_closed, connection)
         self.follower = follower  # broker id, or -1 for a consumer
-        self.limit = owner.fetch_limit  # batches of one partition at most
+        self.limit = limit  # batches of one partition at most
         self.parts = parts
-        self.sent = now
         self.deadline = 0
         self.results: list[FetchResult] = []
-        self.closed = False
-
-    def serve(self, broker: Broker) -> None:
-        broker.receive_fetch(self)
-
-    def broken(self, _: None) -> None:
-        self.owner.on_broken(self)
 
 
-class EpochRequest:
-    """OffsetsForLeaderEpoch of a follower (KIP-101): where does this epoch end in your log?"""
+class EpochRequest(Request):
+    """OffsetsForLeaderEpoch of a follower (KIP-101): where does this epoch end in the leader's log?"""
 
-    __slots__ = ("broker", "channel", "closed", "owner", "parts", "results", "sent")
-
-    def __init__(self, owner: Fetcher, broker: int, parts: list[tuple[int, int, int]], now: int) -> None:
-        self.owner = owner
-        self.channel = owner.channel
-        self.broker = broker
-        self.parts = parts  # partition, current leader epoch, epoch asked for
-        self.sent = now
-        self.results: list[tuple[int, str, int, int]] = []  # partition, error, epoch found, its end offset
-        self.closed = False
-
-    def serve(self, broker: Broker) -> None:
-        broker.receive_epochs(self)
-
-    def broken(self, _: None) -> None:
-        self.owner.on_broken(self)
-
-
-class MetadataRequest:
-    """A client asks a broker who leads what; the answer is that broker's belief."""
-
-    __slots__ = ("closed", "leaders", "owner", "sent")
-    channel = None
-
-    def __init__(self, owner: Client, now: int) -> None:
-        self.owner = owner
-        self.sent = now
-        self.leaders: list[tuple[int, int, tuple[int, ...]]] = []  # leader, leader epoch, ISR; by partition
-        self.closed = False
-
-    def serve(self, broker: Broker) -> None:
-        broker.receive_metadata(self)
-
-    def broken(self, _: None) -> None:
-        self.owner.on_metadata_broken(self)
-
-
-class ApiVersionsRequest:
-    """The first words on a connection; who answers them is there."""
-
-    __slots__ = ("broker", "closed", "owner", "sent")
-    channel = None
-
-    def __init__(self, owner: Producer, broker: int, now: int) -> None:
-        self.owner = owner
-        self.broker = broker
-        self.sent = now
-        self.closed = False
-
-    def serve(self, broker: Broker) -> None:
-        broker.network.send(broker.id, self.owner.node, self.owner.on_connected, self)
-
-    def broken(self, _: None) -> None:
-        self.owner.on_refused(self)
-
-
-class OffsetsRequest:
-    """ListOffsets: (log start offset, high watermark) of each partition that the broker leads; -1 stands for
-    OFFSET_NOT_AVAILABLE."""
-
-    __slots__ = ("broker", "channel", "closed", "offsets", "owner", "sent")
-
-    def __init__(self, owner: Consumer, broker: int, now: int) -> None:
-        self.owner = owner
-        self.broker = broker
-        self.channel = owner.channels[broker]
-        self.sent = now
-        self.offsets: dict[int, tuple[int, int]] = {}
-        self.closed = False
-
-    def serve(self, broker: Broker) -> None:
-        broker.receive_offsets(self)
-
-    def broken(self, _: None) -> None:
-        self.owner.on_broken(self)
-
-
-class AlterIsr:
-    """A leader proposes a new ISR: AlterPartition (KIP-497), before it a conditional write to ZooKeeper."""
-
-    __slots__ = ("accepted", "closed", "epoch", "isr", "node", "owner", "partition", "sent", "version")
-    channel = None
+    __slots__ = ("parts", "results")
 
     def __init__(
-        self, owner: IsrKeeper, partition: int, isr: tuple[int, ...], epoch: int, version: int, now: int
+        self,
+        node: int,
+        broker: int,
+        now: int,
+        reply: Callback,
+        on_closed: Callback,
+        connection: Connection,
+        parts: list[tuple[int, int, int]],
     ) -> None:
-        self.owner = owner
-        self.node = owner.id
+        Request.__init__(self, node, broker, now, reply, on_closed, connection)
+        self.parts = parts  # partition, current leader epoch, requested epoch
+        self.results: list[tuple[int, str, int, int]] = []  # partition, error, epoch found, its end offset
+
+
+class MetadataRequest(Request):
+    """A client asks a broker for all leaders; the answer is that broker's metadata cache."""
+
+    __slots__ = ("leaders",)
+
+    def __init__(self, node: int, broker: int, now: int, reply: Callback, on_closed: Callback) -> None:
+        Request.__init__(self, node, broker, now, reply, on_closed)
+        self.leaders: list[tuple[int, int, tuple[int, ...]]] = []  # leader, leader epoch, ISR; by partition
+
+
+class ApiVersionsRequest(Request):
+    """The first request on a connection; the answer shows that the broker runs."""
+
+    __slots__ = ()
+
+
+class OffsetsRequest(Request):
+    """ListOffsets: (log start offset, high watermark) of each partition that the broker leads.
+
+    -1 stands for OFFSET_NOT_AVAILABLE.
+    """
+
+    __slots__ = ("offsets",)
+
+    def __init__(
+        self, node: int, broker: int, now: int, reply: Callback, on_closed: Callback, connection: Connection
+    ) -> None:
+        Request.__init__(self, node, broker, now, reply, on_closed, connection)
+        self.offsets: dict[int, tuple[int, int]] = {}
+
+
+class AlterIsrRequest(Request):
+    """A leader proposes a new ISR: AlterPartition (KIP-497), before it a conditional write to ZooKeeper."""
+
+    __slots__ = ("accepted", "epoch", "isr", "partition", "version")
+
+    def __init__(
+        self,
+        node: int,
+        target: int,
+        now: int,
+        reply: Callback,
+        on_closed: Callback,
+        partition: int,
+        isr: tuple[int, ...],
+        epoch: int,
+        version: int,
+    ) -> None:
+        Request.__init__(self, node, target, now, reply, on_closed)
         self.partition = partition
         self.isr = isr
         self.epoch = epoch
         self.version = version
-        self.sent = now
         self.accepted = False
-        self.closed = False
-
-    def broken(self, _: None) -> None:
-        self.owner.on_alter_broken(self)

@@ -1,5 +1,4 @@
-"""Everything that determines a run: variant, seed, configuration and faults. The same scenario is the same
-run."""
+"""Everything that determines a run: variant, seed, configuration and faults. One scenario is one run."""
 
 from __future__ import annotations
 
@@ -9,12 +8,14 @@ from typing import Any
 
 from .cluster import Cluster
 from .config import Config, ConfigError, check_heartbeats, configure
-from .faults import Fault, check
-from .history import History
-from .state import Fact
+from .events import Listener
+from .faults.check import check_fault
+from .faults.fault import Fault
+from .ports import History
+from .run import Run
 from .variants import VARIANTS
 
-LAG = "replica.lag.max.messages"
+LAG_MAX_MESSAGES = "replica.lag.max.messages"
 
 
 @dataclass(frozen=True)
@@ -35,30 +36,32 @@ class Scenario:
     causes: tuple[str, ...] = ()  # the causes of its acknowledged losses
 
     def config(self) -> Config:
+        """The configuration; raises ConfigError with a sentence if the scenario cannot be run."""
         if self.variant not in VARIANTS:
-            raise ConfigError(f"there is no variant {self.variant!r}; there are {', '.join(VARIANTS)}")
+            raise ConfigError(f"unknown variant {self.variant!r}; known are {', '.join(VARIANTS)}")
         config = configure(Config(), self.options, self.per_broker)
-        if LAG in self.options and self.variant != "lag-max-messages":
-            raise ConfigError(f"{LAG} is a rule of the variant lag-max-messages alone, not of {self.variant}")
-        if not VARIANTS[self.variant].zookeeper:
+        if LAG_MAX_MESSAGES in self.options and self.variant != "lag-max-messages":
+            raise ConfigError(f"{LAG_MAX_MESSAGES} only exists in the variant lag-max-messages, not in {self.variant}")
+        if not VARIANTS[self.variant].era.zookeeper:
             check_heartbeats(config)
         for fault in self.faults:
-            check(fault, config)
+            check_fault(fault, config)
         return config
 
     def run(
         self,
         history: History | None = None,
-        tell: Callable[[Fact], None] | None = None,
+        listener: Listener | None = None,
         snapshot: Callable[[Cluster, str], None] | None = None,
         prepare: Callable[[Cluster], None] | None = None,
     ) -> Cluster:
-        """Run it; `prepare` sees the cluster before its first event."""
+        """Run it; `prepare` gets the cluster before its first event."""
         rules = VARIANTS[self.variant]()
-        cluster = Cluster(rules, self.config(), self.seed, self.faults, history, tell, snapshot)
+        cluster = Cluster(rules, self.config(), self.seed, history, listener)
         if prepare is not None:
             prepare(cluster)
-        return cluster.run()
+        return Run(cluster, self.faults, history, snapshot).run()
 
     def with_faults(self, faults: tuple[Fault, ...]) -> Scenario:
+        """The same scenario with other faults."""
         return replace(self, faults=faults)

@@ -270,6 +270,21 @@ def test_server_logs_alone_have_a_timeline(unpacked: Unpack, tmp_path: Path) -> 
     assert run("diff", tmp_path / "run", "--json").return_value == 3
 
 
+@pytest.mark.parametrize("topic", ["__transaction_state", "unwritten"])
+def test_a_tail_that_a_clean_election_cut_from_a_topic_without_clients_is_no_loss(
+    unpacked: Unpack, tmp_path: Path, topic: str
+) -> None:
+    """Brokers write their own topics with acks=all; of a topic that no recorded client wrote to nothing was lost."""
+    root = tmp_path / "run"
+    shutil.copytree(unpacked("kip-101-c"), root, ignore=shutil.ignore_patterns("data", "snapshots"))
+    logs = list(root.glob("brokers/*/*.log"))
+    for log in logs:
+        log.write_text(log.read_text().replace("orders-", f"{topic}-"))
+    run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+    assert [cause for cause in causes if "gave up" in cause["says"]] == []
+
+
 @pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a", "acks1-failover-a", "leader-kill-a"])
 def test_a_history_and_server_logs_tell_the_cause_or_that_it_is_unknown(
     unpacked: Unpack, tmp_path: Path, name: str

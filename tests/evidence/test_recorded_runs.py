@@ -19,8 +19,10 @@ from .conftest import gathered, judge_replicas
 
 CAUSE_OF = {
     "acks1-failover": "single-ack-failover",
+    "backup": "log-rolled-back",
     "disk-truncate": "last-replica-standing",
     "kip-101": "high-watermark-truncation",
+    "txn-unclean": "unclean-election",
     "unclean-election": "unclean-election",
 }
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 from logjudge.histories.simulation.bundle import Written, write_bundle
+from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.replication.config import SECOND
-from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.search import story
 
 FAULTS = (
     Fault(3 * SECOND, "crash", (2, 3), 12 * SECOND),
@@ -63,7 +63,7 @@ def records(folder: Path) -> list[tuple[int, str]]:
         ("kip-101", "]: Shutting down broker 1"),
     ],
 )
-def test_an_orderly_shutdown_is_told_as_one(variant: str, said: str, tmp_path: Path) -> None:
+def test_an_orderly_shutdown_is_logged_as_one(variant: str, said: str, tmp_path: Path) -> None:
     """Not as a session that ended."""
     scenario = Scenario("leaving", variant, 5, OPTIONS, {}, (Fault(3 * SECOND, "shutdown", (1,), 4 * SECOND),))
     brokers = write_bundle(scenario, tmp_path / "run").folder / "brokers"
@@ -75,9 +75,9 @@ def test_an_orderly_shutdown_is_told_as_one(variant: str, said: str, tmp_path: P
     ]
     assert any(said in line for line in lines)
     assert not any("session has timed out" in line for line in lines)
-    told, _ = story(scenario)
-    assert any("broker 1 is granted a controlled shutdown" in line for line in told)
-    assert not any("session ends" in line for line in told)
+    narrative, _ = narrate_scenario(scenario)
+    assert any("broker 1 is granted a controlled shutdown" in line for line in narrative)
+    assert not any("the session of broker" in line for line in narrative)
 
 
 def test_the_oldest_variant_writes_what_brokers_of_its_time_did(tmp_path: Path) -> None:
@@ -161,14 +161,14 @@ def test_checkpoints_and_epochs_have_kafkas_form(written: Written) -> None:
         assert lines[:2] == ["0", "2"]
         assert [line.split()[:2] for line in lines[2:]] == [["orders", "0"], ["orders", "1"]]
         epochs = data / "orders-0" / "leader-epoch-checkpoint"
-        assert epochs.exists() == written.cluster.rules.epochs_in_log
+        assert epochs.exists() == written.cluster.rules.era.epochs_in_log
         if epochs.exists():
             rows = [tuple(map(int, line.split())) for line in epochs.read_text().splitlines()[2:]]
             assert rows == written.cluster.brokers[int(broker)].replicas[0].log.epochs
 
 
 def test_leader_epochs_stand_in_the_batch_headers(written: Written) -> None:
-    if not written.cluster.rules.epochs_in_log:
+    if not written.cluster.rules.era.epochs_in_log:
         raw = (written.folder / "brokers/1/data/orders-0/00000000000000000000.log").read_bytes()
         assert raw[16] == 1  # magic of a message set
         return
@@ -184,7 +184,7 @@ def test_leader_epochs_stand_in_the_batch_headers(written: Written) -> None:
 
 def test_server_logs_tell_the_truncation_in_kafkas_words(written: Written) -> None:
     text = (written.folder / "brokers" / "1" / "server.log").read_text()
-    if written.cluster.rules.epochs_in_log:
+    if written.cluster.rules.era.epochs_in_log:
         assert "due to leader epoch and offset EpochEndOffset(errorCode=0, partition=0, leaderEpoch=" in text
         assert "[UnifiedLog partition=orders-0, dir=/var/lib/kafka/1/data] Truncating to offset" in text
         controller = (written.folder / "brokers" / "101" / "server.log").read_text()

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from logjudge.histories.simulation.scenarios import load
+from logjudge.models.replication.clients.producer import Producer
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND
-from logjudge.models.replication.faults import Fault
-from logjudge.models.replication.loop import Loop
-from logjudge.models.replication.network import Channel, Network
-from logjudge.models.replication.producer import Producer
+from logjudge.models.replication.event_loop import EventLoop
+from logjudge.models.replication.events import ClusterEvent
+from logjudge.models.replication.faults.fault import Fault
+from logjudge.models.replication.network import Connection, Network
 from logjudge.models.replication.requests import ProduceRequest
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.state import Fact
 
 ONE_BY_ONE = {
     "enable.idempotence": False,
@@ -34,76 +34,76 @@ def run(options: dict[str, Any], *faults: Fault, seed: int = 1) -> Cluster:
     return Scenario("test", "kraft", seed, options, {}, faults).run()
 
 
-class Spoken:
-    """A message that knows its connection."""
+class Message:
+    """A message that records whether its connection closed."""
 
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self.told = False
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.was_closed = False
 
-    def broken(self, _: None) -> None:
-        self.told = True
+    def on_closed(self, _: object) -> None:
+        self.was_closed = True
 
 
 def test_nothing_arrives_behind_a_message_that_was_lost() -> None:
-    loop = Loop()
+    loop = EventLoop()
     network = Network(loop, Random(1), 1000, 0)
-    old, other = Channel(201), Channel(202)
-    lost, later, answer, elsewhere = Spoken(old), Spoken(old), Spoken(old), Spoken(other)
+    old, other = Connection(201), Connection(202)
+    lost, later, answer, elsewhere = Message(old), Message(old), Message(old), Message(other)
     arrived: list[object] = []
-    network.unreliable(1.0, 0.0)
+    network.set_error_rates(1.0, 0.0)
     network.send(201, 1, arrived.append, lost)
-    network.unreliable(0.0, 0.0)
+    network.set_error_rates(0.0, 0.0)
     network.send(201, 1, arrived.append, later)
     network.send(1, 201, arrived.append, answer)
     network.send(201, 1, arrived.append, elsewhere)
     loop.run(SECOND)
     assert arrived == [answer, elsewhere]
-    assert (lost.told, later.told) == (True, False)
-    assert network.faulty  # until whoever asked takes another connection
-    network.hang_up(old)
+    assert (lost.was_closed, later.was_closed) == (True, False)
+    assert network.faulty  # until the requester opens another connection
+    network.abandon(old)
     assert not network.faulty
-    network.send(201, 1, arrived.append, again := Spoken(Channel(201)))
+    network.send(201, 1, arrived.append, again := Message(Connection(201)))
     loop.run(SECOND)
     assert arrived[2:] == [again]
 
 
 def test_nothing_arrives_behind_a_message_that_a_cut_swallowed() -> None:
-    loop = Loop()
+    loop = EventLoop()
     network = Network(loop, Random(1), 1000, 0)
-    channel = Channel(201)
+    connection = Connection(201)
     arrived: list[object] = []
     network.cut(201, 1)
-    network.send(201, 1, arrived.append, Spoken(channel))
-    network.mend(201, 1)
-    network.send(201, 1, arrived.append, Spoken(channel))
+    network.send(201, 1, arrived.append, Message(connection))
+    network.heal(201, 1)
+    network.send(201, 1, arrived.append, Message(connection))
     loop.run(SECOND)
     assert arrived == []
 
 
 def test_all_requests_of_a_broken_connection_fail_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """The request that was lost, and those sent after it: none of them is answered on that connection."""
-    broken: list[tuple[int, int, list[int]]] = []  # when, sent when, values still in flight afterwards
+    closed: list[tuple[int, int, list[int]]] = []  # when, sent when, values still in flight afterwards
     answered: list[tuple[int, int]] = []
-    on_broken, on_produced = Producer.on_broken, Producer.on_produced
+    on_closed, on_produced = Producer.on_closed, Producer.on_produced
 
-    def watch_broken(self: Producer, request: ProduceRequest) -> None:
+    def watch_closed(self: Producer, request: ProduceRequest) -> None:
         current = not request.closed
-        on_broken(self, request)
+        on_closed(self, request)
         if current:
             flying = [r.batches[0].first for r in self._in_flight[request.broker] if r.sent < self.loop.now]
-            broken.append((self.loop.now, request.sent, flying))
+            closed.append((self.loop.now, request.sent, flying))
 
     def watch_answer(self: Producer, request: ProduceRequest) -> None:
         if not request.closed:
             answered.append((self.loop.now, request.sent))
         on_produced(self, request)
 
-    monkeypatch.setattr(Producer, "on_broken", watch_broken)
+    monkeypatch.setattr(Producer, "on_closed", watch_closed)
     monkeypatch.setattr(Producer, "on_produced", watch_answer)
     run(ONE_BY_ONE, LOSS)
-    assert broken
-    for when, sent, flying in broken:
+    assert closed
+    for when, sent, flying in closed:
         assert flying == []
         assert [one for one in answered if one[0] > when and sent <= one[1] < when] == []
 
@@ -129,21 +129,20 @@ def test_batches_of_a_broken_connection_are_tried_again_in_reverse() -> None:
 
 
 def _lose_the_first_request(cluster: Cluster) -> None:
-    class Losing(Network):
-        __slots__ = ("done",)
+    lost: list[ProduceRequest] = []
+
+    class LosingNetwork(Network):
+        __slots__ = ()
 
         def send(self, source: int, target: int, action: Any, message: Any) -> None:
-            if isinstance(message, ProduceRequest) and not self.done:
-                self.done = True
-                self.swallow(source, message)
+            if isinstance(message, ProduceRequest) and not lost:
+                lost.append(message)
+                self.drop(source, message)
                 self.reset(message)
             else:
                 super().send(source, target, action, message)
 
-    losing = Losing(cluster.loop, Random(1), cluster.config.latency, cluster.config.jitter)
-    losing.done = False
-    for node in (*cluster.brokers.values(), *cluster.producers):
-        node.network = losing
+    cluster.network.__class__ = LosingNetwork
 
 
 @pytest.mark.parametrize(
@@ -175,6 +174,6 @@ def test_with_acks_0_a_broken_connection_makes_the_producer_ask_who_leads(fault:
 
 def test_no_request_overtakes_another_on_its_connection() -> None:
     """Neither those behind one that was lost, nor one that arrives at the moment in which another is answered."""
-    facts: list[Fact] = []
-    load("idempotence").run(tell=facts.append)
+    facts: list[ClusterEvent] = []
+    load("idempotence").run(listener=facts.append)
     assert [fact for fact in facts if fact[2] == "out-of-order"] == []

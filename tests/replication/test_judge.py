@@ -16,10 +16,10 @@ from logjudge.analysis.timelines.terms import Builder, recalled
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load, names
+from logjudge.models.exploration.schedule import QUICK
 from logjudge.models.replication.config import SECOND
-from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.schedule import QUICK
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

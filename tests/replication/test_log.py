@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.models.replication import batches, packed
-from logjudge.models.replication.batches import Batch
+from logjudge.models.exploration.schedule import QUICK
+from logjudge.models.replication.brokers.replica import Replica
 from logjudge.models.replication.config import SECOND, Config
-from logjudge.models.replication.faults import Fault
-from logjudge.models.replication.log import UNDEFINED, ReplicaLog
-from logjudge.models.replication.replica import Replica
+from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.schedule import QUICK
+from logjudge.models.replication.storage import batches, packed_rows
+from logjudge.models.replication.storage.batches import Batch
+from logjudge.models.replication.storage.replica_log import UNDEFINED, ReplicaLog
 from logjudge.models.replication.variants import VARIANTS
 
 
@@ -75,8 +75,8 @@ def truncated(variant: str, follower: ReplicaLog, leader: ReplicaLog) -> Replica
     replica = Replica(1, 0, rules, Config())
     replica.log = follower
     for _ in range(10):
-        epoch, end = rules.answer_epoch(leader, follower.last_epoch)
-        cut, done = rules.truncate_by_epoch(replica, epoch, end)
+        epoch, end = rules.answer_epoch_request(leader, follower.last_epoch)
+        cut, done = rules.truncation_for(replica, epoch, end)
         follower.truncate(cut)
         if done:
             return follower
@@ -101,7 +101,7 @@ def test_a_follower_ahead_in_an_old_epoch_is_cut_to_where_it_ended() -> None:
 def small_chunks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "CHUNK", 3)
-        patch.setattr(packed, "CHUNK", 3)
+        patch.setattr(packed_rows, "CHUNK", 3)
         yield
 
 
@@ -134,7 +134,7 @@ def test_packed_batches_are_the_batches_that_were_appended(steps: list[tuple[str
 @pytest.mark.usefixtures("small_chunks")
 @given(st.lists(st.one_of(st.none(), st.integers(0, 30)), max_size=40))
 def test_packed_rows_are_the_rows_that_were_appended(steps: list[int | None]) -> None:
-    rows, plain = packed.Rows(), list[packed.Row]()
+    rows, plain = packed_rows.Rows(), list[packed_rows.Row]()
     for number, step in enumerate(steps):
         if step is None:
             rows.append((number, -number, (1, 2)))
@@ -160,7 +160,7 @@ def test_the_recovery_point_moves_by_flush_and_shutdown_only(
     quick = {**QUICK, "simulation.writeback.ms": 500, "log.flush.offset.checkpoint.interval.ms": 500}
     load = {"simulation.ops": 60, "simulation.send.interval.us": 50000, "simulation.settle.ms": 10000}
     cluster = Scenario("test", "kraft", 1, {**quick, **load, **options}, {}, faults).run()
-    assert {broker.recovery_points[0] for broker in cluster.brokers.values()} == points
+    assert {broker.disk.recovery_points[0] for broker in cluster.brokers.values()} == points
     assert {broker.replicas[0].log.flushed for broker in cluster.brokers.values()} == {60}
 
 

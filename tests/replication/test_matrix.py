@@ -13,13 +13,14 @@ from click.testing import CliRunner
 from logjudge.cli.main import cli
 from logjudge.histories.simulation.scenarios import load
 from logjudge.histories.simulation.scenarios import names as scenarios
+from logjudge.models.exploration.invariants import breaches
+from logjudge.models.exploration.matrix import CELLS, SETTINGS, differences, space, table
+from logjudge.models.exploration.search import explore
+from logjudge.models.exploration.truth import longest_silence
 from logjudge.models.replication import compare
 from logjudge.models.replication.config import SECOND
-from logjudge.models.replication.faults import Fault
-from logjudge.models.replication.matrix import CELLS, SETTINGS, space, table, wrong
+from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.search import breaches, explore
-from logjudge.models.replication.truth import silence
 from logjudge.models.replication.variants import VARIANTS
 
 SOUND_RUNS = 40
@@ -33,7 +34,7 @@ def test_cell(setting: str, variant: str) -> None:
     if cell.near is not None:
         seeds = range(cell.near, cell.near + SOUND_RUNS)
     explored = explore(space(variant, setting), seeds, SETTINGS[setting].invariants, False)
-    assert wrong(setting, variant, explored) == []
+    assert differences(setting, variant, explored) == []
 
 
 def test_every_variant_says_what_it_breaks_and_from_where_it_is() -> None:
@@ -78,11 +79,11 @@ def test_the_silence_of_a_run_is_its_longest_time_without_an_acknowledgement() -
     options = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 2000}
     options |= {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
     crash = Fault(2 * SECOND, "crash", (1,), 3 * SECOND)
-    assert 3 * SECOND < silence(Scenario("silent", "kraft", 1, options, {}, (crash,)).run()) < 4 * SECOND
-    assert silence(Scenario("calm", "kraft", 1, options).run()) < SECOND
+    assert 3 * SECOND < longest_silence(Scenario("silent", "kraft", 1, options, {}, (crash,)).run()) < 4 * SECOND
+    assert longest_silence(Scenario("calm", "kraft", 1, options).run()) < SECOND
     refused = {**options, "delivery.timeout.ms": 2000, "request.timeout.ms": 1000}
     long = Fault(2 * SECOND, "crash", (1,), 60 * SECOND)
-    assert silence(Scenario("refused", "kraft", 1, refused, {}, (long,)).run()) > 50 * SECOND
+    assert longest_silence(Scenario("refused", "kraft", 1, refused, {}, (long,)).run()) > 50 * SECOND
 
 
 @pytest.mark.parametrize("seed", [1726, 16871])

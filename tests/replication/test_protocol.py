@@ -8,28 +8,29 @@ from typing import Any
 
 import pytest
 from logjudge.histories.simulation.bundle import write_bundle
-from logjudge.models.replication.broker import Broker
+from logjudge.models.exploration.invariants import INVARIANTS
+from logjudge.models.exploration.schedule import QUICK
+from logjudge.models.exploration.search import Space
+from logjudge.models.exploration.truth import losses
+from logjudge.models.replication.brokers.broker import Broker
+from logjudge.models.replication.brokers.replica import Replica
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
-from logjudge.models.replication.faults import Fault
-from logjudge.models.replication.invariants import INVARIANTS
-from logjudge.models.replication.protocol import Protocol
-from logjudge.models.replication.replica import Replica
+from logjudge.models.replication.events import ClusterEvent
+from logjudge.models.replication.faults.fault import Fault
+from logjudge.models.replication.partition_state import PartitionState
 from logjudge.models.replication.requests import OffsetsRequest
+from logjudge.models.replication.rules import Rules
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.schedule import QUICK
-from logjudge.models.replication.search import Space
-from logjudge.models.replication.state import Fact, PartitionState
-from logjudge.models.replication.truth import lost
 
 
-def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[Fact]]:
-    facts: list[Fact] = []
+def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[ClusterEvent]]:
+    facts: list[ClusterEvent] = []
     scenario = Scenario("test", variant, seed, {**QUICK, **options}, {}, tuple(faults))
-    return scenario.run(tell=facts.append), facts
+    return scenario.run(listener=facts.append), facts
 
 
-def details(facts: list[Fact], kind: str) -> list[tuple[Any, ...]]:
+def details(facts: list[ClusterEvent], kind: str) -> list[tuple[Any, ...]]:
     return [fact[3] for fact in facts if fact[2] == kind]
 
 
@@ -71,7 +72,7 @@ def test_not_enough_replicas_refuses_and_loses_nothing() -> None:
     cluster, _ = run("kraft", options, Fault(2 * SECOND, "crash", (3,), 8 * SECOND))
     acknowledged = sum(ack.end - ack.base for ack in cluster.ledger.acks[0])
     assert acknowledged < 40
-    assert all(ack.held_by(cluster.brokers[2].replicas[0].log) for ack in cluster.ledger.acks[0])
+    assert all(ack.is_in(cluster.brokers[2].replicas[0].log) for ack in cluster.ledger.acks[0])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_a_power_loss_takes_the_page_cache_of_a_dead_process_too() -> None:
     assert details(facts, "stop") == [("crash",), ("power-loss",)]
     before, after = details(facts, "truncate")[0][1:3]
     assert after < before
-    assert lost(cluster)
+    assert losses(cluster)
     _, written_back = run("kraft", {**alone, "simulation.writeback.ms": 500}, *faults, seed=3)
     assert all(before == after for _, before, after, *_ in details(written_back, "truncate"))
 
@@ -155,7 +156,7 @@ def test_a_leader_that_shuts_down_learns_that_it_was_replaced(variant: str, lose
     options = {"acks": "1", "enable.idempotence": False, "simulation.send.interval.us": 5000, "simulation.ops": 1000}
     cluster, facts = run(variant, options, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
     assert details(facts, "leaving") == details(facts, "left") == [(1,)]
-    assert bool(lost(cluster)) == loses
+    assert bool(losses(cluster)) == loses
     followed = [time for time, node, kind, d in facts if (node, kind, d[:1]) == (1, "follower", (0,))]
     assert (followed[0] < 3050 * MS) != loses
 
@@ -180,7 +181,7 @@ def test_a_follower_that_shuts_down_stops_to_fetch(variant: str) -> None:
     seen: list[list[int]] = []
 
     def fetched(broker: Broker) -> None:
-        seen.append([partition for fetcher in broker.fetchers.values() for partition in fetcher.fetching])
+        seen.append([partition for fetcher in broker.fetchers.fetchers.values() for partition in fetcher.fetching])
 
     def watch(cluster: Cluster) -> None:
         for time in (2999, 3040):
@@ -328,11 +329,11 @@ def test_a_crash_falls_back_to_the_log_start_of_the_last_checkpoint() -> None:
 
 def test_a_clock_that_goes_back_does_not_make_a_follower_late() -> None:
     """lastCaughtUpTimeMs is the latest of them (Replica.updateFetchStateOrThrow)."""
-    replica = Replica(1, 0, Protocol(), Config())
+    replica = Replica(1, 0, Rules(), Config())
     replica.start_leading(PartitionState((1, 2), 1, 0, (1, 2), 0), 5 * SECOND)
-    remote = replica.note_fetch(2, 0, 0, 2 * SECOND)
-    assert remote is not None
-    assert remote.caught_up == 5 * SECOND
+    follower = replica.record_fetch(2, 0, 0, 2 * SECOND)
+    assert follower is not None
+    assert follower.caught_up == 5 * SECOND
 
 
 @pytest.mark.parametrize(("variant", "hidden"), [("kraft", True), ("kip-279", False)])
@@ -342,8 +343,11 @@ def test_a_new_leader_tells_no_end_before_its_mark_reaches_its_epoch(variant: st
     broker, consumer = cluster.brokers[cluster.quorum.states[0].leader], cluster.consumers[0]
     replica = broker.replicas[0]
     replica.hw = replica.epoch_start - 1
-    request = OffsetsRequest(consumer, broker.id, cluster.loop.now)
-    broker.receive_offsets(request)
+    connection = consumer.connections[broker.id]
+    request = OffsetsRequest(
+        consumer.node, broker.id, cluster.loop.now, consumer.on_offsets, consumer.on_closed, connection
+    )
+    broker.queries.answer_offsets(request)
     assert request.offsets == {0: (0, -1 if hidden else replica.hw)}
     consumer._listing, consumer._reset, consumer.position = request, [0], {0: 7}
     consumer.on_offsets(request)
@@ -441,7 +445,7 @@ def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"no.such": 1}, "there is no configuration 'no.such'"),
+        ({"no.such": 1}, "unknown configuration 'no.such'"),
         ({"acks": "1", "enable.idempotence": True}, "needs acks=all"),
         ({"retries": 0, "enable.idempotence": True}, "needs acks=all, retries"),
         ({"max.in.flight.requests.per.connection": 6}, "at most 5"),

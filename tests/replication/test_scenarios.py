@@ -15,10 +15,10 @@ from logjudge.histories.simulation.outcome import outcome
 from logjudge.histories.simulation.pages import digest, page
 from logjudge.histories.simulation.scenario_file import dump, parse
 from logjudge.histories.simulation.scenarios import load, names
+from logjudge.models.exploration.invariants import INVARIANTS
+from logjudge.models.exploration.truth import losses
 from logjudge.models.replication.config import SECOND
-from logjudge.models.replication.invariants import INVARIANTS
-from logjudge.models.replication.state import Fact
-from logjudge.models.replication.truth import lost
+from logjudge.models.replication.events import ClusterEvent
 
 DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
 
@@ -27,7 +27,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
 def test_the_run_is_what_the_scenario_says(name: str) -> None:
     scenario = load(name)
     cluster = scenario.run()
-    assert outcome(cluster, scenario).differs(scenario) == ""
+    assert outcome(cluster, scenario).difference(scenario) == ""
     assert cluster.final
 
 
@@ -47,14 +47,17 @@ def test_the_page_and_the_picture_are_generated(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("commit-before-handle", "c0 dies, having read up to 269, handled up to 261, committed up to 269"),
-        ("commit-after-handle", "c0 begins at offset 261"),
-        ("delete-records", "an administrator deletes what is below offset 150"),
+        (
+            "commit-before-handle",
+            "c0 crashes; it had read up to offset 269, handled up to offset 261, committed up to offset 269",
+        ),
+        ("commit-after-handle", "c0 starts at offset 261"),
+        ("delete-records", "an administrator deletes the records below offset 150"),
         ("idempotence", "20 of 1000 messages are lost with their connections"),
         ("isr-slow-node", "messages between broker 3 and the others take 300 ms longer"),
-        ("quorum-slow-node", "messages between broker 3 and the others are as fast as before"),
-        ("offset-reset-latest", "c0 begins where auto.offset.reset says: it has committed nothing"),
-        ("retry-reordering", "the leader of epoch 0 writes p0's values 536 to 537 at attempt 2"),
+        ("quorum-slow-node", "messages between broker 3 and the others are no longer delayed"),
+        ("offset-reset-latest", "c0 has no committed offset and starts by auto.offset.reset"),
+        ("retry-reordering", "the leader of epoch 0 appends p0's values 536 to 537 (attempt 2)"),
     ],
 )
 def test_a_story_tells_the_faults_and_what_clients_did(name: str, line: str) -> None:
@@ -75,21 +78,21 @@ def test_a_scenario_file_reads_back(name: str) -> None:
 def test_the_incident_loses_three_and_seven() -> None:
     """Brokers 152 and 153: both partitions end empty, though consumers had read 3 and 7 messages."""
     cluster = load("incident-152-153").run()
-    gone = lost(cluster)
+    gone = losses(cluster)
     assert [sum(g.ack.end - g.ack.base for g in gone if g.partition == p) for p in (0, 1)] == [3, 7]
     assert all(one.read for one in gone)
-    assert cluster.logs() == [(0, 0), (0, 0)]
+    assert cluster.log_ranges() == [(0, 0), (0, 0)]
 
 
 def test_the_last_replica_standing_loses_what_elr_keeps() -> None:
-    assert lost(load("last-replica-standing").run())
-    assert not lost(load("elr").run())
+    assert losses(load("last-replica-standing").run())
+    assert not losses(load("elr").run())
 
 
 def test_the_lagging_mark_harms_only_who_joins_at_it() -> None:
     scenario = load("isr-join-lagging-mark")
-    assert sum(one.ack.end - one.ack.base for one in lost(scenario.run())) == 17
-    assert not lost(replace(scenario, variant="kip-320").run())
+    assert sum(one.ack.end - one.ack.base for one in losses(scenario.run())) == 17
+    assert not losses(replace(scenario, variant="kip-320").run())
 
 
 def test_a_consumer_goes_back_to_the_divergence_point() -> None:
@@ -97,7 +100,7 @@ def test_a_consumer_goes_back_to_the_divergence_point() -> None:
     Without them auto.offset.reset sends the consumer to the very beginning."""
     scenario = load("min-insync-1")
     cluster = scenario.run()
-    first = min(one.ack.base for one in lost(cluster))
+    first = min(one.ack.base for one in losses(cluster))
     assert cluster.ledger.resets == [("c0", 0, 507, first)]
     assert replace(scenario, variant="kip-101").run().ledger.resets == [("c0", 0, 507, 0)]
 
@@ -109,8 +112,8 @@ def test_fencing_keeps_a_zombie_replica_from_differing() -> None:
 
 
 def test_an_isr_that_flaps_is_told_after_60_seconds_and_when_it_rests() -> None:
-    facts: list[Fact] = []
-    load("isr-propagation").run(tell=facts.append)
+    facts: list[ClusterEvent] = []
+    load("isr-propagation").run(listener=facts.append)
     changes = [time for time, _, kind, _ in facts if kind == "isr-updated"]
     told = [(time, details[0]) for time, _, kind, details in facts if kind == "isr-propagated"]
     assert [(round(time / SECOND), quiet) for time, quiet in told] == [(60, False), (75, True)]

@@ -17,12 +17,13 @@ from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
 from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
+from logjudge.models.exploration.invariants import INVARIANTS
+from logjudge.models.exploration.narrative import narrate, narrate_scenario
+from logjudge.models.exploration.search import Space, explore
+from logjudge.models.exploration.shrink import shrink
+from logjudge.models.exploration.trace import Tracer
 from logjudge.models.replication.config import SECOND
-from logjudge.models.replication.deeds import Witness
-from logjudge.models.replication.invariants import INVARIANTS
-from logjudge.models.replication.search import Space, explore, shrink, story
-from logjudge.models.replication.state import Fact
-from logjudge.models.replication.story import tell
+from logjudge.models.replication.events import ClusterEvent
 
 LOSS = "no-acknowledged-loss"
 
@@ -124,12 +125,12 @@ def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
     assert "Traceback" not in told
 
 
-def test_the_story_tells_the_truncation_before_the_election() -> None:
+def test_the_narrative_has_the_truncation_before_the_election() -> None:
     space = Space("high-watermark")
     seed = explore(space, range(200), (LOSS,), True).first[LOSS][0]
-    told, cluster = story(space.scenario(seed))
-    cut = next(i for i, line in enumerate(told) if "its high watermark" in line and "cuts" in line)
-    assert any("elects broker" in line for line in told[cut:])
+    lines, cluster = narrate_scenario(space.scenario(seed))
+    cut = next(i for i, line in enumerate(lines) if "truncates its log" in line and "to its high watermark" in line)
+    assert any("elects broker" in line for line in lines[cut:])
     assert cluster.final
 
 
@@ -146,27 +147,27 @@ def test_the_story_tells_the_truncation_before_the_election() -> None:
                 "--set",
                 "enable.idempotence=false",
             ],
-            ["of 1000 messages are lost", "p1 sends its value", "at attempt 2", "again, first at"],
+            ["of 1000 messages are lost", "p1 sends its value", "(attempt 2)", "and again at offset"],
         ),
     ],
 )
-def test_the_story_tells_what_broke(arguments: list[str], lines: list[str], tmp_path: Path) -> None:
+def test_the_narrative_shows_what_broke(arguments: list[str], lines: list[str], tmp_path: Path) -> None:
     result = searched(*arguments, "--runs", "300", "--out", str(tmp_path / "found.toml"))
     assert result.return_value == 1, result.output
-    told = read(tmp_path / "found.toml").story
-    assert [line for line in lines if line not in told] == []
+    story = read(tmp_path / "found.toml").story
+    assert [line for line in lines if line not in story] == []
 
 
 def test_a_story_that_is_too_long_keeps_what_broke() -> None:
-    space = Space("kip-101", ("unclean", "crash"), most_faults=12)
+    space = Space("kip-101", ("unclean", "crash"), max_faults=12)
     scenario = replace(space.scenario(explore(space, range(200), (LOSS,), True).first[LOSS][0]), breaks=(LOSS,))
-    facts: list[Fact] = []
-    witness = Witness()
-    cluster = scenario.run(witness, facts.append, prepare=witness.attend)
+    events: list[ClusterEvent] = []
+    tracer = Tracer()
+    cluster = scenario.run(tracer, events.append, prepare=tracer.attach)
     found = INVARIANTS[LOSS][0](cluster)
-    long, short = (tell(cluster, facts, witness, found, limit) for limit in (10_000, 30))
+    long, short = (narrate(cluster, events, tracer, found, limit) for limit in (10_000, 30))
     assert len(short) < len(long)
-    assert any("events left out" in line for line in short)
+    assert any("events omitted" in line for line in short)
     broken = [line.partition(" s: ")[2] for line in long if "is broken" in line or " sends " in line]
     assert broken
     assert all(any(line in other for other in short) for line in broken)
@@ -232,12 +233,12 @@ def test_a_search_of_unclean_elections_enables_them() -> None:
     )
 
 
-def test_the_story_of_a_reordering_tells_who_overtook_whom() -> None:
+def test_the_narrative_of_a_reordering_names_the_batch_that_overtook() -> None:
     options = {"enable.idempotence": False, "simulation.burst.records": 10, "simulation.ops": 300}
     space = Space("kip-966", ("loss",), options)
     seed = explore(space, range(100), ("no-reordering",), True).first["no-reordering"][0]
     scenario = replace(space.scenario(seed), breaks=("no-reordering",))
-    told, cluster = story(scenario)
+    lines, cluster = narrate_scenario(scenario)
     breach = INVARIANTS["no-reordering"][0](cluster)[0]
     log = cluster.leader_log(breach.partition)
     assert log is not None
@@ -247,4 +248,4 @@ def test_the_story_of_a_reordering_tells_who_overtook_whom() -> None:
     before = [b for b in log.batches() if b.base < late.base and b.producer == late.producer and b.first > late.first]
     names = [f"value {b.first}" if b.end == b.base + 1 else f"values {b.first} to" for b in (before[0], late)]
     for name in names:
-        assert any(" writes " in line and name in line for line in told), (name, told)
+        assert any(" appends " in line and name in line for line in lines), (name, lines)

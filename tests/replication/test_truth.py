@@ -11,11 +11,11 @@ import pytest
 from logjudge.histories.simulation.recorder import Recorder
 from logjudge.histories.simulation.scenarios import load
 from logjudge.histories.simulation.truth_file import truth
+from logjudge.models.exploration.search import SURVIVABLE, Space
 from logjudge.models.replication import truth as truths
 from logjudge.models.replication.config import SECOND
-from logjudge.models.replication.faults import Fault
+from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.search import SURVIVABLE, Space
 from logjudge.models.replication.variants import VARIANTS
 
 KINDS = (*SURVIVABLE, "unclean", "power-loss", "blackout", "duplication", "disk-full", "shutdown")

@@ -15,6 +15,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Scenario:
+    """A scenario of the catalogue; raises UsageError if there is none of this name."""
     if name not in names():
-        raise UsageError(f"there is no scenario {name!r}; there are {', '.join(names())}{meant(name, names())}")
+        raise UsageError(f"no scenario {name!r}; known are {', '.join(names())}{meant(name, names())}")
     return parse((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")

@@ -1,8 +1,8 @@
-"""One small module a variant of the protocol, and one VARIANTS dict."""
+"""One small module for each variant of the protocol, and one VARIANTS dict."""
 
 from __future__ import annotations
 
-from ..protocol import Protocol
+from ..rules import Rules
 from .asynchronous import Asynchronous
 from .follower_reads import FollowerReads
 from .high_watermark import HighWatermark
@@ -15,11 +15,11 @@ from .last_known_leader import LastKnownLeader
 from .majority_quorum import MajorityQuorum
 from .no_controller_epoch import NoControllerEpoch
 
-_ALL: tuple[type[Protocol], ...] = (
+_ALL: tuple[type[Rules], ...] = (
     HighWatermark,
     Kip101,
     Kip279,
-    Protocol,
+    Rules,
     Kraft,
     Kip966,
     LastKnownLeader,
@@ -29,4 +29,4 @@ _ALL: tuple[type[Protocol], ...] = (
     FollowerReads,
     NoControllerEpoch,
 )
-VARIANTS: dict[str, type[Protocol]] = {variant.name: variant for variant in _ALL}
+VARIANTS: dict[str, type[Rules]] = {variant.name: variant for variant in _ALL}

@@ -1,12 +1,14 @@
-"""Asynchronous replication: the leader acknowledges and exposes what it has written, and followers copy it
-later. Fast, and every failover loses what was on its way, whatever acks says.
+"""Asynchronous replication: the leader acknowledges and exposes what it alone has written; followers copy it later.
+
+Every failover loses records that no follower had fetched, with acks=all too. Simplification: the controller raises the
+leader epoch with each shrunken ISR, as in the era 3.3.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from ..replica import Replica
+from ..ports import ReplicaView
 from .since_3_7 import Since37
 
 
@@ -17,5 +19,6 @@ class Asynchronous(Since37):
     version = "3.9.0"
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
 
-    def high_watermark(self, replica: Replica) -> int:
+    def high_watermark(self, replica: ReplicaView) -> int:
+        """The leader's log end, whatever followers have."""
         return replica.log.end

@@ -1,28 +1,28 @@
-"""Reads from followers (KIP-392): a consumer fetches from a replica near to it. A follower learns the high
-watermark one fetch after the leader moved it, so a consumer may not see yet what was acknowledged before it
-asked.
+"""Reads from followers (KIP-392): a consumer fetches from a nearby replica. A follower learns the high watermark one
+fetch after the leader moved it, so a poll may miss records that were acknowledged before it began.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from ..protocol import Protocol
+from ..eras import ERAS
+from ..rules import Rules
 
 
-class FollowerReads(Protocol):
+class FollowerReads(Rules):
     name = "follower-reads"
     summary = "consumers read from followers"
     source = "KIP-392; ReplicaManager.findPreferredReadReplica"
     version = "3.3.2"
+    era = ERAS["3.3, follower reads"]
     breaks: ClassVar[tuple[str, ...]] = ("no-stale-read",)
     options: ClassVar[dict[str, object]] = {
         "simulation.poll.timeout.ms": 50,
         "simulation.send.interval.us": 200000,
     }
-    reads_followers = True
 
-    def read_from(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:
-        """A follower of the ISR, one for each reader in turn: a stand-in for racks."""
+    def read_replica(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:
+        """A follower of the ISR, one for each reader in turn, in place of racks."""
         followers = [replica for replica in isr if replica != leader]
         return followers[reader % len(followers)] if followers else leader

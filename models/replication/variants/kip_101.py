@@ -2,18 +2,19 @@
 
 The leader answers with the start of the first epoch that it knows above the one asked for, without saying
 which epoch that is. After fast leader changes, leader and follower may each have epochs that the other
-never saw; the follower then keeps records of an epoch that the leader's log does not have, and the logs
+does not know; the follower then keeps records of an epoch that the leader's log does not have, and the logs
 diverge (KIP-279).
 """
 
-# ruff: noqa: ARG002  a rule is asked with all that any variant of it may need
+# ruff: noqa: ARG002  a rule gets everything that any variant of it may need
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from ..log import UNDEFINED, ReplicaLog
-from ..replica import Replica
+from ..eras import ERAS
+from ..ports import ReplicaView
+from ..storage.replica_log import UNDEFINED, ReplicaLog
 from .zookeeper import Zookeeper
 
 
@@ -22,11 +23,12 @@ class Kip101(Zookeeper):
     summary = "leader epochs, first version of OffsetsForLeaderEpoch"
     source = "KIP-101; LeaderEpochFileCache.endOffsetFor of 0.11; KIP-279, Motivation"
     version = "1.0.2"
+    era = ERAS["1.0"]
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
     options: ClassVar[dict[str, object]] = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
 
-    def answer_epoch(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:
-        """The start of the next epoch known here; undefined for an epoch newer or older than all."""
+    def answer_epoch_request(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:
+        """The start of the next epoch in this log; undefined for an epoch newer or older than all."""
         epochs = log.epochs
         if epoch == log.last_epoch and epochs:
             return epoch, log.end
@@ -34,8 +36,8 @@ class Kip101(Zookeeper):
             return UNDEFINED, UNDEFINED
         return epoch, next(start for own, start in epochs if own > epoch)
 
-    def truncate_by_epoch(self, replica: Replica, epoch: int, end: int) -> tuple[int, bool]:
-        """Cut to the answer, whatever lies below it; to the high watermark if there is none."""
+    def truncation_for(self, replica: ReplicaView, epoch: int, end: int) -> tuple[int, bool]:
+        """Truncate to the leader's answer, whatever lies below it; to the high watermark if there is none."""
         if end == UNDEFINED:
             return min(replica.hw, replica.log.end), True
         return min(end, replica.log.end), True

@@ -1,6 +1,6 @@
 """Eligible leader replicas (KIP-966): a replica that leaves an ISR below min.insync.replicas stays
-eligible, as no record can be committed without it; a broker that comes back from an unclean shutdown is
-neither in ISR nor ELR.
+eligible, as no record can be committed without it. A broker that comes back from an unclean shutdown is in neither ISR
+nor ELR.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ..config import Config
-from ..protocol import Standing
-from ..state import NO_LEADER, PartitionState
+from ..partition_state import NO_LEADER, PartitionState
+from ..rules import VoteOf
 from .kraft import Kraft
 
 
@@ -25,7 +25,7 @@ class Kip966(Kraft):
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
 
     def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
-        """The ISR may become empty. Who leaves it becomes eligible, unless its disk may have lost records."""
+        """The ISR may become empty. A broker that leaves it becomes eligible, unless its disk may have lost records."""
         isr = tuple(r for r in state.isr if r != broker)
         elr = tuple(r for r in state.elr if r != broker) if unclean else state.elr
         leader = NO_LEADER if state.leader == broker else state.leader
@@ -46,7 +46,7 @@ class Kip966(Kraft):
             version=state.version + 1,
         )
 
-    def shrink(self, state: PartitionState, isr: tuple[int, ...], min_isr: int) -> PartitionState:
+    def alter_isr(self, state: PartitionState, isr: tuple[int, ...], min_isr: int) -> PartitionState:
         elr = self._eligible(state, isr, state.elr, min_isr, ())
         return replace(state, isr=isr, elr=elr, version=state.version + 1)
 
@@ -58,17 +58,17 @@ class Kip966(Kraft):
         min_isr: int,
         unclean: tuple[int, ...],
     ) -> tuple[int, ...]:
-        """The ELR beside a new ISR: empty once the ISR is large enough again."""
+        """The ELR for a new ISR: empty once the ISR is large enough again."""
         if len(isr) >= min(min_isr, len(state.replicas)):
             return ()
         return tuple(r for r in state.replicas if (r in elr or r in state.isr) and r not in isr and r not in unclean)
 
     def elect(
-        self, state: PartitionState, live: Sequence[int], config: Config, standing: Standing
+        self, state: PartitionState, live: Sequence[int], config: Config, vote_of: VoteOf
     ) -> PartitionState | None:
-        """From the ISR; if it is empty, from the ELR, which is as clean."""
+        """From the ISR; if it is empty, from the ELR, which is a clean election too."""
         if not state.isr:
             for replica in state.replicas:
                 if replica in state.elr and replica in live:
                     return self.led_by(state, replica, (replica,), False)
-        return super().elect(state, live, config, standing)
+        return super().elect(state, live, config, vote_of)

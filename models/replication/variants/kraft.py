@@ -1,12 +1,12 @@
 """KRaft without eligible leader replicas: the last replica of an ISR stays in it when its broker dies, and
-leads again when it comes back, with whatever its disk kept: the last replica standing (KIP-966,
-Motivation).
+leads again when it comes back, with what is left on its disk: the last replica standing (KIP-966, Motivation).
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from ..eras import ERAS
 from .since_3_7 import Since37
 
 
@@ -15,6 +15,7 @@ class Kraft(Since37):
     summary = "the KRaft controller of 3.9, without ELR"
     source = "KIP-500, KIP-497; PartitionChangeBuilder.java; KIP-966, Motivation; KAFKA-15021; KAFKA-15583"
     version = "3.9.0"
+    era = ERAS["3.9"]
     breaks: ClassVar[tuple[str, ...]] = (
         "no-acknowledged-loss",
         "no-committed-loss",
@@ -23,4 +24,3 @@ class Kraft(Since37):
         "no-reordering",
     )
     needs: ClassVar[tuple[str, ...]] = ("power-loss",)
-    bumps_epoch_on_shrink = False

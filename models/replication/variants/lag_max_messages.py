@@ -1,14 +1,15 @@
-"""Before 0.9: a follower more than replica.lag.max.messages behind is out of sync, however recently it was
-level. One burst of writes larger than that limit takes healthy followers out of the ISR, and the next fetch
-brings them back: the ISR flaps, and with it min.insync.replicas. All else is as in the variant high-watermark, with its
-losses. Simplification: log lines and segments are those of 0.10.
+"""Before 0.9: a follower more than replica.lag.max.messages behind is out of sync, however recently it was caught up.
+
+A larger burst of writes removes healthy followers from the ISR, and the next fetch brings them back: the ISR flaps, and
+may fall below min.insync.replicas. Everything else is as in the variant high-watermark, with its losses.
+Simplification: log lines and segments are those of 0.10.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from ..replica import Remote, Replica
+from ..ports import FollowerView, ReplicaView
 from .high_watermark import HighWatermark
 
 
@@ -25,8 +26,8 @@ class LagMaxMessages(HighWatermark):
         "simulation.latency.us": 3000,
     }
 
-    def out_of_sync(self, replica: Replica, remote: Remote, now: int) -> bool:
+    def is_out_of_sync(self, replica: ReplicaView, follower: FollowerView, now: int) -> bool:
         """Too many messages behind, or behind without a fetch for replica.lag.time.max.ms."""
-        behind = replica.log.end - remote.leo
-        stuck = now - max(remote.fetch_time, remote.caught_up) > replica.config.lag_time_max
+        behind = replica.log.end - follower.leo
+        stuck = now - max(follower.fetch_time, follower.caught_up) > replica.config.lag_time_max
         return behind > replica.config.lag_max_messages or (behind > 0 and stuck)

@@ -1,6 +1,6 @@
 """Kafka 4.1 as it ships: when ISR and ELR are empty, the last known leader is elected as soon as it is
-back, even with unclean elections disabled. It is an unclean election, as the controller's log says, and may
-lose a tail.
+back, even with unclean elections disabled. The controller logs it as an unclean election, and it may lose
+the leader's tail.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..config import Config
-from ..protocol import Standing
-from ..state import PartitionState
+from ..partition_state import PartitionState
+from ..rules import VoteOf
 from .kip_966 import Kip966
 
 
@@ -23,9 +23,9 @@ class LastKnownLeader(Kip966):
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 1}
 
     def elect(
-        self, state: PartitionState, live: Sequence[int], config: Config, standing: Standing
+        self, state: PartitionState, live: Sequence[int], config: Config, vote_of: VoteOf
     ) -> PartitionState | None:
-        elected = super().elect(state, live, config, standing)
+        elected = super().elect(state, live, config, vote_of)
         clean = elected is not None and not elected.unclean
         if clean or state.isr or state.elr or state.last_known not in live:
             return elected

@@ -1,17 +1,17 @@
-"""What the controller epoch prevents: a controller that was paused wakes after another took over, and acts
-on what it remembers. Without the epoch brokers obey it, and two of them lead in one leader epoch.
+"""Without a controller epoch: a paused controller resumes after another took over, and acts on its old view.
+Brokers obey it, and two of them lead in one leader epoch.
 """
 
-# ruff: noqa: ARG002  a rule is asked with all that any variant of it may need
+# ruff: noqa: ARG002  a rule gets everything that any variant of it may need
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from ..protocol import Protocol
+from ..rules import Rules
 
 
-class NoControllerEpoch(Protocol):
+class NoControllerEpoch(Rules):
     name = "no-controller-epoch"
     summary = "brokers obey a zombie controller"
     source = "KAFKA-340, KAFKA-6082; KafkaApis.handleLeaderAndIsrRequest, STALE_CONTROLLER_EPOCH"
@@ -20,4 +20,5 @@ class NoControllerEpoch(Protocol):
     needs: ClassVar[tuple[str, ...]] = ("controller-pause",)
 
     def accepts_controller(self, known: int, epoch: int) -> bool:
+        """Brokers obey every controller."""
         return True

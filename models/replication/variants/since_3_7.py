@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ..protocol import Protocol
-from ..replica import Replica
+from ..ports import ReplicaView
+from ..rules import Rules
 
 
-class Since37(Protocol):
+class Since37(Rules):
     """Kafka since KAFKA-15583 (KIP-966, part 1)."""
 
-    def high_watermark(self, replica: Replica) -> int:
-        """It rests while the ISR is below min.insync.replicas, whatever acks says, so that who left lacks nothing
-        committed (Partition.maybeIncrementLeaderHW)."""
-        return super().high_watermark(replica) if self.enough(replica) else replica.hw
+    def high_watermark(self, replica: ReplicaView) -> int:
+        """It does not move while the ISR is below min.insync.replicas, with any acks, so that a replica that left
+        lacks no committed record (Partition.maybeIncrementLeaderHW)."""
+        return super().high_watermark(replica) if self.has_enough_replicas(replica) else replica.hw
 
-    def enough(self, replica: Replica) -> bool:
-        """No more is asked for than there are replicas (Partition.effectiveMinIsr)."""
+    def has_enough_replicas(self, replica: ReplicaView) -> bool:
+        """min.insync.replicas never exceeds the number of replicas (Partition.effectiveMinIsr)."""
         return len(replica.isr) >= min(replica.config.min_insync_replicas, len(replica.replicas))

@@ -1,0 +1,139 @@
+"""corruption: the segment of a broker was damaged, and that broker led, so clients were given the damage.
+
+A broker does not check the CRC of what it sends: its segments go to the socket as they are. A client that does not
+check it either (check.crcs=false) reads other values at the same offsets; one that does gets an error. The record is
+lost to readers as long as that broker leads, though other replicas hold it.
+
+Needs: damaged batches (CRC, length, magic, records that cannot be decoded) over all of the offsets in one broker's log;
+that this broker led after the records were written; and an intact copy in another log of the same snapshot. Of a loss,
+every log holds the record intact or is damaged there, so that only the damaged one can have been read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from ...histories.tables import MAX_INT64
+from ..replicas.replica_logs import where
+from ..rules.log_order import CORRUPT
+from ..timelines.facts import Fact, ordered
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
+from ..wording import brokers, span
+from .attempts import NOT_THE_CASE, Attempt, lacks
+from .losses import Lost
+
+NAME = "corruption"
+CITATION = (
+    "check.crcs, CorruptRecordException (CRC-32C of record batches, KIP-98); Ganesan et al., Redundancy Does Not Imply"
+    " Fault Tolerance, FAST 2017"
+)
+PREVENTED = [
+    "check.crcs=true in consumers (an error in place of another value)",
+    "file systems or disks that verify checksums",
+]
+FAULTS = ("corrupt", "bit-flip")
+
+
+def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether acknowledged records were not read because the leader's copy of them was damaged."""
+    return _explained(timeline, lost, is_loss=True)
+
+
+def explain_read(timeline: Timeline, offset: int) -> Attempt:
+    """Whether what was read at an offset came from a damaged copy: also where the records are not lost in the end."""
+    logs = timeline.replica_logs
+    return _explained(timeline, Lost(logs.topic, logs.partition, offset, offset, 1), is_loss=False)
+
+
+def _explained(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
+    for snapshot in reversed(timeline.replica_logs.snapshots):
+        damaged = _damaged(timeline, snapshot, lost)
+        if damaged:
+            return _of_snapshot(timeline, snapshot, damaged, lost, is_loss)
+    return NOT_THE_CASE
+
+
+def _damaged(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
+    """The first damaged batch of each broker of a snapshot whose damage covers all of the offsets."""
+    last = pl.col("last_offset").fill_null(MAX_INT64)
+    here = (pl.col("snapshot") == snapshot) & pl.col("kind").is_in(CORRUPT)
+    rows = timeline.replica_logs.damage.filter(here & (pl.col("first_offset") <= lost.last) & (last >= lost.first))
+    covering = []
+    for mine in rows.sort("broker", "first_offset", "byte").partition_by("broker", maintain_order=True):
+        reached = lost.first
+        for first, end in mine.select("first_offset", last).iter_rows():
+            reached = max(reached, end + 1) if first <= reached else reached
+        if reached > lost.last:
+            covering.append(mine.row(0, named=True))
+    return covering
+
+
+def _of_snapshot(
+    timeline: Timeline, snapshot: str, damaged: list[dict[str, Any]], lost: Lost, is_loss: bool
+) -> Attempt:
+    led = [(row, term) for row in damaged if (term := _led(timeline, row["broker"], lost.last_acked)) is not None]
+    names = sorted({row["broker"] for row in damaged})
+    if not led:
+        if any(term.leader is None for term in timeline.terms.values()) or not timeline.terms:
+            return lacks(f"who led {lost.name} when {span(lost.first, lost.last)} were read")
+        return NOT_THE_CASE
+    row, term = led[-1]
+    last = lost.last if row["last_offset"] is None else row["last_offset"]
+    intact = _intact(timeline, snapshot, lost)
+    if not intact:
+        return lacks(f"an intact copy of {span(row['first_offset'], last)} of {lost.name}, damaged on {brokers(names)}")
+    # A log that lacks the records for another reason may be the one that was read.
+    others = set(timeline.replica_logs.segments.filter(pl.col("snapshot") == snapshot)["broker"])
+    others |= set(timeline.replica_logs.batches.filter(pl.col("snapshot") == snapshot)["broker"])
+    short = sorted(others - set(names) - {held["broker"] for held in intact})
+    if is_loss and short:
+        return lacks(f"why {brokers(short)} held neither the records nor a damaged copy of them {where(snapshot)}")
+    return Attempt(True, _chain(timeline, snapshot, row, term, intact), PREVENTED)
+
+
+def _led(timeline: Timeline, broker: str, since: int | None) -> Term | None:
+    """The first term of a broker that was not over by a time."""
+    terms = [term for _, term in sorted(timeline.terms.items())]
+    for term, following in zip(terms, [*terms[1:], None], strict=True):
+        over = following.time if following is not None else None
+        if term.leader == broker and not term.conflict and (over is None or since is None or over > since):
+            return term
+    return None
+
+
+def _intact(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
+    """One row a broker of the snapshot that holds the first record: with its value, where that is known."""
+    logs = timeline.replica_logs
+    here = (pl.col("snapshot") == snapshot) & (pl.col("offset") == lost.first) & pl.col("control").is_null()
+    held = logs.records.filter(here)
+    if lost.values:
+        held = held.filter(pl.col("value").is_in(list(lost.values)))
+    return held.unique("broker", keep="first").sort("broker").to_dicts()
+
+
+def _chain(
+    timeline: Timeline, snapshot: str, row: dict[str, Any], term: Term, intact: list[dict[str, Any]]
+) -> list[Fact]:
+    name, broker = timeline.replica_logs.name, row["broker"]
+    first, last = row["first_offset"], row["last_offset"]
+    what = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
+    source = (timeline.replica_logs.times.get(snapshot), row["file"], row["line"], row["byte"])
+    says = f"{where(snapshot)} broker {broker}'s copy of {what} is damaged: {row['reason']}"
+    about = {"partition": name, "offset": first, "snapshot": snapshot}
+    damage = Fact(says, "damaged", *source, broker=broker, **about)
+    holders = [held["broker"] for held in intact]
+    says = (
+        f"{brokers(holders)} {'holds' if len(holders) == 1 else 'hold'} {what} intact: move leadership there, then let"
+    )
+    says += f" broker {broker} fetch its replica again"
+    source = (timeline.replica_logs.times.get(snapshot), intact[0]["file"], None, intact[0]["byte"])
+    whole = Fact(says, "intact", *source, brokers=frozenset(holders), **about)
+    faults = [
+        fact
+        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
+        if fault.type == "fault" and fault.kind in FAULTS and broker in fault.nodes and fact.partition in (None, name)
+    ]
+    return [*ordered([*term.facts[:1], *faults]), damage, whole]

@@ -1,0 +1,173 @@
+"""log-rolled-back: a broker's disk held the records, and the broker came back with an older or a shorter log.
+
+Kafka trusts a member of the ISR to have every committed record when it starts again. Where somebody restores its log
+from an older copy, or cuts it, while the broker is down, it can be elected cleanly, and the others truncate to it. No
+failure of power does this: what was flushed, or stood in the files of a broker that was down, was on the disk.
+
+Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
+sync after they were acknowledged, and either a recovery point above them (everything below it was flushed) or the
+history's word that its log was replaced. Then a log of the same broker that ended at or below them, though nobody
+had truncated it; and that its election was not unclean.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from ..replicas.replica_logs import where
+from ..timelines.facts import Fact, chain
+from ..timelines.terms import LogEnd
+from ..timelines.timeline import DISK_FAULTS, Timeline
+from .attempts import NOT_THE_CASE, Attempt, lacks
+from .leader_change import succession
+from .losses import Lost, acknowledgement
+from .replica_history import away, deaths, held_at_snapshot, may_have_followed, returned, truncations
+
+NAME = "log-rolled-back"
+CITATION = (
+    "Kafka's documentation of replication (a member of the ISR has every committed record), KIP-966; LogManager,"
+    " recovery-point-offset-checkpoint"
+)
+RESTORED = ("fault-restore", "fault-restore-backup")
+PREVENTED = [
+    "never starting a broker on an older copy of its logs (with an empty log it fetches from the others)",
+    "a member of the ISR that still has the records, started before it",
+]
+
+
+def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    found = succession(timeline, lost)
+    after, broker = found.successor, found.new_leader
+    if found.new is None or broker is None:
+        return NOT_THE_CASE
+    if after is not None and after.elected_uncleanly:
+        return NOT_THE_CASE
+    changed = _changed(timeline, broker, lost)
+    rolled = rolled_back(timeline, broker, lost)
+    if not rolled:
+        if not any(fact.kind in RESTORED for fact in changed):
+            return NOT_THE_CASE
+        return lacks(
+            f"that broker {broker} had the records before its log was replaced (a snapshot of it, or its"
+            " recovery-point-offset-checkpoint)"
+        )
+    since = max((fact.time for fact in rolled if fact.time is not None), default=None)
+    old = found.old_leader
+    facts = chain(
+        found.old.facts[:1] if found.old else [],
+        acknowledgement(lost),
+        deaths(timeline, broker, since),
+        changed,
+        rolled,
+        after.facts[:1] if after else [],
+        after.start_facts[:1] if after else [],
+        held_at_snapshot(timeline, old, lost) if old and old != broker else [],
+        returned(timeline, old, lost, since) if old and old != broker else [],
+    )
+    return Attempt(True, facts, PREVENTED)
+
+
+def rolled_back(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+    """The facts that a broker's disk had held the lost records, and that its log later ended at or below them; empty
+    where they don't prove it."""
+    ends = timeline.ends_of(broker, "snapshot", "loaded", "followed", "corruption")
+    dated = [(end.time, end) for end in ends if end.time is not None]
+    least = lost.last_acked or lost.written or 0
+    for time, short in dated:
+        if short.end > lost.first or time <= least:
+            continue
+        before = [
+            (at, end) for at, end in dated if end.kind == "snapshot" and least <= at < time and end.end > lost.last
+        ]
+        had = [
+            (at, end) for at, end in before if _is_held(timeline, end, lost) and _is_on_disk(timeline, end, at, time)
+        ]
+        if had and not _is_cut(timeline, broker, lost, had[-1][0], time):
+            return [had[-1][1].fact, short.fact]
+        joined = _in_sync_since(timeline, broker, least, time)
+        if joined is None or joined.time is None or _is_cut(timeline, broker, lost, joined.time, time):
+            continue
+        if known := _flushed(timeline, short, lost) or _replaced(timeline, broker, lost, joined.time, time):
+            return [joined, *known, short.fact]
+    return []
+
+
+def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> bool:
+    """Whether a leader may have made the broker truncate the records between two times."""
+    cuts = truncations(timeline, broker, lost, since, lost.first)
+    if any(cut.time is None or since <= cut.time <= until for cut in cuts):
+        return True
+    return not away(timeline, broker, until) and may_have_followed(timeline, broker, since, until)
+
+
+def _in_sync_since(timeline: Timeline, broker: str, since: int, until: int) -> Fact | None:
+    """The last fact between two times that the broker was in sync, so that it had all that was committed before."""
+    return next(
+        (
+            fact
+            for time, isr, fact in reversed(timeline.isr)
+            if time is not None and since < time < until and broker in isr
+        ),
+        None,
+    )
+
+
+def _replaced(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
+    """The history's word that the broker's log was replaced between two times."""
+    facts = [fact for fact in _changed(timeline, broker, lost) if fact.kind in RESTORED]
+    return [fact for fact in facts if fact.time is not None and since <= fact.time <= until]
+
+
+def _is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
+    """Whether the log of a snapshot held the first of the lost records itself."""
+    records = timeline.replica_logs.records
+    own = (pl.col("snapshot") == end.snapshot) & (pl.col("broker") == end.broker) & (pl.col("offset") == lost.first)
+    return records.filter(own & pl.col("value").is_in(list(lost.values))).height > 0
+
+
+def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
+    """Whether what a log held in a snapshot can only have left the disk by another hand: its broker was down, and no
+    failure of power took what the page cache still had."""
+    power = [
+        f for f in timeline.faults if f.kind == "power-loss" and end.broker in f.nodes and at <= f.completed <= until
+    ]
+    return bool(away(timeline, end.broker, at)) and not power
+
+
+def _flushed(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
+    """That the recovery point beside a short log is above the lost records."""
+    if short.snapshot is None:
+        return []
+    points = timeline.replica_logs.checkpoints.filter(
+        (pl.col("snapshot") == short.snapshot)
+        & (pl.col("broker") == short.broker)
+        & (pl.col("name") == "recovery-point")
+        & (pl.col("offset") > lost.last)
+    )
+    if not points.height:
+        return []
+    point = points.row(0, named=True)
+    name = timeline.replica_logs.name
+    says = (
+        f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {name} was {point['offset']}:"
+    )
+    says += " all below it had been flushed to its disk"
+    source = (short.time, point["file"], point["line"])
+    offset, snapshot = point["offset"], short.snapshot
+    return [
+        Fact(says, "recovery-point", *source, partition=name, broker=short.broker, offset=offset, snapshot=snapshot)
+    ]
+
+
+def _changed(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+    """Faults of the history that changed the broker's files after the records had been acknowledged."""
+    since = lost.last_acked or lost.written or 0
+    return [
+        fact
+        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
+        if fault.kind in DISK_FAULTS
+        and fault.type == "fault"
+        and broker in fault.nodes
+        and fault.completed >= since
+        and fact.partition in (None, lost.name)
+    ]

@@ -1,0 +1,1 @@
+"""What finished runs show: truth, invariants, searches for a breach, and the narrative of one run."""

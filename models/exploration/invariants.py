@@ -1,0 +1,146 @@
+"""What must hold in every run: one function an invariant, which returns the breaches of a finished run.
+
+`no-acknowledged-loss` and `no-committed-loss` correspond to the StrongIsr of hachikuji's TLA+ specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..replication.acks import Ranges
+from ..replication.cluster import Cluster
+from ..replication.ledger import Breach, offsets
+from .truth import LostAck, adjacent_losses, divergences, find_repeats, losses
+
+
+def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
+    """Every acknowledged record is at its offset in the final leader's log (or below its log start)."""
+    runs = adjacent_losses(losses(cluster), lambda one: (one.leader, one.epoch, one.cause, one.detail, one.ack.acks))
+    return [
+        Breach(
+            "no-acknowledged-loss",
+            min(one.time for one in run),
+            run[0].partition,
+            _gone(run),
+            run[0].ack.base,
+            run[-1].ack.end,
+        )
+        for run in runs
+    ]
+
+
+def _gone(run: list[LostAck]) -> str:
+    """A sentence about adjacent losses with one cause."""
+    base, end, one = run[0].ack.base, run[-1].ack.end, run[0]
+    verb, them = ("is", "it") if end == base + 1 else ("are", "them")
+    return (
+        f"{offsets(base, end)}, acknowledged with acks={'all' if one.ack.acks == -1 else one.ack.acks}, {verb} gone: "
+        f"broker {one.leader} led epoch {one.epoch} without {them} ({one.cause}: {one.detail})"
+    )
+
+
+def no_divergence(cluster: Cluster) -> list[Breach]:
+    """At the end all replicas of an ISR hold the same record at each offset that they share. A replica outside of the
+    ISR may still have to truncate and catch up."""
+    states = cluster.quorum.states
+    return [
+        Breach(
+            "no-divergence",
+            cluster.loop.now,
+            partition,
+            f"brokers {one} and {other} differ at {offsets(ranges[0][0], ranges[0][1] + 1)}",
+            ranges[0][0],
+            ranges[0][1] + 1,
+        )
+        for partition, pairs in divergences(cluster).items()
+        for (one, other), ranges in pairs.items()
+        if states[partition].leader > 0 and one in states[partition].isr and other in states[partition].isr
+    ]
+
+
+def no_duplicates(cluster: Cluster) -> list[Breach]:
+    """No value is in the final log twice."""
+    return _repeats(cluster, "no-duplicates", 0)
+
+
+def no_reordering(cluster: Cluster) -> list[Breach]:
+    """Each producer's values are in the order in which it sent them."""
+    return _repeats(cluster, "no-reordering", 1)
+
+
+def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
+    found: list[Breach] = []
+    for partition in range(cluster.config.partitions):
+        log = cluster.leader_log(partition)
+        if log is None:
+            continue
+        for one in find_repeats(log, partition)[which]:
+            end = one.first + one.count
+            values = f"value {one.first}" if one.count == 1 else f"values {one.first} to {end - 1}"
+            where = offsets(one.offset, one.offset + one.count)
+            found_at = f"at {where}"
+            if one.earlier >= 0:
+                found_at = f"at offset {one.earlier} and again {found_at}"
+            else:
+                found_at = f"{found_at}, after later values"
+            verb = "is" if one.count == 1 else "are"
+            text = f"p{one.producer}'s {values} {verb} {found_at}"
+            found.append(Breach(name, cluster.loop.now, partition, text, one.offset, one.offset + one.count))
+    return found
+
+
+def no_consumer_loss(cluster: Cluster) -> list[Breach]:
+    """Every consumer has handled every record of the final log; without commits, polled it."""
+    found: list[Breach] = []
+    ledger = cluster.ledger
+    ranges = ledger.read_by if cluster.config.commit == "none" else ledger.handled_by
+    for consumer in cluster.consumers:
+        for partition, ends in enumerate(cluster.log_ranges()):
+            if ends is None or not consumer.alive:
+                continue
+            missed = _first_gap(ranges.get(consumer.name, {}).get(partition, []), *ends)
+            if missed is not None:
+                text = f"{consumer.name} never handled {offsets(*missed)}"
+                found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *missed))
+    return found
+
+
+def _first_gap(ranges: Ranges, start: int, end: int) -> tuple[int, int] | None:
+    at = start
+    for low, high in sorted(ranges):
+        if low > at:
+            return at, min(low, end)
+        at = max(at, high)
+    return (at, end) if at < end else None
+
+
+def _recorded(name: str) -> Callable[[Cluster], list[Breach]]:
+    def check(cluster: Cluster) -> list[Breach]:
+        return [breach for breach in cluster.ledger.breaches if breach.invariant == name]
+
+    return check
+
+
+INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
+    "no-acknowledged-loss": (no_acknowledged_loss, "an acknowledged record stays in the log"),
+    "no-committed-loss": (
+        _recorded("no-committed-loss"),
+        "a new leader holds every record that was below a leader's high watermark",
+    ),
+    "no-divergence": (no_divergence, "in the end all replicas hold the same records"),
+    "one-leader-per-epoch": (_recorded("one-leader-per-epoch"), "one broker leads in a leader epoch"),
+    "no-duplicates": (no_duplicates, "no value is in a log twice"),
+    "no-reordering": (no_reordering, "a producer's values keep their order"),
+    "no-false-shrink": (
+        _recorded("no-false-shrink"),
+        "no follower that catches up in time is removed from the ISR",
+    ),
+    "no-stale-read": (_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
+    "no-consumer-loss": (no_consumer_loss, "a consumer handles every record"),
+}
+
+
+def breaches(cluster: Cluster, names: Iterable[str]) -> dict[str, list[Breach]]:
+    """The breaches of these invariants in a finished run."""
+    found = {name: INVARIANTS[name][0](cluster) for name in names}
+    return {name: some for name, some in found.items() if some}

@@ -1,0 +1,187 @@
+"""The narrative of a finished run in numbered sentences, for a scenario's page and for what a search found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..replication.cluster import Cluster
+from ..replication.events import ClusterEvent, arguments
+from ..replication.ledger import Breach, offsets
+from ..replication.scenario import Scenario
+from .invariants import breaches
+from .trace import Step, TraceEvent, Tracer
+from .truth import adjacent_losses, losses
+from .wording import EVENT_SENTENCES, OF_PARTITION, client_sentence, load_sentence, step_sentence
+
+Line = tuple[int, str, bool]  # time, sentence, whether it must not be omitted
+LOSS_INVARIANTS = ("no-acknowledged-loss", "no-committed-loss")
+MAX_BREACHES = 2  # of one invariant, and producers whose values each concerns
+
+
+def narrate_scenario(scenario: Scenario) -> tuple[list[str], Cluster]:
+    """Run a scenario and narrate it, with the breaches of the invariants that it names."""
+    events: list[ClusterEvent] = []
+    tracer = Tracer()
+    cluster = scenario.run(tracer, events.append, prepare=tracer.attach)
+    found = [breach for some in breaches(cluster, scenario.breaks).values() for breach in some]
+    return narrate(cluster, events, tracer, found), cluster
+
+
+def narrate(
+    cluster: Cluster, events: list[ClusterEvent], tracer: Tracer, breaches: list[Breach], limit: int = 60
+) -> list[str]:
+    """A finished run in order of time: its events, its faults, what was lost, and what happened to the records of each
+    breach. At most `limit` lines, unless more than half of that must not be omitted."""
+    lines = _client_lines(tracer)
+    single = cluster.config.partitions == 1
+    for time, node, kind, details in events:
+        wording = EVENT_SENTENCES.get(kind)
+        sentence = wording(node, *arguments(kind, details)) if wording is not None else ""
+        if sentence and (time > 0 or kind != "start"):
+            if not single and kind in OF_PARTITION:
+                sentence = f"{_where(cluster, details[0])}{sentence}"
+            lines.append((time, sentence, False))
+    lines += _loss_lines(cluster)
+    lines += _breach_lines(cluster, tracer, breaches)
+    lines.sort(key=lambda line: line[0])
+    return [f"{number}. {line}" for number, line in enumerate(_shortened(_merge(lines), limit), 1)]
+
+
+def _client_lines(tracer: Tracer) -> list[Line]:
+    lines: list[Line] = []
+    times = tracer.send_times()
+    if times:
+        lines.append((times[0], load_sentence(times, tracer.acknowledged, tracer.retried), True))
+    for event in tracer.client_events:
+        sentence = client_sentence(event)
+        if sentence:
+            lines.append((event.time, sentence, True))
+    return lines
+
+
+def _shortened(lines: list[Line], limit: int) -> list[str]:
+    """The lines as text, without the middle of those that may be omitted if there are too many."""
+    spare = [number for number, line in enumerate(lines) if not line[2]]
+    room = max(limit // 2, limit - (len(lines) - len(spare)))
+    out = set(spare[room // 2 : len(spare) - (room - room // 2)]) if len(lines) > limit else set()
+    texts: list[str] = []
+    skipped = 0
+    for number, (time, sentence, _) in enumerate(lines):
+        if number in out:
+            skipped += 1
+            continue
+        if skipped:
+            texts.append(f"({skipped} events omitted)")
+        skipped = 0
+        texts.append(f"{time / 1_000_000:.3f} s: {sentence}")
+    return texts
+
+
+def _breach_lines(cluster: Cluster, tracer: Tracer, breaches: list[Breach]) -> list[Line]:
+    """The first breaches of each invariant, and what was done with the values that they concern."""
+    lines: list[Line] = []
+    concerned: list[Values] = []
+    for name in dict.fromkeys(breach.invariant for breach in breaches):
+        found = list({breach.text: breach for breach in reversed(breaches) if breach.invariant == name}.values())[::-1]
+        for number, breach in enumerate(found[:MAX_BREACHES], 1):
+            left = len(found) - number if number == MAX_BREACHES else 0
+            more = f" (and {left} more)" if left else ""
+            where = _where(cluster, breach.partition)
+            lines.append((breach.time, f"{where}{name} is broken: {breach.text}{more}", True))
+            for one in (*_values(cluster, breach)[:MAX_BREACHES], *_overtaking(cluster, breach)):
+                if not any(one.overlaps(other) for other in concerned):
+                    concerned.append(one)
+    for one in concerned:
+        lines += _step_lines(tracer, one, _where(cluster, one.partition))
+    return lines
+
+
+def _where(cluster: Cluster, partition: int) -> str:
+    return f"[{cluster.config.topic}-{partition}] " if cluster.config.partitions > 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values `low` up to `high` of a producer."""
+
+    partition: int
+    producer: int
+    low: int
+    high: int
+
+    def overlaps(self, other: Values | TraceEvent) -> bool:
+        low, high = (other.low, other.high) if isinstance(other, Values) else (other.first, other.end)
+        same = self.partition == other.partition and self.producer == other.producer
+        return same and low < self.high and self.low < high
+
+
+def _values(cluster: Cluster, breach: Breach) -> list[Values]:
+    """By producer, the values that are or were at a breach's offsets in any log. LostAck values are those that were
+    truncated, if any were: others may have taken their place."""
+    partition = breach.partition
+    logs = list(cluster.logs_of(partition).values())
+    cut = [batch for truncation in cluster.ledger.truncations[partition] for batch in truncation.batches]
+    held = [batch for log in logs for batch in log.batches()] if breach.base >= 0 else []
+    for batches in (cut, held) if breach.invariant in LOSS_INVARIANTS else ((*held, *cut),):
+        found: dict[int, Values] = {}
+        for batch in batches:
+            low, high = max(batch.base, breach.base), min(batch.end, breach.end)
+            if low < high:
+                low, high = low + batch.first - batch.base, high + batch.first - batch.base
+                known = found.get(batch.producer)
+                if known is not None:
+                    low, high = min(low, known.low), max(high, known.high)
+                found[batch.producer] = Values(partition, batch.producer, low, high)
+        if found:
+            return [found[producer] for producer in sorted(found)]
+    return []
+
+
+def _overtaking(cluster: Cluster, breach: Breach) -> list[Values]:
+    """For a reordering: the first later values of the same producer that precede those that came late."""
+    log = cluster.leader_log(breach.partition) if breach.invariant == "no-reordering" else None
+    late = log.at(breach.base) if log is not None else None
+    if log is None or late is None:
+        return []
+    for batch in log.batches():
+        if batch.base < late.base and batch.producer == late.producer and batch.first > late.first:
+            return [Values(breach.partition, batch.producer, batch.first, batch.first + batch.end - batch.base)]
+    return []
+
+
+def _step_lines(tracer: Tracer, one: Values, where: str) -> list[Line]:
+    """One line for each step that was done with these values, at the time of the first."""
+    groups: dict[Step, list[TraceEvent]] = {}
+    for event in tracer.events:
+        if one.overlaps(event):
+            groups.setdefault(event.step, []).append(event)
+    lines: list[Line] = []
+    for step, events in groups.items():
+        first, end = max(one.low, min(e.first for e in events)), min(one.high, max(e.end for e in events))
+        text = step_sentence(step, one.producer, first, end)
+        known = [event for event in events if event.base >= 0]
+        if known:
+            starts = min(e.base + max(0, one.low - e.first) for e in known)
+            text += f" ({offsets(starts, max(e.base + min(e.end, one.high) - e.first for e in known))})"
+        until = f", until {events[-1].time / 1_000_000:.3f} s" if events[-1].time > events[0].time else ""
+        lines.append((events[0].time, f"{where}{text}{until}", True))
+    return lines
+
+
+def _loss_lines(cluster: Cluster) -> list[Line]:
+    """One line for each run of neighbouring offsets that were acknowledged and lost, at its first
+    acknowledgement."""
+    lines: list[Line] = []
+    for run in adjacent_losses(losses(cluster), lambda _: None):
+        base, end = run[0].ack.base, run[-1].ack.end
+        times = [one.ack.time for one in run]
+        where = f" of {cluster.config.topic}-{run[0].partition}" if cluster.config.partitions > 1 else ""
+        what = f"{offsets(base, end)}{where} {'is' if end == base + 1 else 'are'}"
+        until = f" until {max(times) / 1_000_000:.3f} s" if max(times) > min(times) else ""
+        lines.append((min(times), f"{what} acknowledged{until} (and will be lost)", True))
+    return lines
+
+
+def _merge(lines: list[Line]) -> list[Line]:
+    """Without repetitions of one sentence in a row."""
+    return [line for index, line in enumerate(lines) if index == 0 or line[1] != lines[index - 1][1]]

@@ -1,0 +1,256 @@
+"""Random schedules of faults, drawn from a seed.
+
+Some names are patterns of several faults: `unclean` kills followers, then the leader, and restarts the followers
+first; `rolling` shuts brokers down one after the other; `blackout` cuts the power of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from ..replication.config import MS, SECOND, Config, ConfigError
+from ..replication.faults.fault import Fault
+from ..replication.faults.kinds import FAULTS
+
+
+class Draw:
+    """Small draws from one generator. Only `random()` is used: its sequence is the same in every Python."""
+
+    __slots__ = ("_rng",)
+
+    def __init__(self, seed: int) -> None:
+        self._rng = Random(seed)
+
+    def below(self, limit: int) -> int:
+        """A number from 0 up to `limit`, not included."""
+        return int(self._rng.random() * limit)
+
+    def between(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+        return low + self.below(high - low + 1)
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self._rng.random() < probability
+
+    def some(self, items: Sequence[int], count: int) -> tuple[int, ...]:
+        """`count` of the items, in order."""
+        left = list(items)
+        while len(left) > count:
+            del left[self.below(len(left))]
+        return tuple(left)
+
+
+SESSION = 1500 * MS  # the broker.session.timeout.ms for which the patterns' times are made; others scale them
+
+
+def _scaled(rng: Draw, config: Config, low: int, high: int) -> int:
+    """A time between `low` and `high` milliseconds, in proportion to the session timeout."""
+    return rng.between(low, high) * MS * max(config.session_timeout, SESSION) // SESSION
+
+
+def _brokers(config: Config) -> tuple[int, ...]:
+    return tuple(range(1, config.brokers + 1))
+
+
+def _single(kind: str, most: int, low: int, high: int, amounts: tuple[int, int] = (0, 0)) -> Pattern:
+    """One fault of 1 to `most` brokers, for `low` to `high` milliseconds."""
+
+    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
+        nodes = rng.some(_brokers(config), rng.between(1, min(most, config.brokers)))
+        amount = rng.between(*amounts) if amounts[1] else 0
+        return [Fault(at, kind, nodes, _scaled(rng, config, low, high), amount)]
+
+    return draw
+
+
+def _nodeless(kind: str, low: int, high: int, amounts: tuple[int, int] = (0, 0)) -> Pattern:
+    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
+        amount = rng.between(*amounts) if amounts[1] else 0
+        return [Fault(at, kind, (), _scaled(rng, config, low, high), amount)]
+
+    return draw
+
+
+def _one_way(rng: Draw, config: Config, at: int) -> list[Fault]:
+    pair = rng.some(_brokers(config), 2)
+    source, target = pair if rng.chance(0.5) else pair[::-1]
+    return [Fault(at, "one-way", (source,), rng.between(500, 5000) * MS, 0, (target,))]
+
+
+def _unclean(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """Followers die, the ISR shrinks to the leader, it dies too, and the followers come back first."""
+    leader = rng.between(1, config.brokers)
+    others = tuple(b for b in _brokers(config) if b != leader)
+    alone = config.session_timeout + rng.between(500, 3000) * MS
+    dark = rng.between(200, 1500) * MS
+    back = config.session_timeout + rng.between(500, 3000) * MS
+    return [
+        Fault(at, "crash", others, alone + dark),
+        Fault(at + alone, "crash", (leader,), dark + back),
+    ]
+
+
+def _rolling(rng: Draw, config: Config, at: int) -> list[Fault]:
+    pause = rng.between(1000, 3000) * MS
+    return [Fault(at + i * 2 * pause, "shutdown", (b,), pause) for i, b in enumerate(_brokers(config))]
+
+
+def _blackout(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """All brokers lose power at once, and come back one by one."""
+    first = rng.between(300, 2000) * MS
+    order = rng.some(_brokers(config), config.brokers)
+    turn = rng.below(config.brokers)
+    return [
+        Fault(at, "power-loss", (order[(i + turn) % len(order)],), first + i * rng.between(0, 3000) * MS)
+        for i in range(len(order))
+    ]
+
+
+def _unseen_restart(rng: Draw, config: Config, at: int, node: int) -> tuple[list[Fault], int]:
+    """A broker's restart that no controller sees, because it dies before the broker's session ends; and about when the
+    next controller takes over."""
+    session, vacant = config.session_timeout, config.controller_timeout
+    dies = at + max(0, session - vacant) + rng.between(-200, 200) * MS
+    return [
+        Fault(at, "crash", (node,), rng.between(100, 600) * MS),
+        Fault(max(at, dies), "controller-crash", (), vacant + rng.between(500, 2000) * MS),
+    ], max(at, dies) + vacant
+
+
+def _bounce(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """No controller sees a broker restart, and another broker dies before the first gets a leader."""
+    pair = rng.some(_brokers(config), 2)
+    first, second = pair if rng.chance(0.5) else pair[::-1]
+    faults, takeover = _unseen_restart(rng, config, at, first)
+    dies = max(at, takeover - rng.between(0, config.session_timeout // MS) * MS)
+    return [*faults, Fault(dies, "crash", (second,), config.session_timeout + rng.between(500, 4000) * MS)]
+
+
+def _controller_pause(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """A controller is paused past its session while brokers die, and resumes as a zombie."""
+    lasts = config.controller_timeout + rng.between(200, 4000) * MS
+    return [
+        Fault(at, "controller-pause", (), lasts),
+        *(
+            Fault(at + rng.between(0, 3000) * MS, "crash", (node,), rng.between(500, 6000) * MS)
+            for node in rng.some(_brokers(config), 2)
+        ),
+    ]
+
+
+def _handover(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """One follower comes back far behind; leadership is handed over while it catches up, and both the old
+    leader and the new one die: KAFKA-7128's window, in which the new leader's high watermark lags."""
+    first, second, behind = 1, 2, config.brokers
+    away = config.lag_time_max + config.session_timeout + rng.between(500, 1500) * MS
+    back = at + config.session_timeout + away + config.recovery_time
+    given = back + rng.between(0, 400) * MS
+    dead = config.session_timeout + rng.between(2000, 4000) * MS
+    return [
+        # The preferred leader restarts in order, so that the second one leads and it can be preferred again.
+        Fault(at, "shutdown", (first,), 500 * MS),
+        Fault(at + config.session_timeout, "crash", (behind,), away),
+        Fault(given, "preferred-election"),
+        Fault(given + rng.between(0, 60) * MS, "crash", (second,), dead),
+        Fault(given + rng.between(50, 500) * MS, "crash", (first,), dead + rng.between(500, 2000) * MS),
+    ]
+
+
+def _lagging_mark(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """KAFKA-7128, for four brokers: a new leader's high watermark is an old checkpoint, because it
+    restarted just before; a follower of the ISR is silent, so the mark stays there, and a third broker, far
+    behind, may join."""
+    session = config.session_timeout
+    away = session + config.lag_time_max + rng.between(200, 1000) * MS
+    back = at + away + config.recovery_time + rng.between(100, 1500) * MS
+    restart, lead = _unseen_restart(rng, config, back, 2)
+    late = 10 * SECOND
+    return [
+        Fault(at, "crash", (3,), away),
+        Fault(at + away, "delay", (3,), late, rng.between(50, 150)),
+        *restart,
+        Fault(back, "crash", (1,), late),
+        Fault(lead - rng.between(200, 900) * MS, "pause", (4,), 3 * session + rng.between(0, 1000) * MS),
+        Fault(lead + rng.between(400, 1400) * MS, "crash", (2,), late - 4 * SECOND),
+    ]
+
+
+Pattern = Callable[[Draw, Config, int], list[Fault]]
+
+PATTERNS: dict[str, Pattern] = {
+    "crash": _single("crash", 2, 100, 8000),
+    "power-loss": _single("power-loss", 1, 100, 8000),
+    "shutdown": _single("shutdown", 1, 500, 4000),
+    "pause": _single("pause", 2, 200, 8000),
+    "slow-disk": _single("slow-disk", 1, 1000, 6000, (20, 900)),
+    "disk-full": _single("disk-full", 2, 1000, 6000),
+    "partition": _single("partition", 1, 500, 8000),
+    "one-way": _one_way,
+    "delay": _single("delay", 1, 500, 5000, (50, 800)),
+    "loss": _nodeless("loss", 500, 4000, (5, 100)),
+    "duplication": _nodeless("duplication", 500, 4000, (5, 200)),
+    "clock-skew": _single("clock-skew", 1, 1000, 6000, (500, 20000)),
+    "controller-crash": _nodeless("controller-crash", 1000, 6000),
+    "controller-pause": _controller_pause,
+    "preferred-election": _nodeless("preferred-election", 0, 0),
+    "unclean": _unclean,
+    "rolling": _rolling,
+    "blackout": _blackout,
+    "bounce": _bounce,
+    "handover": _handover,
+    "lagging-mark": _lagging_mark,
+}
+
+
+# How many brokers a pattern needs, where one is not enough.
+MIN_BROKERS = {"one-way": 2, "bounce": 2, "unclean": 2, "handover": 3, "lagging-mark": 4}
+
+
+def required_options(kinds: Sequence[str]) -> dict[str, Any]:
+    """The configuration that some of these patterns need; a user's own options take precedence."""
+    return {"unclean.leader.election.enable": True} if "unclean" in kinds else {}
+
+
+def is_known(kind: str) -> bool:
+    """Is there such a pattern or fault?"""
+    return kind in PATTERNS or kind in FAULTS
+
+
+def draw(
+    seed: int, config: Config, kinds: Sequence[str], count: int, begin: int, span: int, each: bool = False
+) -> list[Fault]:
+    """`count` patterns of these kinds, spread over `span` microseconds from `begin` on, in order of time;
+    with `each`, every kind at least once. Raises ConfigError if a pattern needs more brokers."""
+    for kind in kinds:
+        least = MIN_BROKERS.get(kind, 1)
+        if config.brokers < least:
+            raise ConfigError(f"the fault {kind} needs at least {least} brokers, and there are {config.brokers}")
+    rng = Draw(seed)
+    found: list[Fault] = []
+    for index in range(max(count, len(kinds)) if each else count):
+        kind = kinds[index] if each and index < len(kinds) else kinds[rng.below(len(kinds))]
+        found.extend(PATTERNS[kind](rng, config, begin + rng.below(span)))
+    return sorted(found, key=lambda fault: fault.at)
+
+
+# Short timeouts, so that a search sees many failovers in a few simulated seconds.
+QUICK: dict[str, int] = {
+    "replica.lag.time.max.ms": 2000,
+    "broker.session.timeout.ms": 1500,
+    "broker.heartbeat.interval.ms": 400,
+    "simulation.controller.failover.ms": 1000,
+    "replica.socket.timeout.ms": 1000,
+    "replica.fetch.backoff.ms": 200,
+    "request.timeout.ms": 2000,
+    "delivery.timeout.ms": 20000,
+    "replica.high.watermark.checkpoint.interval.ms": 1000,
+    "leader.imbalance.check.interval.seconds": 6,
+    "simulation.recovery.ms": 50,
+    "simulation.settle.ms": 3000,
+    "simulation.batch.records": 4,
+    "simulation.ops": 60,
+    "simulation.send.interval.us": 150000,
+}

@@ -1,0 +1,107 @@
+"""Searches for a schedule that breaks an invariant.
+
+A seed determines the faults and everything random in the run, so any process can search a range of seeds.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..replication.cluster import Cluster
+from ..replication.config import MS, SECOND
+from ..replication.scenario import Scenario
+from ..replication.variants import VARIANTS
+from .invariants import breaches
+from .schedule import QUICK, draw, required_options
+
+# Faults that a replicated log must survive: disks keep what they were given, and clocks may lie.
+SURVIVABLE = (
+    "crash",
+    "bounce",
+    "pause",
+    "partition",
+    "one-way",
+    "delay",
+    "loss",
+    "slow-disk",
+    "clock-skew",
+    "controller-crash",
+    "controller-pause",
+    "preferred-election",
+    "rolling",
+)
+FAULTS_AFTER = 1500 * MS  # the first records are written by then
+FAULTS_SPAN = 6 * SECOND
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is searched: every seed gives one scenario."""
+
+    variant: str
+    kinds: tuple[str, ...] = SURVIVABLE
+    options: dict[str, Any] = field(default_factory=dict)
+    max_faults: int = 3
+    per_broker: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def scenario(self, seed: int) -> Scenario:
+        """The scenario of a seed."""
+        options = {**QUICK, **VARIANTS[self.variant].options, **required_options(self.kinds), **self.options}
+        bare = Scenario(f"{self.variant}-{seed}", self.variant, seed, options, self.per_broker)
+        count = 1 + seed % self.max_faults
+        faults = draw(seed, bare.config(), self.kinds, count, FAULTS_AFTER, FAULTS_SPAN)
+        return bare.with_faults(tuple(faults))
+
+
+@dataclass
+class Explored:
+    """The result of a range of seeds. `first` has the lowest seed that broke each invariant, and the breach."""
+
+    runs: int = 0
+    events: int = 0
+    states: set[int] = field(default_factory=set)
+    first: dict[str, tuple[int, str]] = field(default_factory=dict)
+    broken: dict[str, int] = field(default_factory=dict)  # invariant -> how many seeds broke it
+    unfinished: int = 0  # runs that ended with a partition without a leader
+
+    def add(self, other: Explored) -> None:
+        """Merge the result of other seeds."""
+        self.runs += other.runs
+        self.events += other.events
+        self.unfinished += other.unfinished
+        self.states |= other.states
+        for name, count in other.broken.items():
+            self.broken[name] = self.broken.get(name, 0) + count
+        for name, found in other.first.items():
+            if name not in self.first or found[0] < self.first[name][0]:
+                self.first[name] = found
+
+
+def explore(space: Space, seeds: range, invariants: Sequence[str], stop: bool) -> Explored:
+    """Run these seeds; with `stop`, no further than the first breach."""
+    explored = Explored()
+    for seed in seeds:
+        cluster = space.scenario(seed).run(prepare=_track_states)
+        explored.runs += 1
+        explored.events += cluster.loop.processed
+        explored.unfinished += not cluster.final
+        explored.states |= cluster.states_seen
+        for name, some in breaches(cluster, invariants).items():
+            explored.broken[name] = explored.broken.get(name, 0) + 1
+            explored.first.setdefault(name, (seed, some[0].text))
+        if stop and explored.first:
+            break
+    return explored
+
+
+def explore_payload(payload: bytes) -> bytes:
+    """`explore` in another process: pickled number and arguments in, pickled number and result out."""
+    number, arguments = pickle.loads(payload)
+    return pickle.dumps((number, explore(*arguments)))
+
+
+def _track_states(cluster: Cluster) -> None:
+    cluster.track_states = True

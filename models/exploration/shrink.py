@@ -1,0 +1,166 @@
+"""Shrinks a scenario that breaks an invariant to the smallest that still does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..replication.config import MS, SECOND, ConfigError
+from ..replication.faults.fault import Fault
+from ..replication.scenario import Scenario
+from .invariants import INVARIANTS
+
+EARLIEST = 100 * MS  # a fault is not moved or shortened by less
+
+
+def shrink(scenario: Scenario, invariant: str, max_runs: int = 1000) -> tuple[Scenario, int]:
+    """A smallest scenario that still breaks the invariant, and the number of runs that were needed.
+
+    No simplification makes it smaller, unless `max_runs` ended the attempt.
+    """
+    runs = 0
+
+    def fails(candidate: Scenario) -> bool:
+        nonlocal runs
+        if runs >= max_runs:
+            return False
+        runs += 1
+        try:
+            return bool(INVARIANTS[invariant][0](candidate.run()))
+        except ConfigError:
+            return False  # for example a fault of a broker that was removed
+
+    best = scenario
+    progress = True
+    while progress and runs < max_runs:
+        progress = False
+        for simplify in SIMPLIFICATIONS:
+            smaller = simplify(best, fails)
+            if smaller is not None:
+                best, progress = smaller, True
+    return best, runs
+
+
+Fails = Callable[[Scenario], bool]
+
+
+def _fewer_faults(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Delta debugging in its simplest form: remove chunks of faults, large ones first."""
+    faults = scenario.faults
+    size = len(faults) // 2 or 1
+    changed = False
+    while size >= 1:
+        start = 0
+        while start < len(faults) and len(faults) > 1:
+            fewer = faults[:start] + faults[start + size :]
+            if fails(scenario.with_faults(fewer)):
+                faults, changed = fewer, True
+            else:
+                start += size
+        size //= 2
+    return scenario.with_faults(faults) if changed else None
+
+
+def _with(scenario: Scenario, name: str, value: Any) -> Scenario:
+    return replace(scenario, options={**scenario.options, name: value})
+
+
+def _smaller_cluster(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Without consumers, with one producer, one partition, and one broker less."""
+    config = scenario.config()
+    fewer = [
+        {"simulation.consumers": 0} if config.consumers else {},
+        {"simulation.producers": 1} if config.producers > 1 else {},
+        {"num.partitions": 1} if config.partitions > 1 else {},
+        {
+            "simulation.brokers": config.brokers - 1,
+            "default.replication.factor": min(config.replication_factor, config.brokers - 1),
+        }
+        if config.brokers > 1
+        else {},
+    ]
+    for options in fewer:
+        candidate = replace(scenario, options={**scenario.options, **options})
+        if options and fails(candidate):
+            return candidate
+    return None
+
+
+def _earlier(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Move all faults, and then each with those after it, to an earlier time, as far as possible."""
+    best: Scenario | None = None
+    for index in range(len(scenario.faults)):
+        faults = (best or scenario).faults
+        least = faults[index - 1].at if index else 0
+        shift = faults[index].at - least
+        while shift >= EARLIEST:
+            moved = tuple(replace(f, at=f.at - shift) if n >= index else f for n, f in enumerate(faults))
+            if moved[index].at >= least and fails(candidate := scenario.with_faults(moved)):
+                best, faults = candidate, moved
+            else:
+                shift //= 2
+    return best
+
+
+def _shorter(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Halve how long a fault lasts, and its amount."""
+    for index, fault in enumerate(scenario.faults):
+        for field_name, least in (("lasts", EARLIEST), ("amount", 2)):
+            value = getattr(fault, field_name)
+            if value >= least and fails(
+                candidate := _replaced(scenario, index, replace(fault, **{field_name: value // 2}))
+            ):
+                return candidate
+    return None
+
+
+def _fewer_ops(scenario: Scenario, fails: Fails) -> Scenario | None:
+    ops = scenario.config().ops
+    for fewer in (ops // 4, ops // 2, ops * 3 // 4, ops - 1):
+        if 0 < fewer < ops and fails(candidate := _with(scenario, "simulation.ops", fewer)):
+            return candidate
+    return None
+
+
+def _fewer_nodes(scenario: Scenario, fails: Fails) -> Scenario | None:
+    for index, fault in enumerate(scenario.faults):
+        for node in fault.nodes if len(fault.nodes) > 1 else ():
+            fewer = replace(fault, nodes=tuple(n for n in fault.nodes if n != node))
+            candidate = _replaced(scenario, index, fewer)
+            if fails(candidate):
+                return candidate
+    return None
+
+
+def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
+    """Round times for the reader: to seconds if the breach stays, else to tenths, else to hundredths."""
+    best: Scenario | None = None
+    for index in range(len(scenario.faults)):
+        for field_name in ("at", "lasts"):
+            current = best or scenario
+            value = getattr(current.faults[index], field_name)
+            for step in (SECOND, 100 * MS, 10 * MS, MS):
+                rounded = round(value / step) * step
+                if rounded == value or (field_name == "lasts" and rounded == 0):
+                    break
+                candidate = _replaced(current, index, replace(current.faults[index], **{field_name: rounded}))
+                if fails(candidate):
+                    best = candidate
+                    break
+    return best
+
+
+SIMPLIFICATIONS = (
+    _fewer_faults,
+    _smaller_cluster,
+    _fewer_nodes,
+    _earlier,
+    _fewer_ops,
+    _shorter,
+    _rounder_times,
+)
+
+
+def _replaced(scenario: Scenario, index: int, fault: Fault) -> Scenario:
+    return scenario.with_faults((*scenario.faults[:index], fault, *scenario.faults[index + 1 :]))

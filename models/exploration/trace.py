@@ -1,0 +1,185 @@
+"""The trace of a run: what clients and faults did to which values, as data for its narrative (narrative.py).
+
+Tracing is off unless a narrative is requested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..replication.cluster import Cluster
+from ..replication.ports import Records
+from ..replication.producer_batch import ProducerBatch
+
+SEND, APPEND, ACKNOWLEDGED, GIVE_UP, READ, HANDLE = "send", "append", "acknowledged", "give-up", "read", "handle"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was done with values: an action, and what tells it apart from the same action at other times."""
+
+    actor: str  # the client; empty for a leader
+    action: str
+    epoch: int = -1  # of the leader that appended
+    attempt: int = 1  # of the batch that was appended
+    error: str = ""  # for which a producer gave up
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """A step with the values `first` up to `end` of a producer, at offsets from `base` on (-1: unknown)."""
+
+    time: int
+    step: Step
+    partition: int
+    producer: int
+    first: int
+    end: int
+    base: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStart:
+    """A consumer starts: at committed or reset offsets; None where auto.offset.reset decides."""
+
+    time: int
+    consumer: str
+    offsets: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerCrash:
+    """A consumer dies, with the ends of what it had read, handled and committed, by partition."""
+
+    time: int
+    consumer: str
+    read: dict[int, int]
+    handled: dict[int, int]
+    committed: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class HandledAgain:
+    """A consumer's application handles offsets that it had handled before."""
+
+    time: int
+    consumer: str
+    base: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class FaultEvent:
+    """A fault begins, or ends."""
+
+    time: int
+    kind: str
+    nodes: tuple[int, ...]
+    ends: bool
+    parameters: dict[str, object] = field(default_factory=dict)
+
+
+ClientEvent = ConsumerStart | ConsumerCrash | HandledAgain | FaultEvent
+_Ends = dict[int, int]  # partition -> offset
+
+
+class Tracer:
+    """A History (models/replication/ports.py) that keeps what a narrative needs."""
+
+    def __init__(self) -> None:
+        self.events: list[TraceEvent] = []
+        self.client_events: list[ClientEvent] = []
+        self.acknowledged = 0  # values
+        self.retried = 0  # batches that took more than one attempt
+        self._cluster: Cluster | None = None
+        self._read: dict[str, _Ends] = {}  # by consumer
+        self._handled: dict[str, _Ends] = {}
+        self._committed: dict[str, _Ends] = {}
+
+    def attach(self, cluster: Cluster) -> None:
+        """Trace leaders' appends too; before the first event."""
+        self._cluster = cluster
+        cluster.ledger.append_listener = self._appended
+
+    def send_times(self) -> list[int]:
+        """When each value was sent."""
+        return [event.time for event in self.events if event.step.action == SEND]
+
+    # --- producers
+
+    def send(self, time: int, process: str, op: int, partition: int, value: int) -> None:  # noqa: ARG002
+        """A producer sends a value."""
+        self.events.append(TraceEvent(time, Step(process, SEND), partition, int(process[1:]), value, value + 1))
+
+    def _appended(self, batch: ProducerBatch) -> None:
+        assert self._cluster is not None
+        step = Step("", APPEND, batch.epoch, batch.attempts)
+        end = batch.first + batch.count
+        self.events.append(TraceEvent(self._cluster.loop.now, step, batch.partition, batch.producer, batch.first, end))
+
+    def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
+        """A producer learns the outcome of a batch."""
+        acknowledged = outcome == "ok"
+        step = Step(process, ACKNOWLEDGED) if acknowledged else Step(process, GIVE_UP, error=error)
+        if acknowledged:
+            self.acknowledged += batch.count
+        self.retried += batch.attempts > 1
+        end = batch.first + batch.count
+        self.events.append(TraceEvent(time, step, batch.partition, batch.producer, batch.first, end, base))
+
+    # --- consumers
+
+    def poll(self, time: int, process: str, op: int) -> None:
+        """Nothing to trace yet."""
+
+    def polled(self, time: int, process: str, op: int, records: Records) -> None:  # noqa: ARG002
+        """A poll returns; the final reader's are not traced."""
+        if process != "final":
+            self.events.extend(_events(time, Step(process, READ), records))
+            _raise_ends(self._read.setdefault(process, {}), records)
+
+    def handle(self, time: int, process: str, op: int, records: Records) -> None:  # noqa: ARG002
+        """The application handles records."""
+        ends = self._handled.setdefault(process, {})
+        for partition in sorted({p for p, _ in records}):
+            base = min(batch.base for p, batch in records if p == partition)
+            end = min(max(batch.end for p, batch in records if p == partition), ends.get(partition, 0))
+            if base < end:
+                self.client_events.append(HandledAgain(time, process, base, end))
+        self.events.extend(_events(time, Step(process, HANDLE), records))
+        _raise_ends(ends, records)
+
+    def commit(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:  # noqa: ARG002
+        """A consumer commits offsets."""
+        self._committed[process] = dict(offsets)
+
+    def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:  # noqa: ARG002
+        """A consumer starts; the final reader's start is not traced."""
+        if process != "final":
+            self.client_events.append(ConsumerStart(time, process, tuple(offset for _, offset in offsets)))
+
+    def crash(self, time: int, process: str, op: int) -> None:  # noqa: ARG002
+        """A consumer's process dies."""
+        ends = (dict(ends.get(process, {})) for ends in (self._read, self._handled, self._committed))
+        self.client_events.append(ConsumerCrash(time, process, *ends))
+
+    # --- administrators and faults
+
+    def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
+        """Not traced."""
+
+    def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
+        """A fault begins, or ends."""
+        self.client_events.append(FaultEvent(time, kind, nodes, heal, extra))
+
+
+def _events(time: int, step: Step, records: Records) -> Iterator[TraceEvent]:
+    for partition, batch in records:
+        end = batch.first + batch.end - batch.base
+        yield TraceEvent(time, step, partition, batch.producer, batch.first, end, batch.base)
+
+
+def _raise_ends(ends: _Ends, records: Records) -> None:
+    for partition, batch in records:
+        ends[partition] = max(ends.get(partition, 0), batch.end)

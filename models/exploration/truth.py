@@ -1,0 +1,253 @@
+"""What happened to the records of a finished run: losses with their causes, divergence, duplicates, reordering.
+
+Results are ranges of offsets, so that a large loss is a short list.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from operator import attrgetter
+
+from ..replication.acks import Ack, Ranges, missing_parts, value_ranges
+from ..replication.cluster import Cluster
+from ..replication.storage.batches import Batch
+from ..replication.storage.replica_log import ReplicaLog
+
+Divergences = dict[int, dict[tuple[int, int], Ranges]]  # partition -> pair of brokers -> offsets
+
+
+@dataclass(frozen=True, slots=True)
+class LostAck:
+    """An acknowledged batch that the final leader does not hold."""
+
+    partition: int
+    ack: Ack
+    cause: str
+    detail: str
+    time: int
+    leader: int
+    epoch: int
+    read: bool  # a consumer had polled some of it
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Values of a producer that are in a log twice, or after later ones."""
+
+    partition: int
+    producer: int
+    first: int
+    count: int
+    offset: int
+    earlier: int  # offset of the first copy; -1 for a reordering
+
+
+def losses(cluster: Cluster) -> list[LostAck]:
+    """Acknowledged values that are gone, in the order of their offsets.
+
+    A partition without a leader at the end has lost nothing yet: its records may come back. A value at another offset,
+    written by an earlier attempt, is not lost.
+    """
+    found: list[LostAck] = []
+    ledger = cluster.ledger
+    for partition in range(cluster.config.partitions):
+        log = cluster.leader_log(partition)
+        if log is None:
+            continue
+        reads = _Reads(cluster, partition)
+        acks = ledger.acks[partition]
+        above = [(part.since(log.start), loss) for part, loss in ledger.missing_acks(partition, log)]
+        for part, loss in [*((part.until(log.start), loss) for part, loss in acks.passed), *above]:
+            if part is not None:
+                read = reads.contain(part)
+                found.append(
+                    LostAck(partition, part, loss.cause, loss.detail, loss.time, loss.leader, loss.epoch, read)
+                )
+    return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
+
+
+def longest_silence(cluster: Cluster) -> int:
+    """The longest time in which some partition acknowledged nothing, microseconds: from the first send on, up to the
+    last acknowledgement, or to the end of the load if not everything was acknowledged."""
+    longest = count = 0
+    last_ack: list[int] = []  # when each partition acknowledged something last
+    for acks in cluster.ledger.acks:
+        before = cluster.config.producers_start
+        for ack in acks:
+            longest = max(longest, ack.time - before)
+            before = ack.time
+            count += ack.end - ack.base
+        last_ack.append(before)
+    return longest if count >= cluster.config.ops else max(longest, cluster.healed_at - min(last_ack))
+
+
+def ack_latency(cluster: Cluster) -> dict[str, float]:
+    """From a batch's first record to its acknowledgement, in milliseconds; empty if nothing was acknowledged."""
+    ordered = sorted(cluster.ledger.latencies)
+    last = len(ordered) - 1
+    places = {"median": last // 2, "p99": last * 99 // 100, "max": last} if ordered else {}
+    return {name: ordered[place] / 1000 for name, place in places.items()}
+
+
+def adjacent_losses(found: Iterable[LostAck], key: Callable[[LostAck], object]) -> list[list[LostAck]]:
+    """Groups of losses of one partition and one `key`, each of which begins where the previous one ended."""
+    runs: list[list[LostAck]] = []
+    for one in found:
+        before = runs[-1][-1] if runs else None
+        follows = before is not None and (before.partition, before.ack.end) == (one.partition, one.ack.base)
+        if before is not None and follows and key(before) == key(one):
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return runs
+
+
+def missing_everywhere(cluster: Cluster) -> list[list[Ack]]:
+    """By partition without a leader at the end: acknowledged values that no replica holds. No election lost them, as no
+    leader serves a log without them, but they will not come back."""
+    found: list[list[Ack]] = []
+    for partition, acks in enumerate(cluster.ledger.acks):
+        logs = list(cluster.logs_of(partition).values())
+        has_leader = cluster.leader_log(partition) is not None
+        gone = [] if has_leader else [a for a in acks if a.acks != 0 and not any(a.is_in(log) for log in logs)]
+        producers = {ack.producer for ack in gone}
+        held = [value_ranges(log, producers) for log in logs]
+        for ranges in held:
+            gone = [part for ack in gone for part in missing_parts(ack, ranges.get(ack.producer, []))]
+        found.append(gone)
+    return found
+
+
+class _Reads:
+    """Whether a batch was polled before it was lost."""
+
+    def __init__(self, cluster: Cluster, partition: int) -> None:
+        self._seen = cluster.ledger.polled_values.get(partition, {})
+
+    def contain(self, ack: Ack) -> bool:
+        ranges = self._seen.get(ack.producer, [])
+        place = bisect_right(ranges, (ack.first, 1 << 60)) - 1
+        last = ack.first + ack.end - ack.base - 1
+        if place >= 0 and ranges[place][1] > ack.first:
+            return True
+        return place + 1 < len(ranges) and ranges[place + 1][0] <= last
+
+
+def offset_regressions(acks: Iterable[Ack]) -> list[tuple[int, int, int]]:
+    """(producer, value number, value number before it) where a producer's acknowledged offsets go back, in the
+    order in which it sent."""
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    last: dict[int, Ack] = {}
+    for ack in acks if _is_in_order(acks) else sorted(acks, key=attrgetter("producer", "first")):
+        before = last.get(ack.producer)
+        if ack.acks != 0 and before is not None and ack.base < before.end - 1:
+            back = (ack.producer, ack.first, before.first + before.end - before.base - 1)
+            found.setdefault(ack.producer, []).append(back)
+        if ack.acks != 0:
+            last[ack.producer] = ack
+    return [back for producer in sorted(found) for back in found[producer]]
+
+
+def _is_in_order(acks: Iterable[Ack]) -> bool:
+    """Was everything acknowledged in the order in which it was sent? Nearly always; then nothing is sorted."""
+    last: dict[int, int] = {}
+    for ack in acks:
+        if ack.first < last.get(ack.producer, 0):
+            return False
+        last[ack.producer] = ack.first
+    return True
+
+
+def find_repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Repeat]]:
+    """(duplicates, reorderings) in one log."""
+    duplicates: list[Repeat] = []
+    reordered: list[Repeat] = []
+    seen: dict[int, _Ranges] = {}
+    for batch in log.batches():
+        if batch.end <= log.start:
+            continue  # deleted, though its segment is there
+        ranges = seen.setdefault(batch.producer, _Ranges())
+        end = batch.first + batch.end - batch.base
+        place = bisect_right(ranges.firsts, batch.first)
+        if place == len(ranges.firsts) and (not place or ranges.ends[-1] <= batch.first):
+            if not ranges.continues(batch):
+                ranges.insert(place, batch.first, end, batch.base)
+            ranges.ends[-1] = end
+            continue
+        overlaps = [
+            one
+            for one in range(max(0, place - 1), min(place + 1, len(ranges.firsts)))
+            if ranges.firsts[one] < end and ranges.ends[one] > batch.first
+        ]
+        if overlaps:
+            earlier = overlaps[0]
+            first = max(batch.first, ranges.firsts[earlier])
+            shared = min(end, ranges.ends[earlier]) - first
+            before = ranges.offsets[earlier] + first - ranges.firsts[earlier]
+            offset = batch.base + first - batch.first
+            duplicates.append(Repeat(partition, batch.producer, first, shared, offset, before))
+        else:
+            ranges.insert(place, batch.first, end, batch.base)
+            reordered.append(Repeat(partition, batch.producer, batch.first, end - batch.first, batch.base, -1))
+    return duplicates, reordered
+
+
+class _Ranges:
+    """A producer's values in a log: sorted ranges, each with the offset of its first value.
+
+    Arrays, because two producers that alternate leave as many ranges as batches.
+    """
+
+    def __init__(self) -> None:
+        self.firsts, self.ends, self.offsets = array("q"), array("q"), array("q")
+
+    def insert(self, place: int, first: int, end: int, offset: int) -> None:
+        self.firsts.insert(place, first)
+        self.ends.insert(place, end)
+        self.offsets.insert(place, offset)
+
+    def continues(self, batch: Batch) -> bool:
+        """Does a batch continue the last range, in values and in offsets?"""
+        if not self.ends or self.ends[-1] != batch.first:
+            return False
+        return self.offsets[-1] + self.ends[-1] - self.firsts[-1] == batch.base
+
+
+def conflicting_offsets(one: ReplicaLog, other: ReplicaLog) -> Ranges:
+    """Ranges of offsets (inclusive) at which two logs hold different records."""
+    found: Ranges = []
+    offset = max(one.start, other.start)
+    limit = min(one.end, other.end)
+    while offset < limit:
+        left, right = one.at(offset), other.at(offset)
+        assert left is not None
+        assert right is not None
+        end = min(left.end, right.end, limit)
+        same = (
+            left.producer == right.producer
+            and left.first - left.base == right.first - right.base
+            and left.epoch == right.epoch
+        )
+        if not same:
+            if found and found[-1][1] == offset - 1:
+                found[-1] = (found[-1][0], end - 1)
+            else:
+                found.append((offset, end - 1))
+        offset = end
+    return found
+
+
+def divergences(cluster: Cluster) -> Divergences:
+    """For each partition the pairs of replicas whose logs differ, and the offsets."""
+    found: Divergences = {}
+    for partition, state in enumerate(cluster.quorum.states):
+        logs = cluster.logs_of(partition)
+        for one, other in combinations(sorted(logs.keys() & set(state.replicas)), 2):
+            ranges = conflicting_offsets(logs[one], logs[other])
+            if ranges:
+                found.setdefault(partition, {})[(one, other)] = ranges
+    return found

@@ -1,0 +1,219 @@
+"""The sentences of a narrative, a function an event. Code never reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..replication.events import Followed, Led, Shrunk, Truncated
+from ..replication.ledger import offsets
+from ..replication.partition_state import PartitionState
+from .trace import ACKNOWLEDGED, APPEND, GIVE_UP, SEND, ClientEvent, ConsumerCrash, ConsumerStart, HandledAgain, Step
+
+# --- clients
+
+
+def step_sentence(step: Step, producer: int, first: int, end: int) -> str:
+    """What was done with a producer's values `first` up to `end`."""
+    owner = "its" if step.actor == f"p{producer}" else f"p{producer}'s"
+    values = f"{owner} value {first}" if end == first + 1 else f"{owner} values {first} to {end - 1}"
+    if step.action == APPEND:
+        return f"the leader of epoch {step.epoch} appends {values}" + (
+            f" (attempt {step.attempt})" if step.attempt > 1 else ""
+        )
+    if step.action == GIVE_UP:
+        return f"{step.actor} gives up {values} ({step.error})"
+    if step.action == ACKNOWLEDGED:
+        return f"{step.actor} gets the acknowledgement of {values}"
+    verb = {SEND: "sends"}.get(step.action, f"{step.action}s")
+    return f"{step.actor} {verb} {values}"
+
+
+def load_sentence(times: list[int], acknowledged: int, retried: int) -> str:
+    """What producers did in the whole run; `times` are those of their sends."""
+    values = "1 value" if len(times) == 1 else f"{len(times)} values until {times[-1] / 1_000_000:.3f} s"
+    text = f"producers begin to send: {values}, {acknowledged} acknowledged"
+    if retried:
+        text += f", {retried} {'batches' if retried > 1 else 'batch'} sent more than once"
+    return text
+
+
+def client_sentence(event: ClientEvent) -> str:
+    """What a consumer or a fault did; empty if another event says it."""
+    if isinstance(event, ConsumerStart):
+        known = dict.fromkeys(str(offset) for offset in event.offsets if offset is not None)
+        if known:
+            return f"{event.consumer} starts at offset {', '.join(known)}"
+        return f"{event.consumer} has no committed offset and starts by auto.offset.reset"
+    if isinstance(event, HandledAgain):
+        return f"{event.consumer} handles {offsets(event.base, event.end)} again"
+    if isinstance(event, ConsumerCrash):
+        progress = [
+            f"{verb} up to offset {', '.join(str(ends[p]) for p in sorted(ends))}"
+            for verb, ends in (("read", event.read), ("handled", event.handled), ("committed", event.committed))
+            if ends
+        ]
+        return f"{event.consumer} crashes" + (f"; it had {', '.join(progress)}" if progress else "")
+    fault = _FAULTS.get(event.kind)
+    return fault(_named(event.nodes), event.parameters)[event.ends] if fault is not None else ""
+
+
+def _named(nodes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, nodes))
+
+
+def _one_way(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
+    to = parameters.get("to")
+    target = ", ".join(to) if isinstance(to, list) else "all other servers"
+    return f"messages from {nodes} to {target} are lost", f"messages from {nodes} to {target} arrive again"
+
+
+def _share(parameters: dict[str, object]) -> str:
+    return f"{parameters.get('amount', 0)} of 1000 messages"
+
+
+# The beginning and the end of a fault. Brokers that stop or start report that themselves, and so do consumers.
+_FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
+    "slow-disk": lambda nodes, parameters: (
+        f"the disk of broker {nodes} is slow: {parameters.get('amount', 0)} ms more for each request",
+        f"the disk of broker {nodes} is no longer slow",
+    ),
+    "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),
+    "partition": lambda nodes, _: (
+        f"{nodes} and all other servers no longer reach each other",
+        f"{nodes} and all other servers reach each other again",
+    ),
+    "one-way": _one_way,
+    "delay": lambda nodes, parameters: (
+        f"messages between broker {nodes} and the others take {parameters.get('amount', 0)} ms longer",
+        f"messages between broker {nodes} and the others are no longer delayed",
+    ),
+    "loss": lambda _, parameters: (
+        f"{_share(parameters)} are lost with their connections",
+        "messages are no longer lost",
+    ),
+    "duplication": lambda _, parameters: (f"{_share(parameters)} arrive twice", "messages no longer arrive twice"),
+    "clock-skew": lambda nodes, parameters: (
+        f"the clock of broker {nodes} jumps by {parameters.get('amount', 0)} ms",
+        f"the clock of broker {nodes} jumps back",
+    ),
+    "controller-crash": lambda nodes, _: (
+        f"controller {nodes} crashes" if nodes else "the active controller crashes",
+        "the crashed controller starts again",
+    ),
+    "controller-pause": lambda nodes, _: (
+        f"controller {nodes} is paused" if nodes else "the active controller is paused",
+        "the paused controller resumes",
+    ),
+    "delete-records": lambda _, parameters: (
+        f"an administrator deletes the records below offset {parameters.get('amount', 0)} (DeleteRecords)",
+        "",
+    ),
+    "preferred-election": lambda *_: ("an administrator starts an election of the preferred leaders", ""),
+}
+
+# --- brokers, quorum and controllers
+
+_STOPS = {
+    "crash": "crashes (its page cache survives)",
+    "power-loss": "loses power",
+    "shutdown": "shuts down in order",
+    "disk-full": "halts, as its disk is full",
+}
+_TRUNCATIONS = {
+    "high-watermark": "to its high watermark",
+    "epoch": "to the leader's answer for its last leader epoch",
+    "out-of-range": "to the leader's log end, as it had fetched beyond it",
+    "unclean-disk": "as the unflushed tail was lost",
+}
+
+
+def _set(nodes: tuple[int, ...]) -> str:
+    return "{" + ", ".join(str(node) for node in nodes) + "}"
+
+
+def _loaded(node: int, partition: int, end: int, mark: int, clean: bool) -> str:  # noqa: ARG001
+    return f"broker {node} loads its log: end {end}, checkpointed high watermark {mark}"
+
+
+def _leader(node: int, led: Led) -> str:
+    how = ", elected uncleanly" if led.unclean else ""
+    return (
+        f"broker {node} leads epoch {led.epoch} from offset {led.end}, high watermark {led.mark},"
+        f" ISR {_set(led.isr)}{how}"
+    )
+
+
+def _follower(node: int, followed: Followed) -> str:
+    if followed.leader < 0:
+        return ""
+    return (
+        f"broker {node} follows {followed.leader} in epoch {followed.epoch}: log end {followed.end},"
+        f" high watermark {followed.mark}"
+    )
+
+
+def _truncate(node: int, cut: Truncated) -> str:
+    if cut.before == cut.after:
+        return ""
+    return f"broker {node} truncates its log from {cut.before} to {cut.after}, {_TRUNCATIONS[cut.reason]}"
+
+
+def _elected(node: int, partition: int, old: PartitionState, new: PartitionState) -> str:  # noqa: ARG001
+    if new.leader < 0:
+        return f"no replica can lead: ISR {_set(new.isr)}" + (f", ELR {_set(new.elr)}" if new.elr else "")
+    how = "uncleanly " if new.unclean else ""
+    return f"controller {node} {how}elects broker {new.leader} for epoch {new.epoch}, ISR {_set(new.isr)}"
+
+
+def _shrink(node: int, shrunk: Shrunk) -> str:
+    behind = ", ".join(f"{broker} at {end}" for broker, end in shrunk.out)
+    return (
+        f"leader {node} shrinks the ISR from {_set(shrunk.old)} to {_set(shrunk.new)}: log end {shrunk.end},"
+        f" behind: {behind}"
+    )
+
+
+def _propagated(node: int, quiet: bool) -> str:
+    why = "they were unchanged for 5 s" if quiet else "they kept changing for 60 s"
+    return f"leader {node} notifies the controller of its changed ISRs: {why}"
+
+
+# By the kind of a ClusterEvent; the arguments are the node and the details. An empty sentence is left out.
+EVENT_SENTENCES: dict[str, Callable[..., str]] = {
+    "start": lambda node: f"broker {node} starts",
+    "stop": lambda node, reason: f"broker {node} {_STOPS[reason]}",
+    "pause": lambda node: f"broker {node} is paused",
+    "resume": lambda node: f"broker {node} resumes",
+    "loaded": _loaded,
+    "leader": _leader,
+    "follower": _follower,
+    "follows-on": lambda node, followed: f"broker {node} still follows {followed.leader}, in epoch {followed.epoch}",
+    "truncate": _truncate,
+    "isr-shrink": _shrink,
+    "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_set(isr)}",  # noqa: ARG005
+    "isr-propagated": _propagated,
+    "elected": _elected,
+    "fenced": lambda node, broker: f"the session of broker {broker} ends",  # noqa: ARG005
+    "fenced-unseen": lambda node, broker: f"the session of broker {broker} ends, without an active controller",  # noqa: ARG005
+    "registered-unseen": lambda node, broker: f"broker {broker} registers again, without an active controller",  # noqa: ARG005
+    "leaving": lambda node, broker: f"broker {broker} is granted a controlled shutdown",  # noqa: ARG005
+    "controller": lambda node, epoch: f"controller {node} takes over with controller epoch {epoch}",
+    "refused-controller": lambda node, epoch, known: (
+        f"broker {node} refuses a controller of epoch {epoch}, as it knows epoch {known}"
+    ),
+    "out-of-order": lambda node, p, pid, end, seq, last: (  # noqa: ARG005
+        f"leader {node} refuses p{pid}'s sequence number {seq}, as the last was {last}"
+    ),
+}
+# Kinds whose first detail is a partition.
+OF_PARTITION = (
+    "loaded",
+    "leader",
+    "follower",
+    "follows-on",
+    "truncate",
+    "isr-shrink",
+    "isr-updated",
+    "elected",
+    "out-of-order",
+)

@@ -1,0 +1,1 @@
+"""A broker in parts: process, disk, replicas, request handlers, ISR manager, fetchers, leadership."""

@@ -1,0 +1,268 @@
+"""A broker: composes its parts, starts, stops, and runs their periodic tasks.
+
+A process crash keeps what the page cache holds; a power loss keeps only what was flushed, and a random part of the
+rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+
+from ..config import MS, Config
+from ..events import Listener
+from ..ledger import Ledger
+from ..network import Network
+from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
+from ..ports import Controller, Inboxes
+from ..requests import (
+    ApiVersionsRequest,
+    EpochRequest,
+    FetchRequest,
+    MetadataRequest,
+    OffsetsRequest,
+    ProduceRequest,
+    Request,
+)
+from ..rules import Rules
+from .disk import Disk
+from .fetch import FetchHandler
+from .fetcher import FetcherManager
+from .inbox import Inbox
+from .isr_manager import IsrManager
+from .leadership import Leadership, OnLeader
+from .process import DOWN, RUNNING, STARTING, Process
+from .produce import ProduceHandler
+from .queries import QueryHandler
+from .replica import Replica
+from .replica_manager import ReplicaManager
+
+TICK = 100 * MS  # Kafka's purgatory reaper wakes every 200 ms, its schedulers at their own intervals
+REGISTER_AGAIN = 200 * MS  # a refused registration is tried again
+
+
+class Broker:
+    """One broker. Other parts of the run reach it through `inbox.receive`, `apply`, `vote` and the faults' methods."""
+
+    def __init__(
+        self,
+        broker: int,
+        network: Network,
+        inboxes: Inboxes,
+        controller: Controller,
+        rules: Rules,
+        config: Config,
+        ledger: Ledger,
+        uids: count[int],
+        rng: Random,
+        on_leader: OnLeader,
+        on_stop: Callable[[], None],
+        listener: Listener | None,
+    ) -> None:
+        self.id = broker
+        self._on_stop = on_stop
+        self.config = config
+        self._rules = rules
+        self._controller = controller
+        self._rng = rng
+        self._ticking = False
+        self._due_heartbeat = 0
+        self.clean_stop = True
+        self.process = process = Process(broker, network.loop, listener)
+        self.replicas: dict[int, Replica] = {}
+        metadata: dict[int, PartitionState] = {}
+        self.disk = Disk(process, self.replicas, config, rng, ledger, self.stop)
+        self.manager = ReplicaManager(self.replicas, config, ledger)
+        self.isr = IsrManager(
+            process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
+        )
+        self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids)
+        self.fetches = FetchHandler(process, network, self.manager, rules, config, self.isr.expand)
+        self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
+        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.partitions)
+        self.fetchers = FetcherManager(process, network, inboxes, self.manager, self.disk, rules, config)
+        self.leadership = Leadership(
+            process,
+            self.manager,
+            self.isr,
+            self.fetchers,
+            self.produces,
+            self.fetches,
+            rules,
+            config,
+            metadata,
+            on_leader,
+        )
+        self.inbox = Inbox(
+            process,
+            network,
+            self.disk,
+            {
+                ProduceRequest: self.produces.handle,
+                FetchRequest: self.fetches.handle,
+                EpochRequest: self.queries.answer_epochs,
+                MetadataRequest: self.queries.answer_metadata,
+                OffsetsRequest: self.queries.answer_offsets,
+                ApiVersionsRequest: self.queries.answer_api_versions,
+            },
+        )
+        self._restart_parts()
+
+    def _restart_parts(self) -> None:
+        """Forget what a process loses when it dies."""
+        self.process.backlog = []
+        self._due_heartbeat = self.process.loop.now
+        self.fetchers.restart()
+        self.produces.restart()
+        self.fetches.restart()
+        self.leadership.restart()
+        self.inbox.restart()
+        self.isr.restart()
+        self.disk.restart()
+
+    # --- the process
+
+    def boot(self) -> None:
+        """Run from the beginning of the simulation on, before there is any topic."""
+        self.process.state = RUNNING
+        self.process.incarnation = 1
+        self.clean_stop = False
+        self._ticking = True
+        self.process.report("start")
+        self.process.report("ready")
+        self.process.loop.at(int(self._rng.random() * TICK), self._tick)
+
+    def start(self, _: None = None) -> None:
+        """Start the process: load the logs, then register."""
+        process = self.process
+        if process.state != DOWN or self.disk.is_full:
+            return
+        process.state = STARTING
+        process.host_down = False
+        process.incarnation += 1
+        self._restart_parts()
+        process.report("start")
+        for partition in sorted(self.replicas):
+            replica = self.replicas[partition]
+            self.disk.load(replica)
+            replica.leader, replica.epoch, replica.version = NO_LEADER, -1, -1
+            replica.purgatory.clear()
+            process.report("loaded", partition, replica.log.end, replica.checkpointed_hw, self.clean_stop)
+        process.loop.at(process.loop.now + self.config.recovery_time, self._register, process.incarnation)
+
+    def _register(self, incarnation: int) -> None:
+        process, loop = self.process, self.process.loop
+        if process.state != STARTING or incarnation != process.incarnation:
+            return
+        if not self._controller.can_register(self.id):
+            loop.at(loop.now + REGISTER_AGAIN, self._register, incarnation)
+            return
+        process.state = RUNNING
+        process.report("ready")
+        clean, self.clean_stop = self.clean_stop, False
+        self._controller.register(self.id, clean, process.incarnation)
+        if not self._ticking:
+            self._ticking = True
+            loop.at(loop.now + int(self._rng.random() * TICK), self._tick)
+
+    def stop(self, reason: str) -> None:
+        """End the process: crash, power-loss, shutdown or disk-full."""
+        process = self.process
+        if process.state == DOWN:
+            if reason == "power-loss" and not process.host_down:
+                process.host_down = True
+                process.report("stop", "power-loss")
+                self.disk.lose_power_after_crash()
+            return
+        process.state = DOWN
+        process.paused = False
+        self.clean_stop = reason == "shutdown"
+        process.host_down = reason == "power-loss"
+        process.report("stop", reason)
+        self.fetchers.close()
+        self._controller.on_stopped(self.id, reason == "shutdown")
+        if reason == "shutdown":
+            self.disk.flush_all()
+        self.disk.restore_log_starts()
+        if reason == "power-loss":
+            self.disk.lose_page_cache()
+        for request in self._unanswered():
+            self.inbox.refuse(request)
+        self._on_stop()
+
+    def _unanswered(self) -> list[Request]:
+        found: list[Request] = list(self.fetches.parked_followers())
+        found.extend(self.inbox.deferred())
+        found.extend(self.fetches.parked_consumers())
+        for request in self.produces.pending_in_purgatories():
+            if request not in found:
+                found.append(request)
+        found.extend(self.produces.queued())
+        return found
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.process.state == RUNNING and not self.process.paused:
+            self.process.paused = True
+            self.process.report("pause")
+
+    def resume(self) -> None:
+        """SIGCONT: handle first what arrived meanwhile, in order."""
+        process = self.process
+        if not process.paused:
+            return
+        process.paused = False
+        process.report("resume")
+        backlog, process.backlog = process.backlog, []
+        for action, message in backlog:
+            action(message)
+
+    def is_responsive(self) -> bool:
+        """Does the process run, and is it not paused?"""
+        return self.process.is_responsive()
+
+    # --- periodic tasks
+
+    def _tick(self, _: None) -> None:
+        process = self.process
+        if process.state == DOWN:
+            self._ticking = False
+            return
+        now = process.loop.now
+        process.loop.at(now + TICK, self._tick)
+        if process.paused or process.state != RUNNING:
+            return
+        if now >= self._due_heartbeat:
+            self._due_heartbeat = now + self._rules.heartbeat_interval(self.config)
+            if self._controller.hears(self.id):
+                self._controller.heartbeat(self.id, process.incarnation)
+        self.fetches.expire(now)
+        for replica in self.replicas.values():
+            self.produces.expire(replica, now)
+            self.isr.expire(replica, now)
+        self.fetchers.tick(now)
+        self.isr.tick_shrink(now)
+        self.disk.tick(now)
+        self.isr.tick_propagation(now)
+
+    # --- the controller's and administrators' requests
+
+    def apply(self, request: LeaderAndIsr) -> None:
+        """Take leaders, epochs and ISRs over (leadership.py)."""
+        self.leadership.apply(request)
+
+    def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
+        """How up to date a replica's log is (leadership.py)."""
+        return self.leadership.vote(partition, epoch)
+
+    def leave(self) -> None:
+        """Ask for a controlled shutdown. A process that does not run cannot."""
+        if self.is_responsive():
+            self.leadership.leaving = True
+            self._controller.request_shutdown(self.id)
+
+    def delete_records(self, partition: int, offset: int) -> None:
+        """DeleteRecords up to an offset, if this broker leads the partition."""
+        if self.process.state == RUNNING:
+            self.manager.delete_records(partition, offset)

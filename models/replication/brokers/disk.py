@@ -1,0 +1,165 @@
+"""A broker's only log directory: checkpoints, flushes, and what a power loss or a full disk does to it.
+
+Segment roll, retention and compaction belong here, as tasks that `tick` runs, and in storage/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ..config import NEVER, Config
+from ..events import Truncated
+from ..ledger import Ledger
+from .process import Process
+from .replica import Replica
+
+
+class Disk:
+    """What of one broker outlives its process, and the tasks that write it."""
+
+    __slots__ = (
+        "_config",
+        "_due_checkpoint",
+        "_due_flush",
+        "_due_recovery",
+        "_due_start",
+        "_due_writeback",
+        "_halt",
+        "_ledger",
+        "_process",
+        "_replicas",
+        "_rng",
+        "is_full",
+        "recovery_points",
+        "request_delay",
+        "start_points",
+    )
+
+    def __init__(
+        self,
+        process: Process,
+        replicas: dict[int, Replica],
+        config: Config,
+        rng: Random,
+        ledger: Ledger,
+        halt: Callable[[str], None],
+    ) -> None:
+        self._process = process
+        self._replicas = replicas
+        self._config = config
+        self._rng = rng
+        self._ledger = ledger
+        self._halt = halt
+        self.is_full = False
+        self.request_delay = 0  # microseconds that a slow disk adds to each request
+        self.recovery_points: dict[int, int] = {}  # recovery-point-offset-checkpoint
+        self.start_points: dict[int, int] = {}  # log-start-offset-checkpoint
+
+    def restart(self) -> None:
+        """Begin the intervals of all tasks anew, as a new process does."""
+        now, config = self._process.loop.now, self._config
+        self._due_checkpoint = now + config.hw_checkpoint
+        self._due_recovery = now + config.recovery_checkpoint
+        self._due_start = now + config.start_checkpoint
+        self._due_flush = now + config.flush_ms if config.flush_ms < NEVER else NEVER
+        self._due_writeback = now + int(config.writeback * self._rng.random())
+
+    def tick(self, now: int) -> None:
+        """Run the tasks that are due."""
+        config, replicas = self._config, self._replicas
+        if now >= self._due_checkpoint:
+            self._due_checkpoint = now + config.hw_checkpoint
+            self.checkpoint_high_watermarks()
+        if now >= self._due_flush:
+            self._due_flush = now + config.flush_ms
+            for replica in replicas.values():
+                replica.log.flush()
+        if now >= self._due_writeback:
+            self._due_writeback = now + config.writeback
+            self._write_back()
+        if now >= self._due_recovery:
+            self._due_recovery = now + config.recovery_checkpoint
+            self.recovery_points = {p: r.log.recovery_point for p, r in replicas.items()}
+        if now >= self._due_start:
+            self._due_start = now + config.start_checkpoint
+            self.checkpoint_log_starts()
+
+    def _write_back(self) -> None:
+        """The kernel writes the page cache back, unknown to Kafka."""
+        for replica in self._replicas.values():
+            replica.log.flushed = replica.log.end
+
+    # --- checkpoints
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write replication-offset-checkpoint: to a new file, flushed and renamed, so it is never torn."""
+        if self.is_full:
+            self.fail()
+            return
+        for replica in self._replicas.values():
+            replica.checkpointed_hw = replica.hw
+
+    def checkpoint_log_starts(self) -> None:
+        """Write log-start-offset-checkpoint."""
+        self.start_points = {p: r.log.checkpoint_start() for p, r in self._replicas.items()}
+
+    def load(self, replica: Replica) -> None:
+        """Read a replica back at a start: the high watermark and the recovery point come from the checkpoints."""
+        replica.hw = min(replica.checkpointed_hw, replica.log.end)
+        # What recovery found beyond the checkpoint does not move it (LogLoader.recoverLog).
+        replica.log.recovery_point = min(self.recovery_points.get(replica.partition, 0), replica.log.end)
+
+    def flush_all(self) -> None:
+        """Flush every log and write all checkpoints, as an orderly shutdown does."""
+        for partition, replica in self._replicas.items():
+            replica.log.flushed = replica.log.end
+            self.recovery_points[partition] = replica.log.end
+        self.checkpoint_high_watermarks()
+        self.checkpoint_log_starts()
+
+    # --- truncation and failures
+
+    def truncate(self, replica: Replica, offset: int, reason: str, detail: tuple[Any, ...]) -> None:
+        """Truncate the log of a follower, or of a disk that lost its cache; the high watermark follows its end."""
+        log = replica.log
+        before = log.end
+        removed = log.truncate(max(offset, log.start))
+        self._process.report("truncate", *Truncated(replica.partition, before, log.end, reason, detail, replica.leader))
+        replica.hw = min(replica.hw, log.end)
+        if replica.partition in self.recovery_points:
+            # LogManager.truncateTo checkpoints the recovery points, so none stays beyond its log.
+            self.recovery_points[replica.partition] = min(self.recovery_points[replica.partition], log.end)
+        if reason == "unclean-disk":
+            replica.checkpointed_hw = min(replica.checkpointed_hw, log.end)
+        if removed or reason == "high-watermark":  # what it left uncut may be what the leader never had
+            now = self._process.loop.now
+            self._ledger.on_truncated(self._process.id, replica.partition, removed, log.end, reason, now)
+
+    def fail(self) -> None:
+        """The only log directory failed, so the broker halts (LogDirFailureHandler)."""
+        self._halt("disk-full")
+
+    def restore_log_starts(self) -> None:
+        """After the process ended, logs begin where log-start-offset-checkpoint says."""
+        for partition, replica in self._replicas.items():
+            replica.log.restore_start(self.start_points.get(partition, 0))
+
+    def lose_page_cache(self) -> None:
+        """Keep what was flushed, and of the rest as much as the kernel happened to have written."""
+        for partition in sorted(self._replicas):
+            replica = self._replicas[partition]
+            log = replica.log
+            end = log.flushed + int((log.end - log.flushed + 1) * self._rng.random())
+            last = log.at(end)
+            if last is not None and last.base < end:
+                end = last.base  # a torn batch fails its CRC at recovery
+            self.truncate(replica, end, "unclean-disk", ())
+            log.flushed = log.end
+
+    def lose_power_after_crash(self) -> None:
+        """The machine of a dead process loses power: only what the kernel wrote back since then stays."""
+        if self._process.loop.now >= self._due_writeback:
+            self._write_back()
+        self.lose_page_cache()

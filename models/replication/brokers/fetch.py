@@ -1,0 +1,179 @@
+"""How a broker handles fetch requests of followers and consumers: read, answer, or park while there is nothing new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..config import Config
+from ..network import Network
+from ..requests import (
+    NONE,
+    NOT_AVAILABLE,
+    NOT_LEADER,
+    OUT_OF_RANGE,
+    TRUNCATED,
+    FetchPart,
+    FetchRequest,
+    FetchResult,
+)
+from ..rules import Rules
+from .process import Process
+from .replica import Replica
+from .replica_manager import ReplicaManager
+
+
+class FetchHandler:
+    """Serves records (ReplicaManager.fetchMessages), and learns from followers' fetches how far they are."""
+
+    __slots__ = ("_config", "_expand_isr", "_manager", "_network", "_parked", "_parked_consumers", "_process", "_rules")
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        manager: ReplicaManager,
+        rules: Rules,
+        config: Config,
+        expand_isr: Callable[[Replica, int], None],
+    ) -> None:
+        self._process = process
+        self._network = network
+        self._manager = manager
+        self._rules = rules
+        self._config = config
+        self._expand_isr = expand_isr
+        self._parked: dict[int, FetchRequest] = {}  # by follower
+        self._parked_consumers: dict[int, list[FetchRequest]] = {}  # by partition
+
+    def restart(self) -> None:
+        """A new process has no requests."""
+        self._parked = {}
+        self._parked_consumers = {}
+
+    def handle(self, request: FetchRequest) -> None:
+        """Record a follower's progress, then answer with what there is, or park the request."""
+        if request.closed:
+            return
+        follower = request.follower
+        if follower < 0:
+            self._handle_consumer(request)
+            return
+        urgent = self._read_all(request)
+        for part, result in zip(request.parts, request.results, strict=True):
+            if result[1]:
+                continue
+            replica = self._manager.replicas[part[0]]
+            if replica.record_fetch(follower, part[1], part[4], self._process.wall_clock()) is None:
+                continue
+            if follower not in replica.isr:
+                self._expand_isr(replica, follower)
+            self._manager.advance(replica)
+        if urgent:
+            self._network.send(self._process.id, follower, request.reply, request)
+        else:
+            request.deadline = self._process.loop.now + self._config.fetch_wait_max
+            self._parked[follower] = request
+
+    def _handle_consumer(self, request: FetchRequest) -> None:
+        if self._read_all(request):
+            self._network.send(self._process.id, request.node, request.reply, request)
+            return
+        request.deadline = self._process.loop.now + self._config.fetch_wait_max
+        for part in request.parts:
+            self._parked_consumers.setdefault(part[0], []).append(request)
+
+    def _read_all(self, request: FetchRequest) -> bool:
+        """Fill in the answer from the log as it is now; say whether it has records or errors."""
+        results: list[FetchResult] = []
+        urgent = False
+        for part in request.parts:
+            result = self._read(part, request.follower, request.limit)
+            if result[1] or result[2]:
+                urgent = True
+            results.append(result)
+        request.results = results
+        return urgent
+
+    def _read(self, part: FetchPart, follower: int, limit: int) -> FetchResult:
+        partition, offset, epoch, last_epoch, _ = part
+        replica = self._manager.replicas.get(partition)
+        rules = self._rules
+        if replica is None:
+            return (partition, NOT_LEADER, [], -1, -1, -1)
+        leads = replica.leader == replica.broker
+        if not leads and (follower >= 0 or not rules.era.reads_followers):
+            return (partition, NOT_LEADER, [], -1, -1, -1)
+        error = rules.check_epoch(replica, epoch) if epoch >= 0 else NONE
+        log = replica.log
+        if error:
+            return (partition, error, [], -1, -1, -1)
+        if follower < 0 and last_epoch >= 0 and rules.era.consumers_validate:
+            # Epochs first: beyond the leader's end the logs part, so the position is not out of range (KIP-320).
+            # Simplification: the position is validated with each fetch, not by a request of its own.
+            found, end = log.end_of_epoch(last_epoch)
+            if 0 <= end < offset:
+                return (partition, TRUNCATED, [], end, log.start, found)
+        if offset > log.end or offset < log.start:
+            if not leads and offset > log.end:
+                return (partition, NOT_AVAILABLE, [], -1, -1, -1)
+            return (partition, OUT_OF_RANGE, [], log.end, log.start, -1)
+        below = log.end if follower >= 0 else replica.hw
+        batches = log.read(offset, limit, below) if offset < below else []
+        return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
+
+    def _answer(self, request: FetchRequest) -> None:
+        if request.closed:
+            return
+        self._read_all(request)
+        self._network.send(self._process.id, request.node, request.reply, request)
+
+    # --- parked requests
+
+    def wake_followers(self, replica: Replica) -> None:
+        """Answer the followers that wait for new records of this leader."""
+        if self._parked:
+            for follower in replica.followers:
+                waiting = self._parked.pop(follower, None)
+                if waiting is not None:
+                    self._answer(waiting)
+
+    def wake_consumers(self, replica: Replica) -> None:
+        """The high watermark moved: answer the consumers that wait for it."""
+        waiting = self._parked_consumers.get(replica.partition)
+        if waiting:
+            for request in list(waiting):
+                self._unpark(request)
+                self._answer(request)
+
+    def resign(self, replica: Replica) -> None:
+        """The replica no longer leads: answer everyone who waits, so that they look for the new leader."""
+        for fetch in list(self._parked.values()):
+            del self._parked[fetch.follower]
+            self._answer(fetch)
+        self.wake_consumers(replica)
+
+    def expire(self, now: int) -> None:
+        """Answer requests that waited for replica.fetch.wait.max.ms."""
+        if self._parked:
+            for request in [r for r in self._parked.values() if now >= r.deadline]:
+                del self._parked[request.follower]
+                self._answer(request)
+        for partition in sorted(self._parked_consumers):
+            for request in [r for r in self._parked_consumers[partition] if now >= r.deadline]:
+                self._unpark(request)
+                self._answer(request)
+
+    def _unpark(self, request: FetchRequest) -> None:
+        for part in request.parts:
+            waiting = self._parked_consumers.get(part[0])
+            if waiting and request in waiting:
+                waiting.remove(request)
+
+    def parked_followers(self) -> Iterator[FetchRequest]:
+        """The followers' requests that wait."""
+        yield from self._parked.values()
+
+    def parked_consumers(self) -> Iterator[FetchRequest]:
+        """The consumers' requests that wait, once for each partition."""
+        for partition in sorted(self._parked_consumers):
+            yield from self._parked_consumers[partition]

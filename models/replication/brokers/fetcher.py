@@ -1,0 +1,307 @@
+"""A follower's fetcher: one for each leader, one request in flight, with all partitions that follow this leader.
+
+In a new leader epoch a partition is first truncated, by its high watermark or by asking for epochs, as the rules say,
+and only then fetched. Simplification: it asks in all versions, though since 2.7 (KIP-595) a follower fetches at once
+and the answer to its fetch says where the logs part.
+"""
+
+from __future__ import annotations
+
+from ..config import Config
+from ..network import Connection, Network
+from ..ports import Inboxes
+from ..requests import (
+    NONE,
+    OUT_OF_RANGE,
+    EpochRequest,
+    FetchPart,
+    FetchRequest,
+    FetchResult,
+)
+from ..rules import Rules
+from .disk import Disk
+from .process import Process
+from .replica import Replica
+from .replica_manager import ReplicaManager
+
+
+class FetcherManager:
+    """The fetchers of one broker, by leader (ReplicaFetcherManager)."""
+
+    __slots__ = ("_config", "_disk", "_inboxes", "_manager", "_network", "_process", "_rules", "fetchers")
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        inboxes: Inboxes,
+        manager: ReplicaManager,
+        disk: Disk,
+        rules: Rules,
+        config: Config,
+    ) -> None:
+        self._process = process
+        self._network = network
+        self._inboxes = inboxes
+        self._manager = manager
+        self._disk = disk
+        self._rules = rules
+        self._config = config
+        self.fetchers: dict[int, Fetcher] = {}
+
+    def restart(self) -> None:
+        """A new process fetches nothing yet."""
+        self.fetchers = {}
+
+    def follow(self, replica: Replica, leader: int) -> None:
+        """Fetch a partition from this leader."""
+        fetcher = self.fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self.fetchers[leader] = Fetcher(
+                self._process,
+                self._network,
+                self._inboxes,
+                self._manager,
+                self._disk,
+                self._rules,
+                self._config,
+                leader,
+            )
+        fetcher.add(replica)
+
+    def stop(self, partition: int) -> None:
+        """Fetch a partition no more."""
+        for fetcher in self.fetchers.values():
+            fetcher.remove(partition)
+
+    def tick(self, now: int) -> None:
+        """Give up on requests without an answer."""
+        for fetcher in list(self.fetchers.values()):
+            fetcher.tick(now)
+
+    def close(self) -> None:
+        """The process ends."""
+        for fetcher in self.fetchers.values():
+            fetcher.close()
+
+
+class Fetcher:
+    """ReplicaFetcherThread: truncate, fetch, append, take over the high watermark, again."""
+
+    __slots__ = (
+        "_config",
+        "_disk",
+        "_inboxes",
+        "_manager",
+        "_network",
+        "_process",
+        "_rules",
+        "asking",
+        "closed",
+        "connection",
+        "fetching",
+        "leader",
+        "request",
+        "wait_until",
+    )
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        inboxes: Inboxes,
+        manager: ReplicaManager,
+        disk: Disk,
+        rules: Rules,
+        config: Config,
+        leader: int,
+    ) -> None:
+        self._process = process
+        self._network = network
+        self._inboxes = inboxes
+        self._manager = manager
+        self._disk = disk
+        self._rules = rules
+        self._config = config
+        self.leader = leader
+        self.connection = Connection(process.id)
+        self.asking: dict[int, int] = {}  # partitions to truncate: the epoch to ask for
+        self.fetching: list[int] = []
+        self.request: FetchRequest | EpochRequest | None = None
+        self.wait_until = 0  # replica.fetch.backoff.ms after an error
+        self.closed = False
+
+    def close(self) -> None:
+        """The broker stops; answers under way no longer count."""
+        self.closed = True
+        self._network.abandon(self.connection)
+        if self.request is not None:
+            self.request.closed = True
+
+    def add(self, replica: Replica) -> None:
+        """Follow this leader in a new epoch."""
+        partition = replica.partition
+        self.remove(partition)
+        offset = self._rules.initial_truncation(replica)
+        if offset is not None:
+            self._disk.truncate(replica, offset, "high-watermark", ())
+            self._start_fetching(replica)
+        else:
+            self.asking[partition] = replica.log.last_epoch
+        # The answer to a request of the older epoch must not be used for this partition; it is sent again.
+        if self.request is not None:
+            self.request.closed = True
+            self.request = None
+        self.step()
+
+    def remove(self, partition: int) -> None:
+        """Fetch a partition no more."""
+        self.asking.pop(partition, None)
+        if partition in self.fetching:
+            self.fetching.remove(partition)
+
+    def _start_fetching(self, replica: Replica) -> None:
+        self.asking.pop(replica.partition, None)
+        self.fetching.append(replica.partition)
+        self._process.report("fetching", replica.partition, self.leader, replica.log.end, replica.epoch)
+
+    def step(self, _: None = None) -> None:
+        """Send the next request, if none is under way."""
+        process = self._process
+        now = process.loop.now
+        if self.closed or self.request is not None or now < self.wait_until:
+            return
+        replicas = self._manager.replicas
+        if self.asking:
+            epochs = [(p, replicas[p].epoch, epoch) for p, epoch in self.asking.items()]
+            ask = EpochRequest(process.id, self.leader, now, self.on_epochs, self.on_closed, self.connection, epochs)
+            self.request = ask
+            self._network.send(process.id, self.leader, self._inboxes[self.leader], ask)
+        elif self.fetching:
+            parts: list[FetchPart] = []
+            for partition in self.fetching:
+                replica = replicas[partition]
+                log = replica.log
+                parts.append((partition, log.end, replica.epoch, log.last_epoch, log.start))
+            fetch = FetchRequest(
+                process.id,
+                self.leader,
+                now,
+                self.on_fetched,
+                self.on_closed,
+                self.connection,
+                process.id,
+                self._config.fetch_max_batches,
+                parts,
+            )
+            self.request = fetch
+            self._network.send(process.id, self.leader, self._inboxes[self.leader], fetch)
+
+    def _back_off(self) -> None:
+        """Wait before the next request (replica.fetch.backoff.ms)."""
+        loop = self._process.loop
+        self.wait_until = loop.now + self._config.fetch_backoff
+        loop.at(self.wait_until, self.step)
+
+    def on_closed(self, request: FetchRequest | EpochRequest) -> None:
+        """The connection closed, perhaps with a request whose answer no longer counts."""
+        if request.connection is not self.connection or self.closed:
+            return
+        self._network.abandon(self.connection)
+        self.connection = Connection(self._process.id)
+        if self.request is not None:
+            self.request.closed = True
+            self.request = None
+            self._back_off()
+
+    def tick(self, now: int) -> None:
+        """Give up on a request without an answer (replica.socket.timeout.ms)."""
+        request = self.request
+        if request is not None and now - request.sent > self._config.socket_timeout:
+            self.on_closed(request)
+
+    def on_epochs(self, request: EpochRequest) -> None:
+        """The leader's answer says where our last epoch ends in its log."""
+        if self._process.defer(self.on_epochs, request) or request is not self.request or self.closed:
+            return
+        self.request = None
+        failed = False
+        for partition, error, epoch, end in request.results:
+            if partition not in self.asking:
+                continue
+            replica = self._manager.replicas[partition]
+            if error:
+                failed = True
+                continue
+            offset, final = self._rules.truncation_for(replica, epoch, end)
+            reason = "epoch" if end >= 0 else "high-watermark"
+            self._disk.truncate(replica, offset, reason, (epoch, end))
+            if final:
+                self._start_fetching(replica)
+            else:
+                self.asking[partition] = replica.log.last_epoch
+        if failed:
+            self._back_off()
+        else:
+            self.step()
+
+    def on_fetched(self, request: FetchRequest) -> None:
+        """Append the records, take over the high watermark, fetch again."""
+        if request is not self.request or self.closed or self._process.defer(self.on_fetched, request):
+            return
+        self.request = None
+        failed = False
+        for result in request.results:
+            if result[0] not in self.fetching:
+                continue  # it has another leader by now
+            if result[1]:
+                failed = self._handle_error(result) or failed
+            else:
+                self._append(result)
+        if self.closed:
+            return
+        if failed:
+            self._back_off()
+        else:
+            self.step()
+
+    def _append(self, result: FetchResult) -> None:
+        partition, _, batches, mark, start, epoch_start = result
+        replica = self._manager.replicas[partition]
+        log = replica.log
+        if batches:
+            if self._disk.is_full:
+                self._disk.fail()
+                return
+            for batch in batches:
+                # A batch that does not continue the log belongs to an answer from before a truncation.
+                if batch.base != log.end:
+                    break
+                log.append(batch)
+            self._manager.after_append(replica)
+        if start > log.start:
+            log.advance_start(start)
+        if replica.log_view != replica.epoch and log.end >= epoch_start:
+            replica.log_view = replica.epoch
+        new = mark if mark < log.end else log.end
+        if new != replica.hw:
+            # The follower's mark may go back: it is always the leader's (Log.updateHighWatermark).
+            replica.hw = new
+            self._manager.wake_consumers(replica)
+
+    def _handle_error(self, result: FetchResult) -> bool:
+        """Handle an error of one partition; say whether to back off."""
+        partition, error, _, _, start, _ = result
+        replica = self._manager.replicas[partition]
+        self._process.report("fetch-error", partition, self.leader, error, replica.log.end)
+        if error == OUT_OF_RANGE:
+            end = result[3]  # the leader's log end. Simplification: it comes with the error, not by ListOffsets
+            if end < replica.log.end:
+                # Old brokers with unclean elections disabled halted here; simplification: they truncate.
+                self._disk.truncate(replica, end, "out-of-range", (end,))
+            elif start > replica.log.end:
+                replica.log.restart_at(start)
+                replica.hw = start
+            return False
+        # A fenced or too new epoch waits for the controller's next request; NOT_LEADER for a new leader.
+        return error != NONE

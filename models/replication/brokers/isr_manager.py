@@ -1,0 +1,171 @@
+"""How a leader changes its ISR: which followers fell behind or caught up, and the quorum's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from ..config import MS, SECOND, Config
+from ..events import Shrunk
+from ..ledger import Ledger
+from ..network import FIRST_CONTROLLER, QUORUM, Network
+from ..partition_state import PartitionState
+from ..ports import Controller
+from ..requests import AlterIsrRequest
+from ..rules import Rules
+from .process import RUNNING, Process
+from .replica import Replica
+
+PROPAGATION_CHECK = 2500 * MS  # the period of ReplicaManager's task isr-change-propagation
+PROPAGATION_QUIET = 5 * SECOND  # ReplicaManager.IsrChangePropagationBlackOut
+PROPAGATION_LATEST = 60 * SECOND  # ReplicaManager.IsrChangePropagationInterval
+
+
+class IsrManager:
+    """Proposes ISRs to the quorum, and applies what it stored."""
+
+    __slots__ = (
+        "_advance",
+        "_changed",
+        "_config",
+        "_controller",
+        "_due_propagation",
+        "_due_shrink",
+        "_last_propagation",
+        "_ledger",
+        "_network",
+        "_process",
+        "_replicas",
+        "_rng",
+        "_rules",
+    )
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        replicas: dict[int, Replica],
+        controller: Controller,
+        rules: Rules,
+        config: Config,
+        ledger: Ledger,
+        rng: Random,
+        advance: Callable[[Replica], None],
+    ) -> None:
+        self._process = process
+        self._network = network
+        self._replicas = replicas
+        self._controller = controller
+        self._rules = rules
+        self._config = config
+        self._ledger = ledger
+        self._rng = rng
+        self._advance = advance
+
+    def restart(self) -> None:
+        """Begin the intervals anew, as a new process does."""
+        now = self._process.loop.now
+        self._changed: list[int] = []  # partitions whose ISR changed since the controller was notified
+        self._last_propagation = now
+        self._due_shrink = now + self._config.lag_time_max // 2 + int(self._rng.random() * SECOND)
+        self._due_propagation = now + PROPAGATION_CHECK
+
+    def tick_shrink(self, now: int) -> None:
+        """Every half of replica.lag.time.max.ms remove followers that fell behind."""
+        if now >= self._due_shrink:
+            self._due_shrink = now + self._config.lag_time_max // 2
+            self._shrink()
+
+    def tick_propagation(self, now: int) -> None:
+        """Every 2.5 s notify the controller of changed ISRs, if that is due."""
+        if now >= self._due_propagation:
+            self._due_propagation = now + PROPAGATION_CHECK
+            self._propagate(now)
+
+    def _shrink(self) -> None:
+        now = self._process.wall_clock()
+        for replica in self._replicas.values():
+            if not replica.is_leader:
+                continue
+            out = replica.out_of_sync_followers(now)
+            if out:
+                isr = tuple(r for r in replica.isr if r not in out)
+                ends = tuple((r, replica.followers[r].leo) for r in out)
+                shrunk = Shrunk(replica.partition, replica.isr, isr, replica.hw, replica.log.end, ends)
+                self._process.report("isr-shrink", *shrunk)
+                self._ledger.on_isr_shrink(replica, out, now, self._process.loop.now)
+                self._propose(replica, isr)
+
+    def expand(self, replica: Replica, follower: int) -> None:
+        """Add a follower that caught up, if its broker is not fenced (KIP-841). Simplification: a leader knows that at
+        once, not from its metadata, with ZooKeeper too, where it did not ask."""
+        isr = replica.expanded_isr(follower)
+        if isr is not None and self._controller.is_live(follower):
+            self._process.report("isr-expand", replica.partition, replica.isr, isr, replica.hw, replica.log.end)
+            self._propose(replica, isr)
+
+    def _propose(self, replica: Replica, isr: tuple[int, ...]) -> None:
+        request = AlterIsrRequest(
+            self._process.id,
+            QUORUM,
+            self._process.loop.now,
+            self.on_answer,
+            self.on_closed,
+            replica.partition,
+            isr,
+            replica.epoch,
+            replica.version,
+        )
+        replica.pending_isr = request
+        replica.update_maximal_isr()
+        self._network.send(self._process.id, QUORUM, self._controller.alter_isr, request)
+
+    def on_answer(self, request: AlterIsrRequest) -> None:
+        """The quorum answers a proposed ISR."""
+        if self._process.defer(self.on_answer, request):
+            return
+        replica = self._replicas[request.partition]
+        if replica.pending_isr is not request:
+            return
+        if not request.accepted:
+            # The partition changed meanwhile; the controller's update is on its way.
+            replica.pending_isr = None
+            replica.update_maximal_isr()
+            self._process.report("isr-refused", request.partition, request.isr, request.version)
+            return
+        self._apply(replica, request.isr, request.version)
+
+    def on_closed(self, request: AlterIsrRequest) -> None:
+        """No answer: propose again. The change may be in force, so the high watermark waits for both ISRs."""
+        replica = self._replicas[request.partition]
+        if replica.pending_isr is request and self._process.state == RUNNING:
+            self._propose(replica, request.isr)
+
+    def expire(self, replica: Replica, now: int) -> None:
+        """Propose again what was not answered within request.timeout.ms."""
+        request = replica.pending_isr
+        if request is not None and now - request.sent > self._config.request_timeout:
+            self.on_closed(request)
+
+    def on_stored(self, replica: Replica, state: PartitionState) -> None:
+        """The controller sends a new ISR of this leader's epoch."""
+        self._apply(replica, state.isr, state.version)
+
+    def _apply(self, replica: Replica, isr: tuple[int, ...], version: int) -> None:
+        replica.apply_isr(isr, version, self._process.loop.now)
+        self._process.report("isr-updated", replica.partition, replica.isr, replica.version)
+        if replica.partition not in self._changed:
+            self._changed.append(replica.partition)
+        self._advance(replica)
+
+    def _propagate(self, now: int) -> None:
+        """Notify the controller of changed ISRs through ZooKeeper: once they were quiet for 5 s, or after 60 s."""
+        if not self._changed or not self._rules.era.zookeeper:
+            return
+        newest = max(self._replicas[p].last_isr_change for p in self._changed)
+        quiet = now - newest > PROPAGATION_QUIET
+        if quiet or now - self._last_propagation > PROPAGATION_LATEST:
+            self._last_propagation = now
+            self._process.report("isr-propagated", quiet)
+            changed, self._changed = tuple(self._changed), []
+            self._network.send_reliably(self._process.id, FIRST_CONTROLLER, self._controller.notify_isr, changed)

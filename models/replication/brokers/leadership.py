@@ -1,0 +1,144 @@
+"""How a broker obeys the controller: it becomes leader or follower of its partitions (becomeLeaderOrFollower)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..config import Config
+from ..events import Followed, Led
+from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
+from ..rules import Rules
+from .fetch import FetchHandler
+from .fetcher import FetcherManager
+from .isr_manager import IsrManager
+from .process import Process
+from .produce import ProduceHandler
+from .replica import Replica
+from .replica_manager import ReplicaManager
+
+OnLeader = Callable[[Replica, PartitionState], None]
+
+
+class Leadership:
+    """Applies LeaderAndIsr requests to the replicas, and keeps the metadata cache."""
+
+    __slots__ = (
+        "_config",
+        "_fetchers",
+        "_fetches",
+        "_isr",
+        "_manager",
+        "_on_leader",
+        "_process",
+        "_produces",
+        "_rules",
+        "controller_epoch",
+        "leaving",
+        "metadata",
+    )
+
+    def __init__(
+        self,
+        process: Process,
+        manager: ReplicaManager,
+        isr: IsrManager,
+        fetchers: FetcherManager,
+        produces: ProduceHandler,
+        fetches: FetchHandler,
+        rules: Rules,
+        config: Config,
+        metadata: dict[int, PartitionState],
+        on_leader: OnLeader,
+    ) -> None:
+        self._process = process
+        self._manager = manager
+        self._isr = isr
+        self._fetchers = fetchers
+        self._produces = produces
+        self._fetches = fetches
+        self._rules = rules
+        self._config = config
+        self._on_leader = on_leader
+        self.metadata = metadata
+        self.controller_epoch = 0
+        self.leaving = False  # in controlled shutdown
+
+    def restart(self) -> None:
+        """A new process knows no controller and no metadata."""
+        self.metadata.clear()
+        self.controller_epoch = 0
+        self.leaving = False
+
+    def apply(self, request: LeaderAndIsr) -> None:
+        """Take over leaders, epochs and ISRs, unless another controller already sent newer ones."""
+        process = self._process
+        if process.defer(self.apply, request):
+            return
+        if request.registration not in (0, process.incarnation):
+            return  # it was for this broker's previous process
+        if not self._rules.accepts_controller(self.controller_epoch, request.controller_epoch):
+            process.report("refused-controller", request.controller_epoch, self.controller_epoch)
+            return
+        self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
+        for partition, state in request.states:
+            known = self.metadata.get(partition)
+            if known is None or state.epoch > known.epoch or state.version >= known.version:
+                self.metadata[partition] = state
+            if process.id in state.replicas:
+                self._apply(partition, state)
+
+    def _apply(self, partition: int, state: PartitionState) -> None:
+        broker = self._process.id
+        replica = self._manager.replicas.get(partition)
+        if replica is None:
+            replica = self._manager.replicas[partition] = Replica(broker, partition, self._rules, self._config)
+        learns = self._rules.era.notifies_leaving_leader
+        if state.epoch < replica.epoch or (self.leaving and replica.is_leader and not learns):
+            return
+        # A broker in shutdown stops fetching once it left the ISR, so that it cannot join again (KAFKA-13858, with
+        # ZooKeeper StopReplica).
+        stays_out = self.leaving and broker not in state.isr
+        if state.epoch == replica.epoch:
+            if replica.is_leader and state.leader == broker and state.version > replica.version:
+                self._isr.on_stored(replica, state)
+            elif stays_out:
+                self._fetchers.stop(partition)
+            return
+        was_leader, previous = replica.is_leader, (replica.leader, replica.epoch)
+        same = state.leader == replica.leader and state.leader not in (broker, NO_LEADER)
+        if same and not stays_out and self._rules.keeps_fetching(replica, state):
+            replica.start_following(state)
+            self._process.report("follows-on", *_followed(replica, state, previous))
+            return
+        self._fetchers.stop(partition)
+        if was_leader:
+            self._produces.resign(replica)
+            self._fetches.resign(replica)
+        if state.leader == broker:
+            self._lead(replica, state, previous)
+            return
+        replica.start_following(state)
+        self._process.report("follower", *_followed(replica, state, previous))
+        if state.leader != NO_LEADER and not stays_out:
+            self._fetchers.follow(replica, state.leader)
+
+    def _lead(self, replica: Replica, state: PartitionState, previous: tuple[int, int]) -> None:
+        replica.start_leading(state, self._process.wall_clock())
+        end, mark = replica.log.end, replica.hw
+        led = Led(replica.partition, state.epoch, end, mark, state.isr, state.version, previous, state.unclean)
+        self._process.report("leader", *led)
+        self._on_leader(replica, state)
+        self._manager.advance(replica)
+
+    def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
+        """How up to date a replica's log is. Whoever votes stops following the leader of epochs before `epoch`."""
+        replica = self._manager.replicas.get(partition)
+        if replica is None or replica.epoch >= epoch:
+            return None
+        self._fetchers.stop(partition)
+        return replica.log_view, replica.log.end
+
+
+def _followed(replica: Replica, state: PartitionState, previous: tuple[int, int]) -> Followed:
+    end, mark = replica.log.end, replica.hw
+    return Followed(replica.partition, state.epoch, state.leader, end, mark, state.version, previous, state.isr)

@@ -1,0 +1,180 @@
+"""How a broker handles produce requests: append, wait for the high watermark, answer.
+
+Requests of one connection are handled in order, one at a time: a produce request that waits for replicas holds up the
+next one of the same client, as Kafka's muted channels do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from ..config import Config
+from ..ledger import Ledger
+from ..network import Network
+from ..requests import DUPLICATE, NONE, NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, ProduceRequest
+from .disk import Disk
+from .process import Process
+from .replica import Replica
+from .replica_manager import ReplicaManager
+
+
+class ClientQueue:
+    """The produce requests of one client: one is handled, the others wait in order."""
+
+    __slots__ = ("busy", "waiting")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.waiting: deque[ProduceRequest] = deque()
+
+
+class ProduceHandler:
+    """Appends batches as leader, and answers once they are replicated (ReplicaManager.appendRecords)."""
+
+    __slots__ = ("_config", "_disk", "_ledger", "_manager", "_network", "_next_uid", "_process", "_queues")
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        manager: ReplicaManager,
+        disk: Disk,
+        config: Config,
+        ledger: Ledger,
+        uids: count[int],
+    ) -> None:
+        self._process = process
+        self._network = network
+        self._manager = manager
+        self._disk = disk
+        self._config = config
+        self._ledger = ledger
+        self._next_uid: Callable[[], int] = uids.__next__
+        self._queues: dict[int, ClientQueue] = {}
+
+    def restart(self) -> None:
+        """A new process has no connections."""
+        self._queues = {}
+
+    def handle(self, request: ProduceRequest) -> None:
+        """Append now, or after the client's earlier requests."""
+        client = request.node
+        queue = self._queues.get(client)
+        if queue is None:
+            queue = self._queues[client] = ClientQueue()
+        if queue.busy:
+            queue.waiting.append(request)
+            return
+        queue.busy = True
+        self._append(request)
+
+    def _append(self, request: ProduceRequest) -> None:
+        """Append each batch; with acks=all wait for the high watermark in the replica's purgatory."""
+        if request.acks == 0 and request.connection is not None and request.connection.closed:
+            self._release(request.node)  # it was under way when this broker closed the connection
+            return
+        if self._disk.is_full:
+            self._disk.fail()
+            self._network.reset(request)
+            return
+        process, manager, acks = self._process, self._manager, request.acks
+        replicas = manager.replicas
+        waits = False
+        request.deadline = process.loop.now + self._config.request_timeout
+        request.undecided = len(request.batches)
+        for index, batch in enumerate(request.batches):
+            replica = replicas.get(batch.partition)
+            if replica is None or replica.leader != replica.broker:
+                self._decide(request, index, NOT_LEADER, -1)
+                continue
+            error, base = replica.append(batch, acks, self._next_uid())
+            if error == OUT_OF_ORDER:
+                state = replica.log.producers[batch.pid]
+                last = state.recent[-1][1] if state.recent else -1
+                process.report("out-of-order", batch.partition, batch.pid, replica.log.end, batch.sequence, last)
+            if error and error != DUPLICATE:
+                self._decide(request, index, error, base)
+                continue
+            if not error:
+                self._ledger.on_appended(batch, replica.epoch)
+                manager.after_append(replica)
+            if acks != -1 or replica.hw >= base + batch.count:
+                self._decide(request, index, NONE, base)
+            else:
+                replica.purgatory.append((base + batch.count, request, index, base))
+                waits = True
+        if not waits:
+            self._answer(request)
+
+    def complete(self, replica: Replica) -> None:
+        """The high watermark moved: decide the batches below it."""
+        mark, purgatory = replica.hw, replica.purgatory
+        while purgatory and purgatory[0][0] <= mark:
+            _, request, index, base = purgatory.popleft()
+            self._settle(request, index, replica.error_of_committed(), base)
+
+    def expire(self, replica: Replica, now: int) -> None:
+        """Give up on batches that were not replicated within request.timeout.ms."""
+        purgatory = replica.purgatory
+        while purgatory and now >= purgatory[0][1].deadline:
+            _, request, index, _ = purgatory.popleft()
+            self._settle(request, index, TIMED_OUT, -1)
+
+    def resign(self, replica: Replica) -> None:
+        """The replica no longer leads, so this broker cannot complete what waits for it."""
+        while replica.purgatory:
+            _, request, index, _ = replica.purgatory.popleft()
+            self._settle(request, index, NOT_LEADER, -1)
+
+    def pending_in_purgatories(self) -> Iterator[ProduceRequest]:
+        """Requests that wait for replicas, each once for each of its batches; the purgatories are emptied."""
+        for replica in self._manager.replicas.values():
+            for _, request, _, _ in replica.purgatory:
+                yield request
+            replica.purgatory.clear()
+
+    def queued(self) -> Iterator[ProduceRequest]:
+        """Requests that wait for an earlier one of their client."""
+        for queue in self._queues.values():
+            yield from queue.waiting
+
+    def _decide(self, request: ProduceRequest, index: int, error: str, base: int) -> None:
+        request.results[index] = (error, base)
+        request.undecided -= 1
+
+    def _settle(self, request: ProduceRequest, index: int, error: str, base: int) -> None:
+        """Decide one batch of a request that waits; answer when all are decided."""
+        self._decide(request, index, error, base)
+        if request.undecided == 0:
+            self._answer(request)
+
+    def _answer(self, request: ProduceRequest) -> None:
+        if request.acks == 0:
+            if any(error for error, _ in request.results):
+                # The producer expects no answer, so a closed connection is how it learns of the error: it asks for
+                # the leader again (KafkaApis.handleProduceRequest).
+                assert request.connection is not None
+                request.connection.closed = True
+                self._network.reset(request)
+        elif not request.closed:
+            self._network.send(self._process.id, request.node, request.reply, request)
+        self._release(request.node)
+
+    def _release(self, client: int) -> None:
+        """The next request of this client may be handled."""
+        queue = self._queues.get(client)
+        if queue is None:
+            return
+        queue.busy = bool(queue.waiting)  # what arrives now stays behind those that wait
+        if queue.busy:
+            loop = self._process.loop
+            loop.at(loop.now, self._next, client)
+
+    def _next(self, client: int) -> None:
+        if self._process.defer(self._next, client):
+            return
+        queue = self._queues.get(client)
+        if queue is not None and queue.waiting:
+            self._append(queue.waiting.popleft())

@@ -1,0 +1,75 @@
+"""How a broker answers questions that change nothing: epochs, metadata, offsets, API versions."""
+
+from __future__ import annotations
+
+from ..network import Network
+from ..partition_state import PartitionState
+from ..requests import NONE, NOT_LEADER, ApiVersionsRequest, EpochRequest, MetadataRequest, OffsetsRequest, Request
+from ..rules import Rules
+from .process import Process
+from .replica_manager import ReplicaManager
+
+
+class QueryHandler:
+    """Answers from the replicas and the metadata cache."""
+
+    __slots__ = ("_manager", "_metadata", "_network", "_partitions", "_process", "_rules")
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        manager: ReplicaManager,
+        rules: Rules,
+        metadata: dict[int, PartitionState],
+        partitions: int,
+    ) -> None:
+        self._process = process
+        self._network = network
+        self._manager = manager
+        self._rules = rules
+        self._metadata = metadata
+        self._partitions = partitions
+
+    def answer_epochs(self, request: EpochRequest) -> None:
+        """OffsetsForLeaderEpoch."""
+        if request.closed:
+            return
+        for partition, current, epoch in request.parts:
+            replica = self._manager.leader(partition)
+            if replica is None:
+                request.results.append((partition, NOT_LEADER, -1, -1))
+                continue
+            error = self._rules.check_epoch(replica, current)
+            if error:
+                request.results.append((partition, error, -1, -1))
+                continue
+            found, end = self._rules.answer_epoch_request(replica.log, epoch)
+            request.results.append((partition, NONE, found, end))
+        self._reply(request)
+
+    def answer_metadata(self, request: MetadataRequest) -> None:
+        """Metadata, from this broker's cache."""
+        request.leaders = [
+            (state.leader, state.epoch, state.isr)
+            for state in (self._metadata.get(partition) for partition in range(self._partitions))
+            if state is not None
+        ]
+        self._reply(request)
+
+    def answer_offsets(self, request: OffsetsRequest) -> None:
+        """ListOffsets."""
+        hides = self._rules.era.hides_lagging_mark
+        request.offsets = {
+            partition: (replica.log.start, -1 if hides and replica.hw < replica.epoch_start else replica.hw)
+            for partition, replica in self._manager.replicas.items()
+            if replica.is_leader
+        }
+        self._reply(request)
+
+    def answer_api_versions(self, request: ApiVersionsRequest) -> None:
+        """ApiVersions: any answer does."""
+        self._reply(request)
+
+    def _reply(self, request: Request) -> None:
+        self._network.send(self._process.id, request.node, request.reply, request)

@@ -1,0 +1,230 @@
+"""One broker's replica of one partition: its log, its high watermark, and as leader its view of the followers.
+
+The leader learns a follower's log end from the offset that the follower fetches next, and the follower
+learns the high watermark from the answer, one round trip later: that lag is what KIP-101 is about.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ..config import Config
+from ..partition_state import NO_LEADER, PartitionState
+from ..producer_batch import ProducerBatch
+from ..requests import (
+    DUPLICATE,
+    NONE,
+    NOT_ENOUGH,
+    NOT_ENOUGH_AFTER,
+    OLD_PRODUCER,
+    OUT_OF_ORDER,
+    AlterIsrRequest,
+    ProduceRequest,
+)
+from ..rules import Rules
+from ..storage.batches import Batch
+from ..storage.replica_log import ReplicaLog
+
+
+class FollowerProgress:
+    """What a leader knows of one follower."""
+
+    __slots__ = ("caught_up", "fetch_leo", "fetch_time", "leo", "start")
+
+    def __init__(self, caught_up: int) -> None:
+        self.leo = -1  # unknown until its first fetch
+        self.start = 0  # its log start offset
+        self.caught_up = caught_up  # lastCaughtUpTimeMs, in microseconds of the leader's clock
+        self.fetch_time = 0
+        self.fetch_leo = -1  # the leader's own end at that fetch
+
+
+class Replica:
+    """The state of one partition on one broker. It sends nothing itself."""
+
+    __slots__ = (
+        "broker",
+        "checkpointed_hw",
+        "config",
+        "epoch",
+        "epoch_start",
+        "followers",
+        "hw",
+        "isr",
+        "last_isr_change",
+        "leader",
+        "log",
+        "log_view",
+        "low_watermark",
+        "maximal_isr",
+        "partition",
+        "pending_isr",
+        "purgatory",
+        "replicas",
+        "rules",
+        "version",
+    )
+
+    def __init__(self, broker: int, partition: int, rules: Rules, config: Config) -> None:
+        self.broker = broker
+        self.partition = partition
+        self.rules = rules
+        self.config = config
+        self.log = ReplicaLog()
+        self.hw = 0
+        self.checkpointed_hw = 0  # in replication-offset-checkpoint
+        self.leader = NO_LEADER
+        self.epoch = -1
+        self.epoch_start = 0
+        self.log_view = -1  # the latest leader epoch whose history this log is known to contain
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        self.version = -1
+        self.pending_isr: AlterIsrRequest | None = None  # the ISR change that waits for an answer
+        self.last_isr_change = 0
+        self.followers: dict[int, FollowerProgress] = {}
+        self.maximal_isr: tuple[FollowerProgress, ...] = ()  # the followers that the high watermark waits for
+        self.low_watermark = 0
+        # produce requests with acks=all: (offset to reach, request, index of its batch, base offset)
+        self.purgatory: deque[tuple[int, ProduceRequest, int, int]] = deque()
+
+    @property
+    def is_leader(self) -> bool:
+        """Does this broker lead the partition, as far as it knows?"""
+        return self.leader == self.broker
+
+    def start_leading(self, state: PartitionState, now: int) -> None:
+        """Lead in a new epoch (Partition.makeLeader). Nothing is truncated; the high watermark stays."""
+        self._follow_state(state)
+        self.epoch_start = self.log.end
+        self.log_view = state.epoch
+        # Simplification: with kip-101 and kip-279 too the epoch begins here, as in Kafka since KAFKA-7415 (2.0.1);
+        # before, it began with its first batch.
+        if self.rules.era.epochs_in_log:
+            self.log.assign_epoch(state.epoch, self.log.end)
+        # A replica in the ISR counts as caught up for one lag time.
+        self.followers = {r: FollowerProgress(now if r in state.isr else 0) for r in state.replicas if r != self.broker}
+        self.update_maximal_isr()
+
+    def start_following(self, state: PartitionState) -> None:
+        """Follow the leader of this state."""
+        self._follow_state(state)
+        self.followers = {}
+        self.maximal_isr = ()
+
+    def _follow_state(self, state: PartitionState) -> None:
+        self.replicas = state.replicas
+        self.leader, self.epoch = state.leader, state.epoch
+        self.isr, self.version = state.isr, state.version
+        self.pending_isr = None
+
+    def apply_isr(self, isr: tuple[int, ...], version: int, now: int) -> None:
+        """Take over an ISR that the quorum stored."""
+        self.isr, self.version, self.pending_isr = isr, version, None
+        self.last_isr_change = now
+        self.update_maximal_isr()
+
+    def update_maximal_isr(self) -> None:
+        """The high watermark waits for the ISR and for those about to join it (KIP-497's maximal ISR): a pending
+        change may already be in force elsewhere. Simplification: Partition.maybeIncrementLeaderHW also waits for
+        replicas outside of the ISR that caught up within replica.lag.time.max.ms, so that they can join."""
+        members = set(self.isr)
+        if self.pending_isr is not None:
+            members.update(self.pending_isr.isr)
+        self.maximal_isr = tuple(follower for node, follower in self.followers.items() if node in members)
+
+    # --- writes
+
+    def append(self, batch: ProducerBatch, acks: int, uid: int) -> tuple[str, int]:
+        """Append a producer's batch as leader: (error, base offset)."""
+        if acks == -1 and not self.rules.has_enough_replicas(self):
+            return NOT_ENOUGH, -1
+        log = self.log
+        if batch.pid >= 0:
+            error, base = self._check_sequence(batch)
+            if error:
+                return error, base
+        base = log.end
+        epoch = self.epoch if self.rules.era.epochs_in_log else -1
+        log.append(
+            Batch(
+                base,
+                base + batch.count,
+                epoch,
+                batch.producer,
+                batch.first,
+                batch.created,
+                uid,
+                batch.pid,
+                batch.producer_epoch,
+                batch.sequence,
+            )
+        )
+        return NONE, base
+
+    def _check_sequence(self, batch: ProducerBatch) -> tuple[str, int]:
+        """Idempotence: ProducerStateManager's checks. Since 2.5 an unknown producer may begin anywhere."""
+        state = self.log.producers.get(batch.pid)
+        if state is None:
+            return NONE, -1
+        if batch.producer_epoch < state.epoch:
+            return OLD_PRODUCER, -1
+        if batch.producer_epoch > state.epoch:
+            return (NONE, -1) if batch.sequence == 0 else (OUT_OF_ORDER, -1)
+        last = batch.sequence + batch.count - 1
+        for first, end, base in state.recent:
+            if first == batch.sequence and end == last:
+                return DUPLICATE, base
+        expected = state.recent[-1][1] + 1 if state.recent else 0
+        return (NONE, -1) if batch.sequence == expected else (OUT_OF_ORDER, -1)
+
+    def advance_high_watermark(self) -> bool:
+        """Move the leader's high watermark up if possible; say whether it moved."""
+        mark = self.rules.high_watermark(self)
+        if mark > self.hw:
+            self.hw = mark
+            return True
+        return False
+
+    def error_of_committed(self) -> str:
+        """The error of a write that reached the high watermark (Partition.checkEnoughReplicasReachOffset)."""
+        return NONE if self.rules.has_enough_replicas(self) else NOT_ENOUGH_AFTER
+
+    # --- followers, as seen by the leader
+
+    def record_fetch(self, node: int, offset: int, start: int, now: int) -> FollowerProgress | None:
+        """A follower fetches from `offset`, so it has everything below (Replica.updateFetchStateOrThrow)."""
+        follower = self.followers.get(node)
+        if follower is None:
+            return None
+        end = self.log.end
+        if offset >= end:
+            if now > follower.caught_up:  # the clock may have been set back
+                follower.caught_up = now
+        elif offset >= follower.fetch_leo:
+            # It has everything that the log had at its previous fetch.
+            follower.caught_up = max(follower.caught_up, follower.fetch_time)
+        follower.leo = offset
+        follower.start = start
+        follower.fetch_time = now
+        follower.fetch_leo = end
+        return follower
+
+    def expanded_isr(self, node: int) -> tuple[int, ...] | None:
+        """The ISR with this follower in it, if it may join now."""
+        if node in self.isr or self.pending_isr is not None:
+            return None
+        return (*self.isr, node) if self.rules.may_join_isr(self, self.followers[node]) else None
+
+    def out_of_sync_followers(self, now: int) -> tuple[int, ...]:
+        """Followers of the ISR that fell behind."""
+        if self.pending_isr is not None or len(self.isr) == 1:
+            return ()
+        rules = self.rules
+        return tuple(
+            node for node in self.isr if node != self.broker and rules.is_out_of_sync(self, self.followers[node], now)
+        )
+
+    def lowest_start(self) -> int:
+        """The low watermark (LW): the smallest log start offset of all replicas, as far as the leader knows."""
+        return min([self.log.start, *(follower.start for follower in self.followers.values())])

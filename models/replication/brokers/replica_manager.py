@@ -1,0 +1,56 @@
+"""A broker's replicas, and what follows from an append: flush, fetches that wait, high watermark, acknowledgements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..config import Config
+from ..ledger import Ledger
+from .replica import Replica
+
+OnReplica = Callable[[Replica], None]
+
+
+class ReplicaManager:
+    """Connects the handlers of fetch and produce requests through the replicas' high watermarks."""
+
+    __slots__ = ("_complete_produces", "_config", "_ledger", "_wake_followers", "replicas", "wake_consumers")
+
+    def __init__(self, replicas: dict[int, Replica], config: Config, ledger: Ledger) -> None:
+        self.replicas = replicas
+        self._config = config
+        self._ledger = ledger
+
+    def connect(self, wake_followers: OnReplica, wake_consumers: OnReplica, complete_produces: OnReplica) -> None:
+        """Set the handlers that an append and a moved high watermark concern."""
+        self._wake_followers = wake_followers
+        self.wake_consumers = wake_consumers
+        self._complete_produces = complete_produces
+
+    def leader(self, partition: int) -> Replica | None:
+        """The replica of a partition that this broker leads."""
+        replica = self.replicas.get(partition)
+        return replica if replica is not None and replica.leader == replica.broker else None
+
+    def after_append(self, replica: Replica) -> None:
+        """The log has new records: flush if configured, and as leader answer the fetches that wait for them."""
+        log = replica.log
+        if log.end - log.recovery_point >= self._config.flush_messages:
+            log.flush()
+        if replica.leader == replica.broker:
+            self._wake_followers(replica)
+            self.advance(replica)
+
+    def advance(self, replica: Replica) -> None:
+        """Move a leader's high watermark if possible, and answer what waits for it."""
+        if replica.leader == replica.broker and replica.advance_high_watermark():
+            self._ledger.on_high_watermark(replica)
+            self._complete_produces(replica)
+            self.wake_consumers(replica)
+
+    def delete_records(self, partition: int, offset: int) -> None:
+        """DeleteRecords on the leader: the log start moves up, never beyond the high watermark."""
+        replica = self.leader(partition)
+        if replica is not None:
+            replica.log.advance_start(min(offset, replica.hw))
+            replica.low_watermark = replica.lowest_start()

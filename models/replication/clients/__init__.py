@@ -1,0 +1,1 @@
+"""Producers and consumers, as the Java clients behave."""

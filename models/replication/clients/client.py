@@ -1,0 +1,85 @@
+"""What producers and consumers share: a node in the network, and its metadata: which broker leads which partition."""
+
+from __future__ import annotations
+
+from ..config import MS, SECOND
+from ..network import Connection, Network
+from ..partition_state import NO_LEADER
+from ..ports import Inboxes
+from ..requests import MetadataRequest
+from ..rules import Rules
+
+METADATA_TIMEOUT = 2 * SECOND  # then another broker is asked
+METADATA_PAUSE = 100 * MS  # retry.backoff.ms
+
+
+class Client:
+    """Keeps (leader, leader epoch, ISR) of each partition; asks again when a broker refuses a request."""
+
+    __slots__ = (
+        "_broker_ids",
+        "_inboxes",
+        "_next_broker",
+        "_next_refresh",
+        "_refresh",
+        "_rules",
+        "connections",
+        "leaders",
+        "loop",
+        "name",
+        "network",
+        "node",
+    )
+
+    def __init__(self, node: int, name: str, network: Network, inboxes: Inboxes, rules: Rules, partitions: int) -> None:
+        self.node = node
+        self.name = name
+        self.network = network
+        self.loop = network.loop
+        self._inboxes = inboxes
+        self._rules = rules
+        self._broker_ids = tuple(inboxes)
+        self.leaders: list[tuple[int, int, tuple[int, ...]]] = [(NO_LEADER, -1, ()) for _ in range(partitions)]
+        self.connections = {broker: Connection(node) for broker in self._broker_ids}
+        self._refresh: MetadataRequest | None = None  # the request under way
+        self._next_broker = node
+        self._next_refresh = 0
+
+    def reconnect(self, broker: int) -> None:
+        """Open a new connection to this broker; no answer will come on the old one."""
+        self.network.abandon(self.connections[broker])
+        self.connections[broker] = Connection(self.node)
+
+    def refresh(self) -> None:
+        """Ask the next broker for metadata, unless a request is under way."""
+        now = self.loop.now
+        pending = self._refresh
+        if pending is not None and now - pending.sent < METADATA_TIMEOUT:
+            return
+        if now < self._next_refresh:
+            return
+        self._next_refresh = now + METADATA_PAUSE
+        self._next_broker += 1
+        broker = self._broker_ids[self._next_broker % len(self._broker_ids)]
+        request = MetadataRequest(self.node, broker, now, self.on_metadata, self.on_metadata_closed)
+        self._refresh = request
+        self.network.send(self.node, broker, self._inboxes[broker], request)
+
+    def on_metadata_closed(self, request: MetadataRequest) -> None:
+        """The connection closed before the answer."""
+        if request is self._refresh:
+            self._refresh = None
+
+    def on_metadata(self, request: MetadataRequest) -> None:
+        """Take over what is not older than what is known (leader epochs in metadata, KIP-320)."""
+        if request is not self._refresh:
+            return
+        self._refresh = None
+        for partition, new in enumerate(request.leaders):
+            known = self.leaders[partition]
+            if new[1] >= known[1] or not self._rules.era.epochs_in_log:
+                self.leaders[partition] = new
+        self.on_leaders()
+
+    def on_leaders(self) -> None:
+        """There is new metadata."""

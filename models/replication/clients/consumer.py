@@ -1,0 +1,367 @@
+"""A consumer that assigns itself its partitions: polls, prefetches, resets its offset, commits before or after.
+
+A partition is fetched again once its earlier records were handed to the application, as the Java client does. Groups
+are not modelled: a committed offset belongs to the consumer's name (coordinators/offsets.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..config import MS, SECOND, Config
+from ..coordinators.offsets import OffsetCoordinator
+from ..ledger import Ledger
+from ..network import Network
+from ..partition_state import NO_LEADER
+from ..ports import History, Inboxes, Records
+from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest
+from ..rules import Rules
+from ..storage.batches import Batch
+from .client import Client
+
+TICK = 100 * MS
+
+
+class Consumer(Client):
+    """Polls one after the other; what a poll returns is recorded, then handled, then the next poll begins."""
+
+    __slots__ = (
+        "_buffer",
+        "_coordinator",
+        "_fetching",
+        "_history",
+        "_ledger",
+        "_listing",
+        "_on_goal",
+        "_op",
+        "_poll_acknowledged",
+        "_poll_deadline",
+        "_poll_op",
+        "_polling",
+        "_reset",
+        "_retry_at",
+        "alive",
+        "config",
+        "finished",
+        "goal",
+        "incarnation",
+        "index",
+        "last_epoch",
+        "position",
+    )
+
+    def __init__(
+        self,
+        node: int,
+        index: int,
+        name: str,
+        network: Network,
+        inboxes: Inboxes,
+        rules: Rules,
+        config: Config,
+        coordinator: OffsetCoordinator,
+        ledger: Ledger,
+        history: History | None,
+        on_goal: Callable[[], None],
+    ) -> None:
+        super().__init__(node, name, network, inboxes, rules, config.partitions)
+        self.index = index
+        self.config = config
+        self._coordinator = coordinator
+        self._ledger = ledger
+        self._history = history
+        self._on_goal = on_goal
+        self.alive = False
+        self.incarnation = 0
+        self.finished = False
+        self.goal: dict[int, int] = {}  # the final reader stops at these offsets
+        self.position: dict[int, int] = {}
+        self.last_epoch: dict[int, int] = {}
+        self._op = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._buffer: dict[int, list[Batch]] = {}
+        self._fetching: dict[int, FetchRequest] = {}
+        self._reset: list[int] = []  # partitions that need a position by ListOffsets
+        self._listing: OffsetsRequest | None = None
+        self._polling = False
+        self._poll_op = 0
+        self._poll_deadline = 0
+        self._poll_acknowledged: dict[int, int] = {}
+        self._retry_at = 0
+
+    def next_op(self) -> int:
+        """The number of this process's next operation."""
+        self._op += 1
+        return self._op
+
+    def start(self, _: None = None) -> None:
+        """Assign all partitions: at the committed offset, else by auto.offset.reset."""
+        self.alive = True
+        self.incarnation += 1
+        self._clear()
+        self.refresh()
+        config = self.config
+        committed = self._coordinator.committed(self.name)
+        assigned: list[tuple[int, int | None]] = []
+        for partition in range(config.partitions):
+            offset = committed.get(partition)
+            if offset is None and (config.offset_reset == "earliest" or self.goal):
+                offset = 0
+            assigned.append((partition, offset))
+            self.position[partition] = offset or 0
+            self.last_epoch[partition] = -1
+            if offset is None:
+                self._reset.append(partition)
+        history = self._history
+        if history is not None:
+            history.assign(self.loop.now, self.name, self.next_op(), assigned)
+        self._begin_poll()
+        self.loop.at(self.loop.now + TICK, self._tick, self.incarnation)
+
+    def has_caught_up(self, ranges: Sequence[tuple[int, int] | None]) -> bool:
+        """Is it at the ends of these logs (start, end; None: no leader), or dead?"""
+        return not self.alive or all(r is not None and self.position[p] >= r[1] for p, r in enumerate(ranges))
+
+    def crash(self) -> None:
+        """The process dies between two lines of its application."""
+        if not self.alive:
+            return
+        self.alive = False
+        for request in self._fetching.values():
+            request.closed = True
+        for broker in self.connections:
+            self.reconnect(broker)
+        history = self._history
+        if history is not None:
+            history.crash(self.loop.now, self.name, self.next_op())
+
+    # --- the application
+
+    def _begin_poll(self, incarnation: int | None = None) -> None:
+        if not self.alive or self.finished or (incarnation is not None and incarnation != self.incarnation):
+            return
+        now = self.loop.now
+        self._polling = True
+        self._poll_op = self.next_op()
+        self._poll_deadline = now + self.config.poll_timeout
+        self._poll_acknowledged = dict(self._ledger.acknowledged_end)
+        history = self._history
+        if history is not None:
+            history.poll(now, self.name, self._poll_op)
+        self._fetch()
+        if self._buffer:
+            self._end_poll()
+
+    def _end_poll(self) -> None:
+        """Return what is buffered, up to max.poll.records, and go on fetching meanwhile."""
+        left = self.config.max_poll_records
+        records: Records = []
+        for partition in sorted(self._buffer):
+            batches = self._buffer[partition]
+            while batches and left > 0:
+                batch = batches.pop(0)
+                count = batch.end - batch.base
+                if count > left:
+                    batches.insert(0, batch.cut(batch.base + left, batch.end))
+                    batch = batch.cut(batch.base, batch.base + left)
+                    count = left
+                left -= count
+                records.append((partition, batch))
+                self.position[partition] = batch.end
+                self.last_epoch[partition] = batch.epoch
+            if not batches:
+                del self._buffer[partition]
+        self._polling = False
+        now = self.loop.now
+        ledger = self._ledger
+        for partition, batch in records:
+            ledger.on_polled(self.name, partition, batch)
+        if not records and not self.goal:
+            ledger.on_empty_poll(self.name, self.position, self._poll_acknowledged, now)
+        history = self._history
+        if history is not None:
+            history.polled(now, self.name, self._poll_op, records)
+        if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):
+            self.finished = True
+            self._on_goal()
+            return
+        self._fetch()
+        self._after_poll(records)
+
+    def _after_poll(self, records: Records) -> None:
+        """Commit and handle, in the order that the application chose."""
+        config = self.config
+        now = self.loop.now
+        if config.commit == "none" or self.goal or not records:
+            if config.handle_time and records and not self.goal:
+                self.loop.at(now + config.handle_time, self._begin_poll, self.incarnation)
+            elif self._buffer:
+                self.loop.at(now, self._begin_poll, self.incarnation)
+            else:
+                self._begin_poll()
+            return
+        if config.commit == "before":
+            self._commit()
+        self.loop.at(now + config.handle_time, self._handled, (self.incarnation, records))
+
+    def _handled(self, argument: tuple[int, Records]) -> None:
+        incarnation, records = argument
+        if not self.alive or incarnation != self.incarnation:
+            return
+        self._ledger.on_handled(self.name, records)
+        history = self._history
+        if history is not None:
+            history.handle(self.loop.now, self.name, self.next_op(), records)
+        if self.config.commit == "after":
+            self._commit()
+        self._begin_poll()
+
+    def _commit(self) -> None:
+        """Commit the positions."""
+        self._coordinator.commit(self.name, self.position)
+        history = self._history
+        if history is not None:
+            history.commit(self.loop.now, self.name, self.next_op(), sorted(self.position.items()))
+
+    # --- fetching
+
+    def _fetch(self) -> None:
+        """One fetch for each broker that has something to be fetched and none under way."""
+        now = self.loop.now
+        if now < self._retry_at:
+            return
+        if self._reset:
+            self._list_offsets()
+        wanted: dict[int, list[FetchPart]] = {}
+        rules = self._rules
+        for partition in range(self.config.partitions):
+            if partition in self._buffer or partition in self._reset:
+                continue
+            leader, epoch, isr = self.leaders[partition]
+            if leader == NO_LEADER:
+                self.refresh()
+                continue
+            source = leader if self.goal else rules.read_replica(self.index, leader, isr)
+            if source in self._fetching:
+                continue
+            known = epoch if rules.era.consumers_validate else -1
+            part = (partition, self.position[partition], known, self.last_epoch[partition], 0)
+            wanted.setdefault(source, []).append(part)
+        for source in sorted(wanted):
+            request = FetchRequest(
+                self.node,
+                source,
+                now,
+                self.on_fetched,
+                self.on_closed,
+                self.connections[source],
+                -1,
+                self.config.fetch_max_batches,
+                wanted[source],
+            )
+            self._fetching[source] = request
+            self.network.send(self.node, source, self._inboxes[source], request)
+
+    def on_fetched(self, request: FetchRequest) -> None:
+        """Buffer the records; a poll that waits for them returns."""
+        if request.closed or self._fetching.get(request.broker) is not request or not self.alive:
+            return
+        del self._fetching[request.broker]
+        failed = False
+        for index, result in enumerate(request.results):
+            partition, error, batches, offset, _, epoch = result
+            if request.parts[index][1] != self.position[partition] or partition in self._buffer:
+                continue
+            if error == TRUNCATED:
+                # The 4.x client goes back to where the logs part, silently, and continues with the epoch that the
+                # leader found (SubscriptionState.maybeCompleteValidation).
+                self._ledger.on_reset(self.name, partition, self.position[partition], offset)
+                self.position[partition] = offset
+                self.last_epoch[partition] = epoch
+            elif error == OUT_OF_RANGE:
+                if partition not in self._reset:
+                    self._reset.append(partition)
+            elif error:
+                failed = True
+                if error != NOT_AVAILABLE:
+                    self.refresh()
+            elif batches:
+                self._buffer[partition] = list(batches)
+        if failed:
+            self._retry_at = self.loop.now + self.config.retry_backoff
+            return
+        if self._polling and self._buffer:
+            self._end_poll()
+        else:
+            self._fetch()
+
+    def on_closed(self, request: FetchRequest | OffsetsRequest) -> None:
+        """The connection closed, with every request on it: ask for the leaders, and try again later."""
+        broker = request.broker
+        if request.connection is not self.connections[broker]:
+            return
+        self.reconnect(broker)
+        if self._listing is not None and self._listing.broker == broker:
+            self._listing.closed = True
+            self._listing = None
+        if (fetch := self._fetching.pop(broker, None)) is not None:
+            fetch.closed = True
+        self._retry_at = self.loop.now + self.config.retry_backoff
+        self.refresh()
+
+    def _list_offsets(self) -> None:
+        """Ask one leader for the offsets of its partitions (auto.offset.reset)."""
+        if self._listing is not None:
+            return
+        leader = self.leaders[self._reset[0]][0]
+        if leader == NO_LEADER:
+            self.refresh()
+            return
+        self._listing = OffsetsRequest(
+            self.node, leader, self.loop.now, self.on_offsets, self.on_closed, self.connections[leader]
+        )
+        self.network.send(self.node, leader, self._inboxes[leader], self._listing)
+
+    def on_offsets(self, request: OffsetsRequest) -> None:
+        """Set the positions that need a reset."""
+        if request is not self._listing:
+            return
+        self._listing = None
+        latest = self.config.offset_reset == "latest" and not self.goal
+        targets = {p: end if latest else start for p, (start, end) in request.offsets.items()}
+        if not any(targets.get(partition, -1) >= 0 for partition in self._reset):
+            self._retry_at = self.loop.now + self.config.retry_backoff
+            self.refresh()
+            return
+        for partition in list(self._reset):
+            target = targets.get(partition, -1)
+            if target >= 0:
+                self._ledger.on_reset(self.name, partition, self.position[partition], target)
+                self.position[partition] = target
+                self.last_epoch[partition] = -1
+                self._reset.remove(partition)
+        self._fetch()
+
+    def on_leaders(self) -> None:
+        """Fetch from the new leaders."""
+        if self.alive and self._polling:
+            self._fetch()
+
+    def _tick(self, incarnation: int) -> None:
+        """End polls that found nothing, and give up on requests without an answer."""
+        if not self.alive or self.finished or incarnation != self.incarnation:
+            return
+        now = self.loop.now
+        self.loop.at(now + TICK, self._tick, incarnation)
+        timeout = min(self.config.request_timeout, 30 * SECOND)
+        for request in [r for r in self._fetching.values() if now - r.sent > timeout]:
+            self.on_closed(request)
+        if self._listing is not None and now - self._listing.sent > timeout:
+            self.on_closed(self._listing)
+        if self._polling:
+            if self._buffer or now >= self._poll_deadline:
+                self._end_poll()
+            else:
+                self._fetch()

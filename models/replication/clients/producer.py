@@ -1,0 +1,388 @@
+"""A producer: sends at its own pace, gathers batches, retries, and reports the outcome of each record.
+
+The outcome of a record is `ok` when a broker acknowledged it, `fail` when it was certainly never written,
+and `info` when an attempt may have been. As in the Java client, a batch that is retried without idempotence
+goes to the front of the queue, and so may overtake another; with idempotence sequence numbers keep the order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+
+from ..config import MS, SECOND, Config
+from ..ledger import Ledger
+from ..network import FIRST_CLIENT, Network
+from ..partition_state import NO_LEADER
+from ..ports import History, Inboxes
+from ..producer_batch import ProducerBatch
+from ..requests import (
+    DUPLICATE,
+    NONE,
+    NOT_ENOUGH_AFTER,
+    NOT_LEADER,
+    OLD_PRODUCER,
+    OUT_OF_ORDER,
+    TIMED_OUT,
+    ApiVersionsRequest,
+    ProduceRequest,
+)
+from ..rules import Rules
+from .client import Client
+
+TICK = 100 * MS
+SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
+
+
+class Producer(Client):
+    """RecordAccumulator and Sender in one, for values that number themselves."""
+
+    __slots__ = (
+        "_bump",
+        "_connecting",
+        "_epochs",
+        "_history",
+        "_in_flight",
+        "_ledger",
+        "_next_sequence",
+        "_next_value",
+        "_op",
+        "_outstanding",
+        "_partition_in_flight",
+        "_queues",
+        "_rng",
+        "_ticking",
+        "config",
+        "epoch",
+        "finished",
+        "generated",
+        "index",
+        "ops",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        ops: int,
+        network: Network,
+        inboxes: Inboxes,
+        rules: Rules,
+        config: Config,
+        ledger: Ledger,
+        history: History | None,
+        rng: Random,
+    ) -> None:
+        super().__init__(FIRST_CLIENT + index, f"p{index}", network, inboxes, rules, config.partitions)
+        self.index = index
+        self.ops = ops
+        self.config = config
+        self._ledger = ledger
+        self._history = history
+        self._rng = rng
+        self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
+        self.generated = 0
+        self.finished = ops == 0
+        count = config.partitions
+        self._op = 0
+        self._next_value = [0] * count
+        self._next_sequence = [0] * count
+        self._bump = [False] * count
+        self._epochs = [0] * count  # the producer epoch that each partition's sequence belongs to
+        self._queues: list[deque[ProducerBatch]] = [deque() for _ in range(count)]
+        self._partition_in_flight: list[list[ProducerBatch]] = [[] for _ in range(count)]
+        self._in_flight: dict[int, list[ProduceRequest]] = {b: [] for b in self._broker_ids}
+        self._connecting: dict[int, ApiVersionsRequest] = {}
+        self._outstanding = 0  # batches not yet decided
+        self._ticking = False
+
+    def start(self, _: None = None) -> None:
+        """Ask for metadata and begin to send."""
+        if not self.finished:
+            self.refresh()
+            self._generate(None)
+            self._ticking = True
+            self.loop.at(self.loop.now + TICK, self._tick)
+
+    # --- the application
+
+    def _generate(self, _: None) -> None:
+        """Send one record, or a burst of them, and decide when to send the next."""
+        config = self.config
+        for _count in range(min(config.burst, self.ops - self.generated)):
+            self._send_one()
+        if self.generated < self.ops:
+            self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
+
+    def _send_one(self) -> None:
+        now = self.loop.now
+        config = self.config
+        partition = int(self._rng.random() * config.partitions) if config.partitions > 1 else 0
+        value = self._next_value[partition]
+        self._next_value[partition] = value + 1
+        op = self._op
+        self._op = op + 1
+        self.generated += 1
+        history = self._history
+        if history is not None:
+            history.send(now, self.name, op, partition, value)
+        queue = self._queues[partition]
+        batch = queue[-1] if queue and queue[-1].open else None
+        if batch is None:
+            batch = ProducerBatch(self.index, partition, value, now)
+            queue.append(batch)
+            self._outstanding += 1
+            self.loop.at(now + config.linger, self._drain)
+        batch.count += 1
+        batch.ops.append(op)
+        if batch.count >= config.batch_records:
+            batch.open = False
+            self._drain(None)
+
+    # --- sending
+
+    def _drain(self, _: None) -> None:
+        """Send what is ready, broker by broker, as far as max.in.flight.requests.per.connection allows."""
+        config = self.config
+        blocked = list(self._connecting)
+        while True:
+            ready: list[ProducerBatch] = []
+            broker = NO_LEADER
+            for partition in range(config.partitions):
+                leader = self.leaders[partition][0]
+                if leader in blocked or (broker != NO_LEADER and leader != broker):
+                    continue
+                batch = self._ready(partition)
+                if batch is None:
+                    continue
+                if leader == NO_LEADER:
+                    self.refresh()
+                    continue
+                if len(self._in_flight[leader]) >= config.max_in_flight:
+                    blocked.append(leader)
+                    continue
+                broker = leader
+                ready.append(batch)
+            if not ready:
+                return
+            self._send(broker, ready)
+
+    def _ready(self, partition: int) -> ProducerBatch | None:
+        """The head of a partition's queue, if it may be sent now."""
+        queue = self._queues[partition]
+        if not queue:
+            return None
+        if self.config.max_in_flight == 1 and self._partition_in_flight[partition]:
+            return None  # muted, whichever broker has it: guaranteeMessageOrder, RecordAccumulator.mutePartition
+        batch = queue[0]
+        now = self.loop.now
+        if batch.attempts:
+            if now < batch.retry_at:
+                return None
+            if batch.sequence >= 0 and any(
+                other.sequence < batch.sequence for other in self._partition_in_flight[partition]
+            ):
+                return None  # earlier sequences first
+            return batch
+        if batch.open and now < batch.created + self.config.linger:
+            return None
+        if self._bump[partition]:
+            return None if self._partition_in_flight[partition] else self._bump_epoch(batch)
+        return batch
+
+    def _bump_epoch(self, batch: ProducerBatch) -> ProducerBatch:
+        """A record was given up, so its sequence number is missing: begin again in a new epoch (KIP-360).
+
+        Simplification: the transaction coordinator (InitProducerId) grants it at once.
+        """
+        self.epoch += 1
+        self._bump[batch.partition] = False
+        self._epochs[batch.partition] = self.epoch
+        self._next_sequence[batch.partition] = 0
+        return batch
+
+    def _send(self, broker: int, batches: list[ProducerBatch]) -> None:
+        now = self.loop.now
+        config = self.config
+        for batch in batches:
+            self._queues[batch.partition].popleft()
+            batch.open = False
+            batch.attempts += 1
+            if config.idempotence and batch.sequence < 0:
+                batch.pid = self.index
+                batch.producer_epoch = self._epochs[batch.partition]
+                batch.sequence = self._next_sequence[batch.partition]
+                self._next_sequence[batch.partition] += batch.count
+            if config.acks:
+                self._partition_in_flight[batch.partition].append(batch)
+        request = ProduceRequest(
+            self.node,
+            broker,
+            now,
+            self.on_produced,
+            self.on_closed,
+            self.connections[broker],
+            batches,
+            config.acks,
+        )
+        self.network.send(self.node, broker, self._inboxes[broker], request)
+        if config.acks:
+            self._in_flight[broker].append(request)
+        else:
+            for batch in batches:
+                self._complete(batch, "ok", NONE, -1)
+
+    # --- answers
+
+    def _take_back(self, request: ProduceRequest) -> bool:
+        """End a request; say whether it was still in flight."""
+        if request.closed or request not in self._in_flight[request.broker]:
+            return False
+        request.closed = True
+        self._in_flight[request.broker].remove(request)
+        for batch in request.batches:
+            in_flight = self._partition_in_flight[batch.partition]
+            if batch in in_flight:
+                in_flight.remove(batch)
+        return True
+
+    def on_produced(self, request: ProduceRequest) -> None:
+        """A broker answers."""
+        if not self._take_back(request):
+            return
+        for index, batch in enumerate(request.batches):
+            error, base = request.results[index]
+            if batch.done:
+                continue
+            if error in (NONE, DUPLICATE):
+                self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
+                self._complete(batch, "ok", NONE, base)
+            elif error == OUT_OF_ORDER and self._follows_another(batch):
+                self._retry(batch, error)  # the one before it is still under way
+            elif error in (OUT_OF_ORDER, OLD_PRODUCER):
+                # The broker lacks records that it acknowledged, or an earlier batch was given up. Simplification: the
+                # batch fails, as before 2.5. Since KIP-360 the producer renumbers what is undecided and retries
+                # (TransactionManager.canRetry), which writes again what was written but not answered.
+                self._bump[batch.partition] = True
+                self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
+            else:
+                if error in (NOT_ENOUGH_AFTER, TIMED_OUT):
+                    batch.ambiguous = True
+                elif error == NOT_LEADER:
+                    # A leader that resigned may have appended; one that never led did not. The client cannot
+                    # distinguish them.
+                    batch.ambiguous = True
+                    self.refresh()
+                self._retry(batch, error)
+        self._drain(None)
+
+    def _follows_another(self, batch: ProducerBatch) -> bool:
+        """Is a batch with an earlier sequence number still undecided?"""
+        undecided = (*self._queues[batch.partition], *self._partition_in_flight[batch.partition])
+        return any(
+            0 <= other.sequence < batch.sequence and other.producer_epoch == batch.producer_epoch for other in undecided
+        )
+
+    def on_closed(self, request: ProduceRequest) -> None:
+        """The connection closed: no request on it will be answered, and its batches may have been written or not.
+
+        All that is in flight to that broker fails, oldest first (InFlightRequests.clearAll since KAFKA-5494), so
+        that batches without sequence numbers are queued again in reverse. With acks=0 nothing is in flight, and the
+        producer learns that it must ask for the leader again."""
+        if request.connection is self.connections[request.broker]:
+            self._disconnected(request.broker)
+
+    def _disconnected(self, broker: int) -> None:
+        self.reconnect(broker)
+        if not self.config.acks:
+            self._connect(broker)
+        for lost in list(self._in_flight[broker]):
+            self._take_back(lost)
+            for batch in lost.batches:
+                if not batch.done:
+                    batch.ambiguous = True
+                    self._retry(batch, "NETWORK_EXCEPTION")
+        self.refresh()
+
+    def _connect(self, broker: int) -> None:
+        """With acks=0 a send to a dead broker is lost silently, so check first that the broker runs
+        (NetworkClient.ready). Simplification: with other acks batches go out at once, as they are retried."""
+        request = self._connecting[broker] = ApiVersionsRequest(
+            self.node, broker, self.loop.now, self.on_connected, self.on_refused
+        )
+        self.network.send(self.node, broker, self._inboxes[broker], request)
+        self.refresh()
+
+    def on_connected(self, request: ApiVersionsRequest) -> None:
+        """The broker answers on the new connection."""
+        if self._connecting.get(request.broker) is request:
+            del self._connecting[request.broker]
+            self._drain(None)
+
+    def on_refused(self, request: ApiVersionsRequest) -> None:
+        """The broker does not run: try again later."""
+        if self._connecting.get(request.broker) is request and not self.finished:
+            self.loop.at(self.loop.now + self.config.retry_backoff, self._connect, request.broker)
+
+    def _retry(self, batch: ProducerBatch, error: str) -> None:
+        """Put a batch back for another attempt."""
+        now = self.loop.now
+        if batch.attempts > self.config.retries or now >= batch.created + self.config.delivery_timeout:
+            self._give_up(batch, error)
+            return
+        batch.retry_at = now + self.config.retry_backoff
+        queue = self._queues[batch.partition]
+        place = 0
+        if batch.sequence >= 0:
+            while place < len(queue) and 0 <= queue[place].sequence < batch.sequence:
+                place += 1
+        queue.insert(place, batch)
+        self.loop.at(batch.retry_at, self._drain)
+
+    def _give_up(self, batch: ProducerBatch, error: str) -> None:
+        if batch.sequence >= 0:
+            self._bump[batch.partition] = True
+        self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
+
+    def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
+        batch.done = True
+        self._outstanding -= 1
+        history = self._history
+        if history is not None:
+            history.sent(self.loop.now, self.name, batch, outcome, error, base)
+        batch.ops = []
+        if self._outstanding == 0 and self.generated >= self.ops:
+            self.finished = True
+
+    def on_leaders(self) -> None:
+        """Send what now has a leader."""
+        self._drain(None)
+
+    def _tick(self, _: None) -> None:
+        """Give up on requests after request.timeout.ms, and on records after delivery.timeout.ms."""
+        now = self.loop.now
+        if self.finished:
+            self._ticking = False
+            return
+        self.loop.at(now + TICK, self._tick)
+        config = self.config
+        for broker in self._broker_ids:
+            waiting = self._in_flight[broker]
+            # With acks=0 the socket buffer of a blocked connection is full.
+            since = waiting[0].sent if waiting else now if config.acks else self.connections[broker].blocked_since
+            if now - since > config.request_timeout:
+                self._disconnected(broker)
+        for broker in [b for b, request in self._connecting.items() if now - request.sent > SETUP_TIMEOUT]:
+            self._connect(broker)
+        for partition in range(config.partitions):
+            queue = self._queues[partition]
+            while queue and now >= queue[0].created + config.delivery_timeout:
+                batch = queue.popleft()
+                batch.open = False
+                self._give_up(batch, "TIMED_OUT")
+            for batch in list(self._partition_in_flight[partition]):
+                if now >= batch.created + config.delivery_timeout and not batch.done:
+                    batch.ambiguous = True
+                    self._give_up(batch, "TIMED_OUT")
+            if queue and self.leaders[partition][0] == NO_LEADER:
+                self.refresh()
+        self._drain(None)

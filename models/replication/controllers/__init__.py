@@ -1,0 +1,1 @@
+"""The metadata quorum (or ZooKeeper) and the controllers that elect leaders."""

@@ -1,0 +1,121 @@
+"""One controller process: elects leaders and removes dead brokers from ISRs, by what it last read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ..config import Config
+from ..network import Network
+from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
+from ..ports import ControlledBroker
+from ..rules import Rules, VoteOf
+
+
+class MetadataStore(Protocol):
+    """What a controller needs of ZooKeeper or the quorum (quorum.py)."""
+
+    leaving: list[int]
+    incarnations: dict[int, int]
+
+    def write(self, controller: Controller, partition: int, state: PartitionState) -> bool:
+        """Store a change; False if the controller's epoch is over."""
+
+    def vote_of(self, partition: int, epoch: int) -> VoteOf:
+        """How to ask brokers for their votes."""
+
+
+class Controller:
+    """A controller with its own view of brokers and partitions, and its controller epoch."""
+
+    __slots__ = (
+        "_brokers",
+        "_config",
+        "_network",
+        "_report",
+        "_rules",
+        "_store",
+        "alive",
+        "epoch",
+        "id",
+        "live",
+        "paused",
+        "view",
+    )
+
+    def __init__(
+        self,
+        controller: int,
+        store: MetadataStore,
+        network: Network,
+        brokers: Mapping[int, ControlledBroker],
+        rules: Rules,
+        config: Config,
+        report: Callable[..., Any],
+    ) -> None:
+        self.id = controller
+        self._store = store
+        self._network = network
+        self._brokers = brokers
+        self._rules = rules
+        self._config = config
+        self._report = report
+        self.alive = True
+        self.paused = False
+        self.epoch = 0
+        self.view: list[PartitionState] = []
+        self.live: list[int] = []
+
+    @property
+    def works(self) -> bool:
+        """Does its process run, and is it not paused?"""
+        return self.alive and not self.paused
+
+    def reconcile(self, unclean: int = 0) -> None:
+        """Bring every partition in line with the live brokers: fence the dead, then elect missing leaders.
+
+        `unclean` is a broker that came back without a clean shutdown.
+        """
+        rules, config = self._rules, self._config
+        for partition in range(len(self.view)):
+            state = before = self.view[partition]
+            for broker in state.replicas:
+                if broker not in self.live or broker == unclean:
+                    state = rules.fence(state, broker, config.min_insync_replicas, broker == unclean)
+            if state.leader == NO_LEADER:
+                elected = rules.elect(state, self.live, config, self._store.vote_of(partition, state.epoch + 1))
+                if elected is not None and before.leader != NO_LEADER:
+                    # Leaving the old leader and electing the new one is one change, with one new epoch.
+                    elected = replace(elected, epoch=before.epoch + 1, version=before.version + 1)
+                state = elected or state
+            if state is not before:
+                self.change(partition, state)
+
+    def change(self, partition: int, state: PartitionState) -> None:
+        """Store a partition's new state and send it to the brokers."""
+        before = self.view[partition]
+        if self._store.write(self, partition, state):
+            self.view[partition] = state
+            if state.leader != before.leader:
+                self._report(self.id, "elected", partition, before, state)
+            self.broadcast((partition,))
+
+    def broadcast(self, partitions: tuple[int, ...]) -> None:
+        """LeaderAndIsr and UpdateMetadata to all live brokers, and to those that are shutting down (KAFKA-7482)."""
+        states = tuple((p, self.view[p]) for p in partitions)
+        for broker in (*self.live, *self._store.leaving):
+            self.send_states(broker, states)
+
+    def send_states(self, broker: int, states: tuple[tuple[int, PartitionState], ...]) -> None:
+        """LeaderAndIsr to one broker."""
+        request = LeaderAndIsr(self.id, self.epoch, states, self._store.incarnations.get(broker, 0))
+        self._network.send_reliably(self.id, broker, self._brokers[broker].apply, request)
+
+    def elect_preferred(self) -> None:
+        """Give leadership back to preferred replicas that are in the ISR (auto.leader.rebalance.enable)."""
+        rules = self._rules
+        for partition, state in enumerate(self.view):
+            first = state.replicas[0]
+            if state.leader not in (first, NO_LEADER) and first in self.live and rules.may_prefer(state, first):
+                self.change(partition, rules.led_by(state, first, state.isr, False))

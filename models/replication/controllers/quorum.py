@@ -1,0 +1,327 @@
+"""The cluster's memory: sessions, partition states, and which controller is active.
+
+One model serves both eras. The quorum is ZooKeeper, or the KRaft metadata log: it never fails, it writes one change
+after the other, and it refuses a change that is based on an old version. A controller can fail, or be paused and come
+back as a zombie that acts on its old view. Simplification: brokers get a controller's requests in order and without
+loss, as both the request queues of ZooKeeper's controllers and the metadata log ensure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..config import MS, NEVER, Config
+from ..events import ClusterEvent, Listener
+from ..network import FIRST_CONTROLLER, QUORUM, Network
+from ..partition_state import PartitionState
+from ..ports import ControlledBroker, PartitionChanges
+from ..requests import AlterIsrRequest
+from ..rules import Rules, VoteOf
+from .controller import Controller
+
+TICK = 100 * MS
+
+
+class Quorum:
+    """Sessions and partition states; passes each change to the active controller."""
+
+    __slots__ = (
+        "_brokers",
+        "_due_prefer",
+        "_listener",
+        "_on_change",
+        "_vacant_until",
+        "config",
+        "controller",
+        "controllers",
+        "epoch",
+        "incarnations",
+        "leaving",
+        "live",
+        "loop",
+        "network",
+        "rules",
+        "sessions",
+        "states",
+    )
+
+    def __init__(
+        self,
+        network: Network,
+        brokers: Mapping[int, ControlledBroker],
+        rules: Rules,
+        config: Config,
+        on_change: PartitionChanges,
+        listener: Listener | None,
+    ) -> None:
+        self.network = network
+        self.loop = network.loop
+        self.rules = rules
+        self.config = config
+        self._brokers = brokers
+        self._on_change = on_change
+        self._listener = listener
+        self.sessions: dict[int, int] = {}  # broker -> when its session ends
+        self.incarnations: dict[int, int] = {}
+        self.live: list[int] = []
+        self.leaving: list[int] = []  # in controlled shutdown: they still get changes, but lead nothing
+        self.states: list[PartitionState] = []
+        self.epoch = 0
+        self.controllers = [
+            Controller(FIRST_CONTROLLER + i, self, network, brokers, rules, config, self.report)
+            for i in range(config.controllers)
+        ]
+        self.controller: Controller | None = None
+        self._vacant_until = 0
+        self._due_prefer = config.imbalance_check if config.auto_rebalance else NEVER
+
+    def report(self, node: int, kind: str, *details: Any) -> None:
+        """Report an event (events.py), if anybody listens."""
+        if self._listener is not None:
+            self._listener(ClusterEvent(self.loop.now, node, kind, details))
+
+    def boot(self, brokers: tuple[int, ...]) -> None:
+        """All brokers are registered when a run begins."""
+        self.live = list(brokers)
+        for broker in brokers:
+            self.incarnations[broker] = 1
+            self.report(QUORUM, "registered", broker)
+        self._renew_all()
+
+    def create(self, assignment: list[tuple[int, ...]]) -> None:
+        """Create the topic with all replicas in the ISR and the first of each as leader."""
+        self.states = [PartitionState(replicas, replicas[0], 0, replicas, 0) for replicas in assignment]
+        self._take_over(self.controllers[0])
+        for partition, state in enumerate(self.states):
+            self.report(QUORUM, "stored", partition, None, state)
+        self.loop.at(self.loop.now + TICK, self._tick)
+
+    # --- sessions
+
+    def can_register(self, broker: int) -> bool:
+        """May a starting broker register? Not while the session of its earlier process lasts (until 1.0 "A broker is
+        already registered on the path", since then NodeExistsException, in KRaft DuplicateBrokerRegistrationException
+        of ClusterControlManager.registerBroker). Simplification: it tries again, where ZooKeeper's brokers exited and
+        were started again."""
+        return self._is_connected(broker) and broker not in self.live and (self.rules.era.zookeeper or self._is_watched)
+
+    def register(self, broker: int, clean: bool, incarnation: int) -> None:
+        """A broker started. KRaft removes it from the ELR too, unless it had shut down in order."""
+        self.incarnations[broker] = incarnation
+        if self.controller is not None and self._is_watched and not clean:
+            self.controller.reconcile(unclean=broker)
+        self._admit(broker)
+
+    @property
+    def _is_watched(self) -> bool:
+        """Does a controller see brokers come and go?"""
+        return self.controller is not None and self.controller.works and self._has_joined(self.controller)
+
+    def _session_keepers(self) -> tuple[int, ...]:
+        """The nodes that a session needs: ZooKeeper; with KRaft the quorum's log and the active controller."""
+        if self.rules.era.zookeeper or self.controller is None:
+            return (QUORUM,)
+        return (QUORUM, self.controller.id)
+
+    def hears(self, broker: int) -> bool:
+        """Do a broker's messages arrive, whether or not it gets an answer?"""
+        return all(self.network.reaches(broker, node) for node in self._session_keepers())
+
+    def _is_connected(self, broker: int) -> bool:
+        return self.hears(broker) and all(self.network.reaches(node, broker) for node in self._session_keepers())
+
+    def _has_joined(self, controller: Controller) -> bool:
+        """Does a controller reach ZooKeeper, or the others of the quorum?"""
+        return self.network.reaches(controller.id, QUORUM) and self.network.reaches(QUORUM, controller.id)
+
+    def heartbeat(self, broker: int, incarnation: int) -> None:
+        """Renew a session. A fenced broker is unfenced without a restart, but not one in controlled shutdown
+        (BrokerHeartbeatManager.calculateNextBrokerState)."""
+        if self.incarnations.get(broker) != incarnation or broker in self.leaving:
+            return
+        if broker in self.live:
+            self.sessions[broker] = self.loop.now + self.config.session_timeout
+        elif self.can_register(broker):
+            self._admit(broker)
+
+    def _admit(self, broker: int) -> None:
+        """Begin a session. Without a controller that watches, ZooKeeper has the broker's node again before the next
+        controller reads the list, so the broker keeps its place in the ISR (KAFKA-1120)."""
+        self.sessions[broker] = self.loop.now + self.config.session_timeout
+        self.live = sorted([*self.live, broker])
+        if self.controller is None or not self._is_watched:
+            self.report(QUORUM, "registered-unseen", broker)
+            return
+        self.report(QUORUM, "registered", broker)
+        self.controller.live = list(self.live)
+        self.controller.send_states(broker, tuple(enumerate(self.controller.view)))
+        self.controller.reconcile()
+
+    def _remove(self, broker: int, kind: str = "fenced") -> None:
+        self.live = [b for b in self.live if b != broker]
+        if self.controller is None or not self._is_watched:
+            self.report(QUORUM, "fenced-unseen", broker)
+            return
+        self.report(QUORUM, kind, broker)
+        self.controller.live = list(self.live)
+
+    def is_live(self, broker: int) -> bool:
+        """Is a broker registered and not fenced?"""
+        return broker in self.live
+
+    def request_shutdown(self, broker: int) -> None:
+        """Controlled shutdown: the controller removes the broker from all ISRs, moves its leaderships away, and sends
+        it the result (ControlledShutdownRequest; with KRaft a heartbeat with WantShutDown)."""
+        connected = broker in self.live and self._brokers[broker].is_responsive() and self._is_connected(broker)
+        if connected and self.controller is not None and self._is_watched:
+            self.leaving.append(broker)
+            self._remove(broker, "leaving")
+            self.controller.reconcile()
+
+    def on_stopped(self, broker: int, orderly: bool) -> None:
+        """A broker's process ends. In an orderly shutdown it closes its session with ZooKeeper, whether or not it was
+        granted a controlled one."""
+        if broker in self.leaving:
+            self.leaving.remove(broker)
+            self.report(QUORUM, "left", broker)
+        elif orderly and self.rules.era.zookeeper and broker in self.live and self.hears(broker):
+            self._remove(broker)
+            if self.controller is not None and self._is_watched:
+                self.controller.reconcile()
+
+    def _tick(self, _: None) -> None:
+        now = self.loop.now
+        self.loop.at(now + TICK, self._tick)
+        gone = [b for b in self.live if self.sessions[b] < now]
+        if self.controller is None or not self._is_watched:
+            if self.rules.era.zookeeper:
+                for broker in gone:
+                    self._remove(broker)
+            self._fail_over(now)
+            return
+        if gone:
+            self._fence(gone, self.controller)
+        for other in self.controllers:
+            # A zombie goes on reacting to brokers that come and go until it learns of its successor.
+            if other is not self.controller and other.works and other.epoch and other.live != self.live:
+                self.resume(other)
+        if now >= self._due_prefer:
+            self._due_prefer = now + self.config.imbalance_check
+            self.controller.elect_preferred()
+
+    def _fence(self, gone: list[int], controller: Controller) -> None:
+        """Fence brokers whose sessions ended. KRaft fences one at a time, the longest silent first, and elects in
+        between, even a broker that is fenced next (ReplicationControlManager.maybeFenceStaleBroker). So the last one
+        fenced is the last known leader."""
+        for broker in sorted(gone, key=self.sessions.__getitem__):
+            self._remove(broker)
+            if not self.rules.era.fences_together:
+                controller.reconcile()
+        if self.rules.era.fences_together:
+            controller.reconcile()
+
+    # --- controllers
+
+    def _fail_over(self, now: int) -> None:
+        """The active controller is gone: another takes over when its session ends."""
+        if self._vacant_until == 0:
+            self._vacant_until = now + self.config.controller_timeout
+        elif now >= self._vacant_until:
+            free = [c for c in self.controllers if c.works and self._has_joined(c)]
+            if free:
+                self._take_over(free[0])
+
+    def _take_over(self, controller: Controller) -> None:
+        """A new controller epoch: read everything. KRaft's gives every broker a fresh session; ZooKeeper keeps them."""
+        self._vacant_until = 0
+        self.epoch += 1
+        self.controller = controller
+        controller.epoch = self.epoch
+        controller.view = list(self.states)
+        controller.live = list(self.live)
+        if not self.rules.era.zookeeper:
+            self._renew_all()
+        self.report(controller.id, "controller", self.epoch)
+        controller.broadcast(tuple(range(len(self.states))))
+        controller.reconcile()
+
+    def _renew_all(self) -> None:
+        for broker in self.live:
+            self.sessions[broker] = self.loop.now + self.config.session_timeout
+
+    def resume(self, controller: Controller) -> None:
+        """A paused controller continues. If another took over it is a zombie: it acts on brokers that came or went
+        meanwhile, with the partition states of its old view."""
+        controller.paused = False
+        if controller is self.controller or controller.epoch == 0:
+            return
+        if controller.live != self.live:
+            controller.live = list(self.live)
+            controller.reconcile()
+
+    def write(self, controller: Controller, partition: int, state: PartitionState) -> bool:
+        """Store a controller's change; False if its epoch is over (KAFKA-6082 for ZooKeeper; KRaft's quorum)."""
+        if controller is not self.controller:
+            # Without fencing of controllers, the zombie's change reaches brokers without being stored.
+            obeyed = self.rules.accepts_controller(self.epoch, controller.epoch)
+            if not obeyed:
+                controller.epoch = 0  # it learns of its successor
+            return obeyed
+        self._store(partition, state)
+        return True
+
+    def _store(self, partition: int, state: PartitionState) -> None:
+        before, self.states[partition] = self.states[partition], state
+        self._on_change(partition, before, state)
+        self.report(QUORUM, "stored", partition, before, state)
+
+    # --- ISR
+
+    def alter_isr(self, alter: AlterIsrRequest) -> None:
+        """Answer a leader's proposed ISR: stored if the partition did not change meanwhile, and if its members are
+        alive (KIP-841)."""
+        state = self.states[alter.partition]
+        controller = self.controller
+        answering = QUORUM
+        if not self.rules.era.zookeeper:
+            if controller is None or not controller.works:
+                self.network.reset(alter)
+                return
+            if not self.network.reaches(alter.node, controller.id):
+                return  # the active controller takes it (AlterPartition), and a cut link dropped it
+            if not self.network.reaches(controller.id, alter.node):
+                answering = controller.id
+        joining_dead = any(b not in self.live for b in alter.isr if b not in state.isr)
+        alter.accepted = (
+            state.leader == alter.node
+            and state.epoch == alter.epoch
+            and state.version == alter.version
+            and not joining_dead
+        )
+        if alter.accepted:
+            new = self.rules.alter_isr(state, alter.isr, self.config.min_insync_replicas)
+            self._store(alter.partition, new)
+            alter.version = new.version
+            if controller is not None:
+                controller.view[alter.partition] = new
+                if not self.rules.era.zookeeper:
+                    controller.broadcast((alter.partition,))
+        self.network.send(answering, alter.node, alter.reply, alter)
+
+    def notify_isr(self, partitions: tuple[int, ...]) -> None:
+        """ZooKeeper's /isr_change_notification: the controller updates all brokers' metadata caches."""
+        if self.controller is not None and self.controller.works:
+            self.controller.broadcast(partitions)
+
+    def vote_of(self, partition: int, epoch: int) -> VoteOf:
+        """How to ask brokers for their votes, for protocols that elect by the log. Whoever votes stops following the
+        old leader. Simplification: the answer takes no time."""
+
+        def ask(broker: int) -> tuple[int, int] | None:
+            node = self._brokers[broker]
+            if not self._is_connected(broker) or not node.is_responsive():
+                return None
+            return node.vote(partition, epoch)
+
+        return ask

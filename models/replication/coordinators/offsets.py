@@ -1,0 +1,23 @@
+"""Committed offsets. Simplification: the group coordinator never fails, and answers at once.
+
+Groups are not modelled: a committed offset belongs to the consumer's name.
+"""
+
+from __future__ import annotations
+
+
+class OffsetCoordinator:
+    """Stores what each consumer committed."""
+
+    __slots__ = ("_committed",)
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[int, int]] = {}
+
+    def commit(self, consumer: str, offsets: dict[int, int]) -> None:
+        """Replace a consumer's committed offsets (partition -> offset)."""
+        self._committed[consumer] = dict(offsets)
+
+    def committed(self, consumer: str) -> dict[int, int]:
+        """Partition -> committed offset, for the partitions that have one."""
+        return self._committed.get(consumer, {})

@@ -1,0 +1,50 @@
+"""The event loop: a heap of (time, order, action, argument), independent of Kafka.
+
+Time is in whole microseconds since the start of the run. Two events at one moment run in the order in which they were
+scheduled, so a run is a function of its seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+Action = Callable[[Any], None]
+
+
+class EventLoop:
+    """Schedules actions and runs them in order; `now` is the simulated clock."""
+
+    __slots__ = ("_heap", "_order", "now", "processed", "stopped")
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.processed = 0
+        self.stopped = False
+        self._order = 0
+        self._heap: list[tuple[int, int, Action, Any]] = []
+
+    def at(self, time: int, action: Action, argument: Any = None) -> None:
+        """Run `action(argument)` at `time`, which is now or later."""
+        order = self._order
+        self._order = order + 1
+        heappush(self._heap, (time, order, action, argument))
+
+    def stop(self) -> None:
+        """End the run after the current event."""
+        self.stopped = True
+
+    def run(self, until: int) -> None:
+        """Process events up to and including `until`, or until the loop is stopped."""
+        heap, pop = self._heap, heappop
+        count = 0
+        while heap and not self.stopped:
+            event = pop(heap)
+            if event[0] > until:
+                heappush(heap, event)
+                break
+            self.now = event[0]
+            event[2](event[3])
+            count += 1
+        self.processed += count

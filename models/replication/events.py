@@ -1,0 +1,106 @@
+"""The events that brokers, the quorum and controllers report while a run goes on, as data.
+
+Server logs (histories/simulation) and narratives (models/exploration) are written from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class ClusterEvent(NamedTuple):
+    """One event. The kinds, and their details:
+
+    start, ready            a broker's process starts; it serves requests
+    stop                    reason: crash, power-loss, shutdown, disk-full
+    pause, resume
+    loaded                  partition, log end, checkpointed high watermark, whether the last stop was clean
+    leader, follower, truncate, isr-shrink      one of the classes below
+    follows-on              as follower, where the fetcher continues
+    fetching                partition, leader, from offset, leader epoch
+    isr-expand              partition, old, new, high watermark, log end
+    isr-updated             partition, isr, version
+    isr-refused             partition, isr, version
+    isr-propagated          whether the ISRs were quiet for 5 s
+    elected                 partition, old state, new state
+    stored                  partition, old state (None: a new partition), new state; every change, whoever made it
+    fenced, registered      broker
+    fenced-unseen, registered-unseen    broker, with ZooKeeper while no controller watches
+    leaving, left           broker: its controlled shutdown is granted; its process ends
+    controller              controller epoch
+    refused-controller      controller epoch, known controller epoch
+    fetch-error             partition, leader, error, fetch offset
+    out-of-order            partition, producer id, log end, incoming sequence, last sequence
+    """
+
+    time: int  # simulated microseconds
+    node: int
+    kind: str
+    details: tuple[Any, ...]
+
+
+Listener = Callable[[ClusterEvent], None]
+
+
+class Led(NamedTuple):
+    """Details of `leader`."""
+
+    partition: int
+    epoch: int
+    end: int  # of its log
+    mark: int  # its high watermark
+    isr: tuple[int, ...]
+    version: int
+    previous: tuple[int, int]  # leader and leader epoch before
+    unclean: bool
+
+
+class Followed(NamedTuple):
+    """Details of `follower`."""
+
+    partition: int
+    epoch: int
+    leader: int
+    end: int
+    mark: int
+    version: int
+    previous: tuple[int, int]
+    isr: tuple[int, ...]
+
+
+class Truncated(NamedTuple):
+    """Details of `truncate`."""
+
+    partition: int
+    before: int  # the log's end
+    after: int
+    reason: str  # high-watermark, epoch, out-of-range, unclean-disk
+    detail: tuple[Any, ...]
+    leader: int
+
+
+class Shrunk(NamedTuple):
+    """Details of `isr-shrink`."""
+
+    partition: int
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+    mark: int
+    end: int
+    out: tuple[tuple[int, int], ...]  # each replica that left the ISR, with the end of its log
+
+
+_SHAPES: dict[str, Callable[..., Any]] = {
+    "leader": Led,
+    "follower": Followed,
+    "follows-on": Followed,
+    "truncate": Truncated,
+    "isr-shrink": Shrunk,
+}
+
+
+def arguments(kind: str, details: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a function that words an event: the details, or one object where there are many."""
+    shape = _SHAPES.get(kind)
+    return details if shape is None else (shape(*details),)

@@ -1,0 +1,54 @@
+"""Which faults make sense for a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..config import MS, Config, ConfigError
+from ..network import FIRST_CLIENT, FIRST_CONTROLLER, QUORUM
+from .fault import Fault
+from .kinds import FAULTS
+
+# Faults without nodes: they concern the network, every partition's leader, or the active controller.
+NODELESS = ("loss", "duplication", "controller-crash", "controller-pause", "delete-records", "preferred-election")
+PER_MILLE = ("loss", "duplication")
+WITH_AMOUNT = (*PER_MILLE, "slow-disk", "delay", "clock-skew", "delete-records")  # faults that take an amount
+MAX_AMOUNT = 10**12  # milliseconds, or an offset
+
+
+def check_fault(fault: Fault, config: Config) -> None:
+    """Raise ConfigError if a fault cannot happen to such a cluster."""
+    if fault.kind not in FAULTS:
+        raise ConfigError(f"unknown fault {fault.kind!r}; known are {', '.join(sorted(FAULTS))}")
+    if not fault.nodes and fault.kind not in NODELESS:
+        raise ConfigError(f"the fault {fault.kind} at {fault.at / MS:g} ms names no nodes, so it has no effect")
+    _check_parameters(fault)
+    brokers = range(1, config.brokers + 1)
+    controllers = range(FIRST_CONTROLLER, FIRST_CONTROLLER + config.controllers)
+    known: Sequence[int] = brokers
+    if fault.kind.startswith("controller-"):
+        known = controllers
+    elif fault.kind == "consumer-crash":
+        known = range(config.consumers)
+    elif fault.kind in ("partition", "one-way"):
+        clients = range(FIRST_CLIENT, FIRST_CLIENT + config.producers + config.consumers)
+        known = (*brokers, QUORUM, *controllers, *clients)
+    for node in (*fault.nodes, *fault.to):
+        if node not in known:
+            raise ConfigError(f"the fault {fault.kind} names node {node}; possible are {', '.join(map(str, known))}")
+    least = -MAX_AMOUNT if fault.kind == "clock-skew" else 0
+    most = 1000 if fault.kind in PER_MILLE else MAX_AMOUNT
+    if not least <= fault.amount <= most:
+        raise ConfigError(f"the amount of {fault.kind} must be {least} to {most}, not {fault.amount}")
+
+
+def _check_parameters(fault: Fault) -> None:
+    """Refuse parameters without an effect."""
+    if fault.amount and fault.kind not in WITH_AMOUNT:
+        raise ConfigError(f"the fault {fault.kind} takes no amount, but has {fault.amount}")
+    if fault.to and fault.kind not in ("partition", "one-way"):
+        raise ConfigError(f"the fault {fault.kind} has no direction, so it takes no `to`")
+    if fault.nodes and fault.kind in NODELESS and not fault.kind.startswith("controller-"):
+        raise ConfigError(f"the fault {fault.kind} concerns the whole cluster, so it takes no nodes")
+    if both := set(fault.nodes).intersection(fault.to):
+        raise ConfigError(f"the fault {fault.kind} goes from {min(both)} to itself")

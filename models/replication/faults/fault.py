@@ -1,0 +1,32 @@
+"""One entry of a schedule of faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault, its nodes, and how long it lasts. Times are microseconds.
+
+    `lasts` 0 means until the end of the load, when all faults end before the final reads.
+    """
+
+    at: int
+    kind: str
+    # Brokers, controllers (from 101) or consumers (by index), depending on the kind; a partition also takes the quorum
+    # or ZooKeeper (100), and producers and then consumers (from 201).
+    nodes: tuple[int, ...] = ()
+    lasts: int = 0
+    amount: int = 0  # milliseconds of delay or skew, per mille of loss or duplication, an offset to delete to
+    to: tuple[int, ...] = ()  # one-way: only messages to these nodes are cut
+
+    def parameters(self) -> dict[str, Any]:
+        """What a history records of it beside kind and nodes."""
+        found: dict[str, Any] = {}
+        if self.amount:
+            found["amount"] = self.amount
+        if self.to:
+            found["to"] = [str(node) for node in self.to]
+        return found

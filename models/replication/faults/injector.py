@@ -1,0 +1,62 @@
+"""Begins and ends the faults of a schedule, and records them in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..cluster import Cluster
+from ..ports import History
+from .fault import Fault
+from .kinds import FAULTS, Heal
+from .target import Target
+
+# A leader that fell may come back and truncate, so brokers' disks are copied before these faults end.
+STOPS_BROKERS = ("crash", "power-loss", "disk-full")
+
+
+class FaultInjector:
+    """Injects faults into a cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History | None,
+        snapshot: Callable[[Cluster, str], None] | None,
+    ) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._snapshot = snapshot
+        self._target = Target(cluster)
+        self._active: list[tuple[Fault, Heal]] = []
+
+    def inject(self, fault: Fault) -> None:
+        """Begin a fault, and schedule its end."""
+        heal = FAULTS[fault.kind](self._target, fault)
+        self._record(fault, False)
+        self._cluster.record_state()
+        if heal is not None:
+            entry = (fault, heal)
+            self._active.append(entry)
+            if fault.lasts:
+                self._cluster.loop.at(self._cluster.loop.now + fault.lasts, self._heal, entry)
+
+    def heal_all(self) -> None:
+        """End every fault that is still active."""
+        for entry in list(self._active):
+            self._heal(entry)
+
+    def _heal(self, entry: tuple[Fault, Heal]) -> None:
+        if entry not in self._active:
+            return
+        self._active.remove(entry)
+        fault, heal = entry
+        if self._snapshot is not None and fault.kind in STOPS_BROKERS:
+            self._snapshot(self._cluster, "before-rejoin")
+        freed = heal()
+        if freed is None or freed:
+            self._record(fault if freed is None else replace(fault, nodes=freed), True)
+
+    def _record(self, fault: Fault, heal: bool) -> None:
+        if self._history is not None:
+            self._history.fault(self._cluster.loop.now, fault.kind, fault.nodes, heal, fault.parameters())

@@ -1,0 +1,83 @@
+"""Why an acknowledged batch is gone, from what the leader without it did with the record and how it was elected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .acks import Ack, Loss
+from .partition_state import PartitionState
+from .ports import ReplicaView
+from .storage.batches import Batch
+from .storage.replica_log import ReplicaLog
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """Records cut from one broker's log, and where the log ended afterwards."""
+
+    time: int
+    broker: int
+    batches: list[Batch]
+    end: int
+    reason: str
+
+
+def explain_loss(
+    ack: Ack,
+    leader: ReplicaView,
+    elected: PartitionState,
+    before: PartitionState,
+    logs: dict[int, ReplicaLog],
+    truncations: Iterable[Truncation],
+    now: int,
+) -> Loss:
+    """The cause of a loss.
+
+    `elected` and `before` are the quorum's states with this leader and before its election; `logs` are by broker.
+    """
+    broker = leader.broker
+    cut = above = None
+    without_power: set[int] = set()  # brokers whose disks lost the record with the power
+    had = {node for node, log in logs.items() if ack.is_in(log)}
+    for truncation in truncations:
+        removes_it = any(ack.overlaps(batch) for batch in truncation.batches)
+        if removes_it:
+            (without_power if truncation.reason == "unclean-disk" else had).add(truncation.broker)
+        if truncation.broker == broker and removes_it:
+            cut = truncation
+        elif truncation.broker == broker and truncation.reason == "high-watermark" and truncation.time > ack.time:
+            above = truncation if truncation.end > ack.base else above
+    if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
+        # No replica kept it, so no election could have.
+        cause, detail = "correlated-failure", "all in sync that had it lost their unflushed tails with the power"
+    elif elected.unclean and not elected.recalled:
+        cause, detail = "unclean-election", "it was not in the ISR"
+    elif (
+        cut is not None
+        and cut.reason == "unclean-disk"
+        # The change that recalls the last known leader may be the one that empties the ELR.
+        and (elected.recalled or {*before.isr, *before.elr} <= {broker})
+    ):
+        cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"
+    elif cut is not None and cut.reason == "unclean-disk":
+        cause, detail = (
+            "unknown",
+            "it was one of several in the ISR, and its unflushed tail was lost with the power",
+        )
+    elif cut is not None and cut.reason == "high-watermark":
+        cause, detail = "high-watermark-truncation", "it had truncated to its high watermark"
+    elif cut is not None:
+        cause, detail = "leader-epoch-divergence", "it had truncated to the answer for its leader epoch"
+    elif ack.acks == 1:
+        cause, detail = "single-ack-failover", "it had not fetched what the leader alone acknowledged"
+    elif above is not None:
+        cause, detail = (
+            "high-watermark-truncation",
+            "it had truncated to its high watermark, and kept other records",
+        )
+    else:
+        # Without fencing a replica can join the ISR below what was committed (KAFKA-7128), and without waiting for
+        # replicas an ISR means nothing; neither has a name.
+        cause, detail = "unknown", "it was in the ISR and never had it"
+    return Loss(cause, detail, now, broker, elected.epoch)

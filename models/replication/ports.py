@@ -1,0 +1,149 @@
+"""What the parts of a run need of one another, as protocols. The cluster composes the parts and hands them over.
+
+No part imports another part's class for its type: a part imports data, the network, and this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from .config import Config
+from .partition_state import LeaderAndIsr, PartitionState
+from .producer_batch import ProducerBatch
+from .storage.batches import Batch
+from .storage.replica_log import ReplicaLog
+
+Inbox = Callable[[Any], None]  # where a request arrives at a broker
+Inboxes = Mapping[int, Inbox]  # by broker
+
+
+class FollowerView(Protocol):
+    """What a leader knows of one follower (brokers/replica.py)."""
+
+    leo: int
+    caught_up: int
+    fetch_time: int
+
+
+class ReplicaView(Protocol):
+    """What rules and the ledger look at in a replica (brokers/replica.py)."""
+
+    broker: int
+    partition: int
+    log: ReplicaLog
+    hw: int
+    epoch: int
+    epoch_start: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    @property
+    def config(self) -> Config:
+        """The configuration of its broker."""
+
+    @property
+    def followers(self) -> Mapping[int, FollowerView]:
+        """The other replicas by broker, as this leader knows them."""
+
+    @property
+    def maximal_isr(self) -> tuple[FollowerView, ...]:
+        """The followers that the high watermark waits for."""
+
+
+class ControlledBroker(Protocol):
+    """What the quorum and its controllers need of a broker."""
+
+    def apply(self, request: LeaderAndIsr) -> None:
+        """Take leaders, epochs and ISRs over."""
+
+    def is_responsive(self) -> bool:
+        """Does its process run, and is it not paused?"""
+
+    def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
+        """How up to date its log is: (leader epoch that it is consistent with, log end)."""
+
+
+class Controller(Protocol):
+    """What brokers need of the quorum and the active controller."""
+
+    def can_register(self, broker: int) -> bool:
+        """May a starting broker register now?"""
+
+    def register(self, broker: int, clean: bool, incarnation: int) -> None:
+        """A broker started."""
+
+    def hears(self, broker: int) -> bool:
+        """Do the broker's messages arrive?"""
+
+    def heartbeat(self, broker: int, incarnation: int) -> None:
+        """Renew a session."""
+
+    def request_shutdown(self, broker: int) -> None:
+        """A broker asks for a controlled shutdown."""
+
+    def on_stopped(self, broker: int, orderly: bool) -> None:
+        """A broker's process ended."""
+
+    def is_live(self, broker: int) -> bool:
+        """Is the broker registered and not fenced?"""
+
+    def alter_isr(self, request: Any) -> None:
+        """A leader proposes a new ISR (AlterIsrRequest)."""
+
+    def notify_isr(self, partitions: tuple[int, ...]) -> None:
+        """ISRs changed, with ZooKeeper."""
+
+
+class PartitionChanges(Protocol):
+    """What learns of every change of a partition's state."""
+
+    def __call__(self, partition: int, before: PartitionState, after: PartitionState) -> None:
+        """The quorum stored a change."""
+
+
+class AppendListener(Protocol):
+    """Called with every batch that a leader appended."""
+
+    def __call__(self, batch: ProducerBatch) -> None:
+        """A leader appended this batch."""
+
+
+Records = list[tuple[int, Batch]]  # partition and records, as a poll returns them
+
+
+class History(Protocol):
+    """What a run tells its recorder about clients and faults.
+
+    Times are simulated microseconds; each process numbers its own operations.
+    """
+
+    def send(self, time: int, process: str, op: int, partition: int, value: int) -> None:
+        """A producer sends a value."""
+
+    def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
+        """The outcome of a batch: ok, fail or info."""
+
+    def poll(self, time: int, process: str, op: int) -> None:
+        """A consumer begins a poll."""
+
+    def polled(self, time: int, process: str, op: int, records: Records) -> None:
+        """A poll returns."""
+
+    def handle(self, time: int, process: str, op: int, records: Records) -> None:
+        """The application handled records."""
+
+    def commit(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
+        """A consumer commits offsets."""
+
+    def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+        """A consumer assigns itself partitions."""
+
+    def crash(self, time: int, process: str, op: int) -> None:
+        """A consumer's process dies."""
+
+    def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
+        """An administrator lists (log start, high watermark) by partition."""
+
+    def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
+        """A fault begins, or ends."""

@@ -1,0 +1,109 @@
+"""A whole run: from the first registration, through the load and the faults, to the final reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .cluster import Cluster
+from .config import MS, SECOND
+from .faults.fault import Fault
+from .faults.injector import FaultInjector
+from .partition_state import NO_LEADER
+from .placement import assign_replicas
+from .ports import History
+
+CONSUMERS_START = 500 * MS
+CHECK = 500 * MS
+SETTLE_TIMEOUT = 120 * SECOND  # how long the cluster may take to settle, and the final reads
+LEADER_TIMEOUT = 30 * SECOND  # with all brokers up: how long a partition may still find a leader
+
+
+class Run:
+    """Drives a cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        faults: Sequence[Fault] = (),
+        history: History | None = None,
+        snapshot: Callable[[Cluster, str], None] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._faults = list(faults)
+        self._history = history
+        self._injector = FaultInjector(cluster, history, snapshot)
+
+    def run(self) -> Cluster:
+        """Run to the end, and return the cluster."""
+        cluster, loop, config = self._cluster, self._cluster.loop, self._cluster.config
+        for broker in cluster.brokers.values():
+            broker.boot()
+        cluster.quorum.boot(cluster.broker_ids)
+        cluster.quorum.create(assign_replicas(cluster.broker_ids, config.partitions, config.replication_factor))
+        cluster.ledger.states = list(cluster.quorum.states)
+        for consumer in cluster.consumers:
+            loop.at(CONSUMERS_START + config.start_late, consumer.start)
+        for producer in cluster.producers:
+            loop.at(config.producers_start, producer.start)
+        for fault in self._faults:
+            loop.at(fault.at, self._injector.inject, fault)
+        loop.at(config.producers_start + CHECK, self._supervise)
+        loop.run(config.horizon)
+        return cluster
+
+    def _supervise(self, _: None) -> None:
+        """Once the producers are done and the schedule is over: end all faults, settle, read everything."""
+        cluster, loop = self._cluster, self._cluster.loop
+        last = max([fault.at + fault.lasts for fault in self._faults], default=0)
+        if loop.now > last and all(producer.finished for producer in cluster.producers):
+            self._injector.heal_all()
+            cluster.healed_at = loop.now
+            loop.at(loop.now + cluster.config.settle, self._settle, loop.now)
+        else:
+            loop.at(loop.now + CHECK, self._supervise)
+
+    def _settle(self, since: int) -> None:
+        """Wait until partitions have leaders and whole ISRs, and consumers caught up; then begin the final reads."""
+        cluster, loop = self._cluster, self._cluster.loop
+        states = cluster.quorum.states
+        ranges = cluster.log_ranges()
+        ready = all(
+            state.leader != NO_LEADER and len(state.isr) >= len(state.replicas) and self._has_known_end(partition)
+            for partition, state in enumerate(states)
+        ) and all(consumer.has_caught_up(ranges) for consumer in cluster.consumers)
+        leaderless = any(state.leader == NO_LEADER for state in states)
+        if not ready and loop.now - since < (LEADER_TIMEOUT if leaderless else SETTLE_TIMEOUT):
+            loop.at(loop.now + CHECK, self._settle, since)
+            return
+        ends = {
+            partition: log for partition, log in enumerate(ranges) if log is not None and self._has_known_end(partition)
+        }
+        if len(ends) < cluster.config.partitions:
+            loop.stop()
+            return
+        if self._history is not None:
+            self._history.end_offsets(loop.now, loop.now + 2 * cluster.network.latency, ends)
+        cluster.final_reader.goal = {partition: end for partition, (_, end) in ends.items()}
+        loop.at(loop.now + 5 * MS, cluster.final_reader.start)
+        loop.at(loop.now + SETTLE_TIMEOUT, _stop, cluster)
+
+    def _has_known_end(self, partition: int) -> bool:
+        """Has the leader's high watermark reached the start of its epoch (KIP-207)?
+
+        Simplification: this holds for all variants, though before 2.2 a leader reported the lagging mark.
+        """
+        state = self._cluster.quorum.states[partition]
+        if state.leader == NO_LEADER:
+            return False
+        replica = self._cluster.brokers[state.leader].replicas.get(partition)
+        return (
+            replica is not None
+            and replica.is_leader
+            and replica.epoch == state.epoch
+            and replica.hw >= replica.epoch_start
+        )
+
+
+def _stop(cluster: Cluster) -> None:
+    """Give the final reads up."""
+    cluster.loop.stop()

@@ -1,0 +1,197 @@
+"""Batches of records in the order of their offsets, most of them packed: a large run has hundreds of thousands.
+
+A batch is immutable and shared by the replicas that hold it, so `a is b` or equal `uid`s mean the same append; a slice
+of it keeps its `uid`. All but the latest batches are packed (packed_rows.py), and unpacked when they are read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import lru_cache
+from operator import attrgetter, itemgetter
+
+from .packed_rows import CHUNK, pack, unpack
+
+
+class Batch:
+    """Records of one producer to one partition: values `first`, `first+1`, … at offsets `base` up to `end`.
+
+    Simplification: all records of a batch carry one timestamp, the time of its first send (microseconds).
+    """
+
+    __slots__ = (
+        "base",
+        "end",
+        "epoch",
+        "first",
+        "pid",
+        "producer",
+        "producer_epoch",
+        "sequence",
+        "time",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        base: int,
+        end: int,
+        epoch: int,
+        producer: int,
+        first: int,
+        time: int,
+        uid: int,
+        pid: int = -1,
+        producer_epoch: int = -1,
+        sequence: int = -1,
+    ) -> None:
+        self.base = base
+        self.end = end
+        self.epoch = epoch
+        self.producer = producer
+        self.first = first
+        self.time = time
+        self.uid = uid
+        self.pid = pid
+        self.producer_epoch = producer_epoch
+        self.sequence = sequence
+
+    def cut(self, start: int, end: int) -> Batch:
+        """The part of this batch between two offsets.
+
+        Simplification: v2 batches cannot be cut, but messages of formats 0 and 1 stood alone, and only
+        there do replicas disagree on where batches begin.
+        """
+        skipped = start - self.base
+        sequence = self.sequence + skipped if self.sequence >= 0 else -1
+        return Batch(
+            start,
+            end,
+            self.epoch,
+            self.producer,
+            self.first + skipped,
+            self.time,
+            self.uid,
+            self.pid,
+            self.producer_epoch,
+            sequence,
+        )
+
+
+_row = attrgetter("base", "end", "epoch", "producer", "first", "time", "uid", "pid", "producer_epoch", "sequence")
+_base = attrgetter("base")
+_first_base = itemgetter(0)
+
+
+@lru_cache(maxsize=8)
+def _packed(batches: tuple[Batch, ...]) -> bytes:
+    """Replicas pack the same batches soon after one another, and share the result."""
+    return pack(map(_row, batches))
+
+
+class Batches:
+    """Append, read, find, cut. Offsets grow, and may have gaps."""
+
+    __slots__ = ("_bases", "_batches", "_opened", "_packed")
+
+    def __init__(self) -> None:
+        self._batches: list[Batch] = []  # the latest ones
+        self._bases: list[int] = []
+        self._packed: list[tuple[int, bytes]] = []  # the others: the base of the first, and all packed
+        self._opened: tuple[bytes, list[Batch]] = (b"", [])  # the packed ones that were read last
+
+    def append(self, batch: Batch) -> None:
+        self._batches.append(batch)
+        self._bases.append(batch.base)
+        if len(self._bases) >= 2 * CHUNK:
+            self._packed.append((self._bases[0], _packed(tuple(self._batches[:CHUNK]))))
+            del self._batches[:CHUNK], self._bases[:CHUNK]
+
+    def read(self, offset: int, limit: int, below: int) -> list[Batch]:
+        """At most `limit` batches from `offset` on whose records are below `below`."""
+        batches = self._batches
+        index = bisect_right(self._bases, offset) - 1
+        if index < 0:
+            if self._packed:
+                batches, index = self._older(offset, limit)
+            index = max(index, 0)
+        if batches and batches[index].end <= offset:
+            index += 1
+        found = batches[index : index + limit]
+        if not found:
+            return found
+        if found[0].base < offset:
+            found[0] = found[0].cut(offset, found[0].end)
+        while found and found[-1].end > below:
+            last = found.pop()
+            if last.base < below:
+                found.append(last.cut(last.base, below))
+        return found
+
+    def at(self, offset: int) -> Batch | None:
+        """The batch that holds `offset`."""
+        batches = self._batches
+        index = bisect_right(self._bases, offset) - 1
+        if index < 0 and self._packed:
+            batches, index = self._older(offset, 0)
+        if index >= 0 and batches[index].end > offset:
+            return batches[index]
+        return None
+
+    def batches(self) -> Iterator[Batch]:
+        """All of them, in order."""
+        for number in range(len(self._packed)):
+            yield from self._open(number)
+        yield from self._batches
+
+    def cut_off(self, offset: int) -> list[Batch]:
+        """Drop what is at and above `offset`, and return it."""
+        self._unpack_from(offset)
+        index = bisect_right(self._bases, offset) - 1
+        removed: list[Batch] = []
+        if index >= 0 and self._batches[index].base < offset:
+            split = self._batches[index]
+            if split.end > offset:
+                self._batches[index] = split.cut(split.base, offset)
+                removed.append(split.cut(offset, split.end))
+            index += 1
+        index = max(index, 0)
+        removed.extend(self._batches[index:])
+        del self._batches[index:], self._bases[index:]
+        return removed
+
+    def drop_below(self, offset: int) -> None:
+        """Drop the batches that end at or below `offset`."""
+        self._unpack_from(0)
+        index = 0
+        while index < len(self._batches) and self._batches[index].end <= offset:
+            index += 1
+        del self._batches[:index], self._bases[:index]
+
+    # --- packed batches
+
+    def _open(self, number: int) -> list[Batch]:
+        packed = self._packed[number][1]
+        if self._opened[0] is not packed:
+            self._opened = packed, [Batch(*row) for row in unpack(packed)]
+        return self._opened[1]
+
+    def _older(self, offset: int, limit: int) -> tuple[list[Batch], int]:
+        """Batches that include `limit` or all from `offset` on; and the index of the one that begins at or below it,
+        -1 if there is none."""
+        number = max(bisect_right(self._packed, offset, key=_first_base) - 1, 0)
+        batches = self._open(number)
+        index = bisect_right(batches, offset, key=_base) - 1
+        while len(batches) - index <= limit and number < len(self._packed):
+            number += 1
+            batches = batches + (self._open(number) if number < len(self._packed) else self._batches)
+        return batches, index
+
+    def _unpack_from(self, offset: int) -> None:
+        """Unpack all batches from `offset` on, to change them."""
+        while self._packed and (not self._bases or offset < self._bases[0]):
+            batches = self._open(len(self._packed) - 1)
+            self._packed.pop()
+            self._batches[:0] = batches
+            self._bases[:0] = map(_base, batches)

@@ -1,0 +1,154 @@
+"""One replica's log: batches of records, the leader epochs they were written in, and what is safe on disk."""
+
+from __future__ import annotations
+
+from .batches import Batch, Batches
+
+UNDEFINED = -1  # Kafka's UNDEFINED_EPOCH and UNDEFINED_EPOCH_OFFSET
+
+
+class ProducerState:
+    """What a broker remembers of an idempotent producer in one partition: its epoch and last five batches."""
+
+    __slots__ = ("epoch", "recent")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.recent: list[tuple[int, int, int]] = []  # first sequence, last sequence, base offset
+
+    def add(self, batch: Batch) -> None:
+        if batch.producer_epoch != self.epoch:
+            self.epoch = batch.producer_epoch
+            self.recent = []
+        last = batch.sequence + batch.end - batch.base - 1
+        self.recent.append((batch.sequence, last, batch.base))
+        if len(self.recent) > 5:  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN
+            del self.recent[0]
+
+
+class ReplicaLog(Batches):
+    """Append, read, truncate. `end` is the LEO; offsets below `flushed` survive a power loss, be it that the kernel
+    wrote them back or that Kafka flushed them, as far as its recovery point. Simplification: no segment is ever full,
+    so none is rolled and flushed."""
+
+    __slots__ = ("base", "end", "epochs", "flushed", "producers", "recovery_point", "start")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = 0  # of the first segment; batches between it and the start are stored, but not served
+        self.start = 0
+        self.end = 0
+        self.flushed = 0
+        self.recovery_point = 0
+        self.epochs: list[tuple[int, int]] = []  # (epoch, start offset), both increasing
+        self.producers: dict[int, ProducerState] = {}
+
+    def append(self, batch: Batch) -> None:
+        """Add a batch that begins at the log's end."""
+        Batches.append(self, batch)
+        self.end = batch.end
+        if not self.epochs or self.epochs[-1][0] < batch.epoch:
+            self.assign_epoch(batch.epoch, batch.base)
+        if batch.pid >= 0:
+            self._remember(batch)
+
+    def _remember(self, batch: Batch) -> None:
+        state = self.producers.get(batch.pid)
+        if state is None:
+            state = self.producers[batch.pid] = ProducerState(batch.producer_epoch)
+        state.add(batch)
+
+    def assign_epoch(self, epoch: int, offset: int) -> None:
+        """Record that `epoch` begins at `offset` (LeaderEpochFileCache.assign); later entries are dropped."""
+        epochs = self.epochs
+        while epochs and epochs[-1][0] < epoch and epochs[-1][1] >= offset:
+            epochs.pop()
+        if not epochs or epochs[-1][0] < epoch:
+            epochs.append((epoch, offset))
+
+    @property
+    def last_epoch(self) -> int:
+        """The latest leader epoch, or UNDEFINED."""
+        return self.epochs[-1][0] if self.epochs else UNDEFINED
+
+    def holds(self, base: int, end: int, producer: int, first: int) -> bool:
+        """Are the values from `first` on, of this producer, at the offsets from `base` up to `end`?"""
+        batch = self.at(base)
+        if batch is None or batch.producer != producer or batch.first + base - batch.base != first:
+            return False
+        # Another batch with the same last value holds them all.
+        return batch.end >= end or self.holds(end - 1, end, producer, first + end - 1 - base)
+
+    def flush(self) -> None:
+        """fsync: everything is safe, up to the recovery point too (UnifiedLog.flush)."""
+        self.flushed = self.recovery_point = self.end
+
+    def truncate(self, offset: int) -> list[Batch]:
+        """Drop everything at and above `offset`, and return it.
+
+        An epoch that began at the end without a batch goes even when no record does: its leader wrote
+        nothing, and the next one may have begun another epoch there (UnifiedLog.truncateTo).
+        """
+        if offset >= self.end:
+            self._forget_epochs()
+            return []
+        removed = self.cut_off(offset)
+        self.end = max(offset, self.start)
+        self.start = min(self.start, self.end)
+        self.flushed = min(self.flushed, self.end)
+        self.recovery_point = min(self.recovery_point, self.end)
+        self._forget_epochs()
+        self._rebuild_producers()
+        return removed
+
+    def _forget_epochs(self) -> None:
+        while self.epochs and self.epochs[-1][1] >= self.end:
+            self.epochs.pop()
+
+    def restart_at(self, offset: int) -> list[Batch]:
+        """Empty the log and begin again at `offset` (truncateFullyAndStartAt)."""
+        removed = self.cut_off(0)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.base = self.start = self.end = self.flushed = offset
+        self.epochs, self.producers = [], {}
+        return removed
+
+    def advance_start(self, offset: int) -> None:
+        """Serve nothing below `offset` any more (UnifiedLog.maybeIncrementLogStartOffset)."""
+        self.start = max(self.start, min(offset, self.end))
+        while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
+            del self.epochs[0]
+        if self.epochs and self.epochs[0][1] < self.start:
+            self.epochs[0] = (self.epochs[0][0], self.start)
+
+    def checkpoint_start(self) -> int:
+        """The start for the checkpoint. Simplification: what is below is deleted batch by batch, not by segment."""
+        if self.start > self.base:
+            self.drop_below(self.start)
+            self.base = self.start
+        return self.start
+
+    def restore_start(self, checkpointed: int) -> None:
+        """Set the start after a crash: the checkpoint's, or the first segment's base offset (LogLoader)."""
+        self.start = min(self.start, max(checkpointed, self.base))
+
+    def _rebuild_producers(self) -> None:
+        self.producers = {}
+        for batch in self.batches():
+            if batch.pid >= 0:
+                self._remember(batch)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest own epoch at or below `epoch`, the offset where it ends):
+        LeaderEpochFileCache.endOffsetFor as KIP-279 left it. `UNDEFINED` twice when `epoch` is newer than
+        anything here."""
+        epochs = self.epochs
+        if epoch == UNDEFINED or not epochs or epoch > epochs[-1][0]:
+            return UNDEFINED, UNDEFINED
+        if epoch == epochs[-1][0]:
+            return epoch, self.end
+        higher = next(i for i, (own, _) in enumerate(epochs) if own > epoch)
+        if higher == 0:
+            # Older than everything here: its data is gone, so the follower starts where this log's epochs do.
+            return epoch, epochs[0][1]
+        return epochs[higher - 1][0], epochs[higher][1]

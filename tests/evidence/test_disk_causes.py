@@ -1,0 +1,193 @@
+"""Losses that disks brought about: damaged segments, and logs that came back with less."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from logjudge.analysis.causes import corruption, explain_loss
+from logjudge.analysis.causes.lost_marker import lost_marker
+from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row
+
+from . import test_recorded_runs as recorded_runs
+from .test_causes import epochs, fault, lost, metadata, timeline
+from .test_commands import run
+from .test_replicas import checkpoints, joined, logs
+
+THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
+TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
+
+
+def damaged(text, *rows, kind="crc"):
+    """Logs of which each row (broker, first, last) is a batch that fails its CRC, so that its records are not read."""
+    tables = logs(text)
+    for broker, first, last in rows:
+        gone = (pl.col("broker") == broker) & pl.col("offset").is_between(first, last)
+        tables["records"] = tables["records"].filter(~gone)
+    found = [
+        {**damage_row(kind, "the CRC is not that of the batch", 7, None, first, last), "snapshot": "", "broker": broker}
+        for broker, first, last in rows
+    ]
+    damage = pl.DataFrame([{**row, "file": "0.log"} for row in found], schema={**LOCATION, **DAMAGE})
+    return {**tables, "damage": damage}
+
+
+@pytest.mark.parametrize(
+    ("tables", "elections", "cause"),
+    [
+        (damaged(THREE, ("2", 1, 1)), TWO_LEADS, "corruption"),
+        (damaged(THREE, ("2", 0, 1), ("3", 1, 1)), TWO_LEADS, "corruption"),
+        # Broker 2 never led: nobody read its copy.
+        (damaged(THREE, ("2", 1, 1)), metadata(), "unknown"),
+        # It had led before the record was written.
+        (damaged(THREE, ("1", 1, 1)), metadata((2, {"leader": 2, "isr": [2]})), "unknown"),
+        # Another batch is damaged, or what is left of a killed broker's last write.
+        (damaged(THREE, ("2", 0, 0)), TWO_LEADS, "unknown"),
+        (damaged(THREE, ("2", 1, 1), kind="torn-tail"), TWO_LEADS, "unknown"),
+        # No copy shows that the batch held the record, or another log lacks it, too.
+        (damaged(THREE, ("1", 1, 1), ("2", 1, 1), ("3", 1, 1)), TWO_LEADS, "unknown"),
+        (damaged("1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a", ("2", 1, 1)), TWO_LEADS, "unknown"),
+        (damaged("1: 0a 1x 2c\n2: 0a 1x 2c\n3: 0a 1x 2c", ("2", 1, 1)), TWO_LEADS, "unknown"),
+    ],
+)
+def test_a_damaged_copy_is_the_cause_where_its_broker_led_and_others_are_whole(tables, elections, cause):
+    explained = explain_loss(timeline(tables, meta=elections), lost())
+    assert explained.cause == cause
+    if cause == "corruption":
+        assert [fact.kind for fact in explained.chain] == ["elected", "damaged", "intact"]
+        assert explained.chain[1].broker == "2"
+
+
+def test_a_range_of_which_a_part_is_damaged_has_another_cause():
+    lines = timeline(damaged(THREE, ("2", 1, 1)), meta=TWO_LEADS)
+    assert explain_loss(lines, lost(first=1, last=2, values=("b", "c"))).cause == "unknown"
+
+
+def test_what_was_misread_is_a_consequence_of_the_damage():
+    lines = timeline(damaged(THREE, ("2", 1, 1)), meta=TWO_LEADS)
+    assert corruption.explain_read(lines, 1).proved
+    assert not corruption.explain_read(lines, 2).proved
+
+
+def test_the_diff_of_a_damaged_log_is_not_the_same(unpacked, tmp_path):
+    root = tmp_path / "run"
+    shutil.copytree(unpacked("clean-a"), root)
+    segment = root / "brokers" / "2" / "data" / "orders-0" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 1
+    segment.write_bytes(data)
+    told = run("diff", root, "orders-0")
+    assert told.return_value == 1
+    assert "broker 2 DAMAGED at offset" in told.output
+    assert "  the same\n" not in told.output
+    [part] = json.loads(run("diff", root, "orders-0", "--json").stdout)
+    assert [(row["broker"], row["is_corrupt"]) for row in part["snapshots"][0]["damage"]] == [("2", True)]
+
+
+SECOND = 1_000_000_000
+# Broker 2 alone acknowledges b at 5 s; broker 1 joins, leads, stops, and leads again with a shorter log.
+JOINS = [(3, {"leader": 2, "isr": [2]}), (6, {"isr": [1, 2]}), (7, {"leader": 1, "isr": [1]})]
+AGAIN = [(9, {"leader": -1}), (12, {"leader": 1, "isr": [1]})]
+KILLED = (fault("kill", "2", 6), fault("kill", "1", 8), fault("restart", "1", 11))
+AT_THE_END = "1: 0a 1x@4\n2: 0a 1x@4"
+
+
+def rolled_back(
+    *faults, before="1: 0a 1b@1\n2: 0a 1b@1", after="1: 0a\n2: 0a 1b@1", recovered=None, changes=(), acks="all"
+):
+    """The cause of the loss of b, with snapshots of both logs at 9 and 10 s where they are given."""
+    parts = [logs(text, name) for text, name in ((before, "before"), (after, "after"), (AT_THE_END, "")) if text]
+    tables = joined(*parts)
+    tables["epochs"] = epochs(("1", 4, 1))
+    if recovered is not None:
+        tables["checkpoints"] = checkpoints(("after", "recovery-point", "1", recovered))
+    times = {"before": 9 * SECOND, "after": 10 * SECOND}
+    about = {"snapshots": ("before", "after", ""), "times": times}
+    meta = metadata(*(changes or (*JOINS, *AGAIN)))
+    return explain_loss(timeline(tables, about, meta, leader="1", faults=faults), lost(acks))
+
+
+def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
+    explained = rolled_back(*KILLED)
+    assert explained.cause == "log-rolled-back"
+    says = " | ".join(fact.says for fact in explained.chain)
+    assert says.index("in snapshot before broker 1's log of orders-0 ended at 2") < says.index("in snapshot after")
+
+
+@pytest.mark.parametrize(
+    ("faults", "logs_of", "cause"),
+    [
+        # All that is below the recovery point had been flushed.
+        (KILLED, {"before": "", "recovered": 2}, "log-rolled-back"),
+        (KILLED, {"before": "", "recovered": 1}, "unknown"),
+        # The history says so, and broker 1 had been in sync.
+        ((*KILLED[:2], fault("restore", "1", 9), KILLED[2]), {"before": ""}, "log-rolled-back"),
+        ((*KILLED[:2], fault("restore", "2", 9), KILLED[2]), {"before": ""}, "unknown"),
+        # It never had the record, or had another.
+        (KILLED, {"before": "1: 0a\n2: 0a 1b@1"}, "unknown"),
+        (KILLED, {"before": "1: 0a 1y@1\n2: 0a 1b@1"}, "unknown"),
+        # A failure of power may have taken what was not flushed.
+        ((*KILLED[:2], fault("power-loss", "1", 9), KILLED[2]), {}, "unknown"),
+        # It was up when its log was copied, and may have been cut by its leader.
+        ((), {"changes": [*JOINS[:2], (12, {"leader": 1, "isr": [1]})]}, "unknown"),
+    ],
+)
+def test_a_rolled_back_log_is_proved_by_what_the_disk_had_held(faults, logs_of, cause):
+    assert rolled_back(*faults, **logs_of).cause == cause
+
+
+def test_a_restored_backup_took_what_the_brokers_had_acknowledged(unpacked, tmp_path):
+    run("check", unpacked("backup-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+    lost_ranges = {(c["cause"], c["lost"]["partition"], c["lost"]["first"], c["lost"]["last"]) for c in causes}
+    assert lost_ranges == {("log-rolled-back", 0, 403, 1748), ("log-rolled-back", 1, 408, 1817)}
+
+
+def test_records_whose_commit_marker_was_cut_still_stand(recorded):
+    lines = recorded("txn-unclean-x").timeline("orders", 0)
+    values = ("t1-76", "t1-78", "t1-79", "t1-80", "t1-81", "t1-82")
+    cut = replace(
+        lost(first=52, last=57, values=values, at=14.2), first_acked=14_226_000_000, last_acked=14_226_000_000
+    )
+    explained = explain_loss(lines, cut)
+    assert explained.cause == "unclean-election"
+    says = [fact.says for fact in explained.chain]
+    assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in says
+    assert says[-1].startswith("offsets 52 to 57 of orders-0 still stand in the log")
+    assert not any("lacked offset 52" in text for text in (*says, *explained.missing))
+    # Without a copy of the marker, the epoch that began behind the records bounds it.
+    bare = replace(
+        lines,
+        replica_logs=replace(lines.replica_logs, records=lines.replica_logs.records.filter(pl.col("snapshot") == "")),
+    )
+    assert explain_loss(bare, cut).cause == "unclean-election"
+    # Records that committed, or that are gone, lack no marker.
+    assert lost_marker(lines, replace(cut, first=60, last=61, values=("t0-208", "t0-209"), count=2)) is None
+    assert lost_marker(lines, replace(cut, first=59, last=59, values=("t1-87",), count=1)) is None
+
+
+def test_what_clients_were_given_of_a_damaged_segment_is_one_story(unpacked, tmp_path):
+    run("check", unpacked("bitflip-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    findings = pl.read_parquet(tmp_path / "out" / "findings.parquet")
+    rules = {"lost-write", "inconsistent-offsets", "duplicate", "phantom-read", "log-corruption"}
+    assert set(findings.select("rule", "cause").iter_rows()) == {(rule, "corruption") for rule in rules}
+    for cause in json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]:
+        assert len(cause["findings"]) == 4
+        intact = cause["chain"][-1]
+        assert intact["brokers"] == ["1", "3"]
+        assert "move leadership there" in intact["says"]
+
+
+@pytest.mark.parametrize("name", ["backup-x", "txn-unclean-x"])
+def test_what_is_gone_for_good_has_its_true_cause(recorded, name):
+    recorded_runs.test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["backup-x", "txn-unclean-x"])
+@pytest.mark.parametrize("seed", range(6))
+def test_with_less_evidence_it_becomes_unknown_and_never_another(recorded, name, seed):
+    recorded_runs.test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, name, seed)
