@@ -125,6 +125,7 @@ def _told(
         "guarantees": {name: RULES[name].breach if name in RULES else "" for name in rules},
         "assumptions": verdict["assumptions"],
         "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
+        "provenance": verdict.get("provenance"),
         "stories": stories,
         "findings_left_out": findings_left_out,
         "breaches": [story for story in stories if story.finding["severity"] == "violation"],
