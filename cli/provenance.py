@@ -45,11 +45,15 @@ def _now() -> str:
 
 
 def _objects(value: object) -> Record:
-    return (
-        {str(name): about for name, about in value.items() if isinstance(about, dict)}
-        if isinstance(value, dict)
-        else {}
-    )
+    """Configurations by name."""
+    if not isinstance(value, dict):
+        return {}
+    return {str(name): _without_secrets(about) for name, about in value.items() if isinstance(about, dict)}
+
+
+def _without_secrets(about: Record) -> Record:
+    """Settings of clients may hold credentials, which a report must not spread."""
+    return {name: "(hidden)" if any(word in str(name) for word in SECRETS) else value for name, value in about.items()}
 
 
 def _inputs(run: Run) -> list[Record]:
