@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,10 @@ from click.core import ParameterSource
 
 from ..histories.errors import LogjudgeError, UsageError, meant
 from ..histories.files import is_uri
-from ..histories.readers import READERS
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .folder import name_of
+from .forms import from_option
 from .main import (
     EXIT_BREACH,
     EXIT_CRASH,
@@ -32,6 +33,7 @@ from .main import (
 )
 from .paths import AnyPath
 from .progress import Progress
+from .rule_groups import epilog
 from .runs import Judged, check_index, names_of, write_index
 from .runs import render as render_runs
 
@@ -52,35 +54,40 @@ RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_name
 SMALL = 200_000  # operations and brokers' records, which Spark judges sooner than it starts
 
 
-@click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath())
+@click.command(epilog=epilog())
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath(takes_stdin=True))
 @click.option(
     "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
 )
-@click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of the history, instead of a look.")
+@from_option
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
-@click.option("--only", metavar="RULE", help="Judge these rules alone; may be repeated.", **RULE)
-@click.option("--skip", metavar="RULE", help="Leave these rules out; may be repeated.", **RULE)
+@click.option("-q", "--quiet", is_flag=True, help="Print errors alone; the exit code is the verdict.")
+@click.option("--open", "opens", is_flag=True, help="Show report.html in a browser.")
+@click.option("--only", metavar="RULE", help="Judge only this rule; may be repeated.", **RULE)
+@click.option("--skip", metavar="RULE", help="Leave this rule out; may be repeated.", **RULE)
 @click.option(
     "--allow",
     metavar="RULE[:acks=1]",
-    help="Breaches to accept, with what follows from a loss at its offsets alone; may be repeated.",
+    help="Accept breaches of this rule, and the breaches that only follow from them; may be repeated.",
     **RULE,
 )
 @click.option(
-    "--strict", is_flag=True, help="What the configuration permits is a breach too, unless --allow accepts it."
+    "--strict", is_flag=True, help="Findings that the configuration permits are breaches, unless --allow accepts them."
 )
-@click.option("--no-plots", is_flag=True, help="Write no pictures.")
+@click.option("--no-plots", is_flag=True, help="Write no plots.")
 @engine_options(default="spark")
 def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **options: Any) -> int:
     """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
 
-    RUN is a run bundle (a folder); a history file: JSON lines, Parquet, Jepsen's EDN, or the output of Kafka's
-    VerifiableProducer and VerifiableConsumer; what brokers kept: log folders, server.log, the text of
-    kafka-dump-log; or the URI of one that Spark reads (s3a://, hdfs://, ...). Exit code: 0 valid, 1 a breach,
-    2 unreadable, 3 unknown.
+    RUN is one of these: a run bundle (a folder); a history file (JSON lines, Parquet, Jepsen's EDN, or the output of
+    Kafka's VerifiableProducer and VerifiableConsumer); files of brokers (log folders, server.log, the text of
+    kafka-dump-log); a URI that Spark reads (s3a://, hdfs://, ...); or - for standard input.
+
+    Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
+    if options["opens"] and out and is_uri(out):
+        raise UsageError(f"found --open with --out {out}, expected a local folder")
     if options["as_json"] and options["form"]:
         raise UsageError(f"found --json and --format {options['form']}, expected one of them, as both print to stdout")
     rules = _chosen_rules(options["only"], options["skip"], options["allow"])
@@ -91,12 +98,15 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     engine = LocalEngine() if spark is None else SparkEngine(spark)
     codes: list[int] = []
     judged: list[tuple[str, dict[str, Any]]] = []
+    spans: list[tuple[datetime, float]] = []
     unread: dict[str, str] = {}
     done: dict[str, tuple[dict[str, Any], str]] = {}
     for run, name, folder in zip(runs, names, targets, strict=True):
+        began, started = datetime.now(UTC), time.monotonic()
         try:
             report, headline = _judge(run, name if len(runs) > 1 else "", folder, engine, rules, options)
             judged.append((run, report))
+            spans.append((began, time.monotonic() - started))
             done[folder] = report, headline
             codes.append(EXITS[report["verdict"]])
         except LogjudgeError as error:
@@ -110,17 +120,20 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
                 raise
             unread[run] = report_bug(error, run)
             codes.append(EXIT_CRASH)
+    index = None
     if len(runs) > 1:
         rows = [
             Judged(name, folder, *done.get(folder, (None, unread.get(run, ""))))
             for run, name, folder in zip(runs, names, targets, strict=True)
         ]
         index = write_index(out or DEFAULT_OUT, rows) if indexed else None
-        if not (options["as_json"] or options["form"]):
+        if not (options["quiet"] or options["as_json"] or options["form"]):
             click.echo(render_runs(rows, index))
-    _print_for_machines(judged, unread, dict(zip(runs, names, strict=True)), options)
-    if not any(map(is_uri, (*runs, *targets))):
+    _print_for_machines(judged, spans, unread, dict(zip(runs, names, strict=True)), options)
+    if not options["quiet"] and not any(map(is_uri, (*runs, *targets))):
         _hint(judged, spark)
+    if options["opens"]:
+        _open([index] if index else [Path(folder) / "report.html" for folder in targets])
     return worst_exit(codes)
 
 
@@ -134,7 +147,7 @@ def _judge(
     from .provenance import provenance_of
 
     started = time.monotonic()
-    quiet = options["as_json"] or options["form"] is not None
+    quiet = options["quiet"] or options["as_json"] or options["form"] is not None
     with Progress(name or name_of(path), quiet) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
@@ -197,18 +210,31 @@ def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[st
     return names, [f"{base}/{name}" for name in names]
 
 
+def _open(files: list[Path]) -> None:
+    import webbrowser
+
+    for report in files:
+        if report.is_file() and not webbrowser.open(report.absolute().as_uri()):
+            click.echo(f"no browser could be started; the report is {report}", err=True)
+
+
 def _hint(judged: list[tuple[str, dict[str, Any]]], spark: Spark | None) -> None:
-    """To a person who waited for Spark without having asked for it."""
-    chosen = click.get_current_context().get_parameter_source("engine") is not ParameterSource.DEFAULT
-    if chosen or any(spark or ()) or not sys.stderr.isatty():
+    """Recommends the local engine to a person who waited for Spark by default."""
+    source = click.get_current_context().get_parameter_source
+    is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
+    if is_chosen or any(spark or ()) or not sys.stderr.isatty():
         return
     counts = [report["counts"] for _, report in judged]
     if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL:
-        click.echo("small run: --engine local spares the start of Spark", err=True)
+        click.echo("small run: --engine local judges it without starting Spark", err=True)
 
 
 def _print_for_machines(
-    judged: list[tuple[str, dict[str, Any]]], unread: dict[str, str], names: dict[str, str], options: dict[str, Any]
+    judged: list[tuple[str, dict[str, Any]]],
+    spans: list[tuple[datetime, float]],
+    unread: dict[str, str],
+    names: dict[str, str],
+    options: dict[str, Any],
 ) -> None:
     """One run's report, or a list of what was judged and then of what could not be read."""
     if options["as_json"]:
@@ -220,4 +246,4 @@ def _print_for_machines(
     elif options["form"]:
         from .formats import FORMATS, Judged
 
-        click.echo(FORMATS[options["form"]]([Judged(*each) for each in judged]))
+        click.echo(FORMATS[options["form"]]([Judged(*each, *span) for each, span in zip(judged, spans, strict=True)]))

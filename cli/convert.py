@@ -8,16 +8,16 @@ import click
 
 from ..histories.bundle import open_run
 from ..histories.errors import UsageError
-from ..histories.readers import READERS
+from .forms import from_option
 from .main import EXIT_UNKNOWN, EXIT_VALID
 from .paths import LocalPath
 from .progress import Progress
 
 
 @click.command()
-@click.argument("source", metavar="IN", type=LocalPath(readable=False))
+@click.argument("source", metavar="IN", type=LocalPath(readable=False, takes_stdin=True))
 @click.argument("target", metavar="OUT", type=LocalPath())
-@click.option("--from", "reader", type=click.Choice(list(READERS)), help="Format of IN, instead of a look.")
+@from_option
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> int:
     """Write the history IN as OUT: .jsonl, .jsonl.gz, .jsonl.zst or .parquet, as its ending says.

@@ -11,7 +11,7 @@ import click
 from ..analysis.wording import span
 from ..histories.errors import UsageError
 from .document import Document
-from .forms import Form, form_options, show
+from .forms import Form, form_options, from_option, show
 from .held import NO_LOG, content_of, extent, moment, spans_of
 from .looking import open_to_look, partition_of, seconds, tell_alike
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
@@ -21,10 +21,11 @@ MAX_DAMAGED = 12  # damaged batches of one snapshot that are shown
 
 
 @click.command()
-@click.argument("run", metavar="RUN", type=LocalPath())
+@click.argument("run", metavar="RUN", type=LocalPath(takes_stdin=True))
 @click.argument("partition", metavar="[TOPIC-PARTITION]", required=False)
+@from_option
 @form_options("Print the comparison as JSON.")
-def command(run: Path, partition: str | None, form: Form) -> int:
+def command(run: Path, partition: str | None, reader: str | None, form: Form) -> int:
     """Show the replicas of RUN's partitions side by side, offset by offset around each divergence, per snapshot.
 
     A cell is e, the leader epoch, the record's time (UTC), its key, if it has one, and its value. Exit code: 0 where
@@ -35,7 +36,7 @@ def command(run: Path, partition: str | None, form: Form) -> int:
 
     _refuse_second_run(partition)
     asked = partition_of(partition)
-    opened = open_to_look(run, form)
+    opened = open_to_look(run, form, reader)
     names = opened.labels(asked)
     told: list[dict[str, Any]] = []
     for name in names:

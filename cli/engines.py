@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
@@ -52,14 +53,23 @@ def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Co
             show_default=True,
             help="What does the work.",
         )
-        @click.option("--spark", "engine", flag_value="spark", help="Short for --engine spark.")
+        @click.option("--spark", "is_spark", is_flag=True, help="Short for --engine spark.")
         @click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
         @click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
         @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
         @wraps(command)
         def with_spark(
-            engine: str, master: str | None, remote: str | None, conf: tuple[str, ...], **options: Any
+            engine: str,
+            is_spark: bool,
+            master: str | None,
+            remote: str | None,
+            conf: tuple[str, ...],
+            **options: Any,
         ) -> Any:
+            source = click.get_current_context().get_parameter_source("engine")
+            if is_spark and engine == "local" and source is not ParameterSource.DEFAULT:
+                raise UsageError("found --spark with --engine local, expected one of them")
+            engine = "spark" if is_spark else engine
             if engine == "local" and (master or remote or conf):
                 found = "found --master, --remote or --conf with --engine local"
                 raise UsageError(f"{found}, expected them with --engine spark")

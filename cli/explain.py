@@ -12,7 +12,7 @@ import click
 from ..analysis.wording import either, plural
 from ..histories.errors import UsageError
 from .document import Document
-from .forms import Form, form_options, show
+from .forms import Form, form_options, from_option, show
 from .held import NO_LOG, content_of, extent, moment, spans_of
 from .looking import NO_FILES, Where, dated, open_to_look, tell_the_zero, where_of
 from .paths import LocalPath
@@ -32,10 +32,11 @@ MAX_LEFT = 100  # breaches without a told cause, in JSON
 
 
 @click.command()
-@click.argument("source", metavar="RUN|DIR", type=LocalPath())
+@click.argument("source", metavar="RUN|DIR", type=LocalPath(takes_stdin=True))
 @click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
+@from_option
 @form_options("Print the causes, the breaches without one, moments and facts as JSON.")
-def command(source: Path, place: str | None, form: Form) -> None:
+def command(source: Path, place: str | None, reader: str | None, form: Form) -> None:
     """Tell the story of a run, of a partition, or of one offset, each fact with where it is written.
 
     A RUN is judged by the local engine. Of a DIR that `logjudge check` wrote, the causes are told that stand in it.
@@ -43,13 +44,13 @@ def command(source: Path, place: str | None, form: Form) -> None:
     """
     asked = where_of(place)
     if form == "json":
-        click.echo(json.dumps(_told(source, asked), indent=2))
+        click.echo(json.dumps(_told(source, asked, reader), indent=2))
         return
     document = Document()
     if is_saved(source):
         _of_saved(document, _saved(source, asked), asked)
     else:
-        opened = open_to_look(source, form, asked and asked.offset)
+        opened = open_to_look(source, form, reader, asked and asked.offset)
         _of_run(document, opened, asked)
         if opened.has_history:
             tell_the_zero(document, opened.started_at)
@@ -85,13 +86,13 @@ def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
         document.say("What each replica holds there is told when the run itself is explained.")
 
 
-def _told(source: Path, asked: Where | None) -> Record:
+def _told(source: Path, asked: Where | None, reader: str | None) -> Record:
     """What docs/verdict.md says of --json."""
     if is_saved(source):
         saved = _saved(source, asked)
         causes = causes_at(saved, asked)
         return {"causes": causes, **_left(findings_at(saved, asked), causes, _with_files(saved))}
-    opened = open_to_look(source, "json", asked and asked.offset)
+    opened = open_to_look(source, "json", reader, asked and asked.offset)
     names = opened.labels(asked and asked.partition)
     judged = [opened.judged(opened.partition(name)) for name in names]
     findings = [finding for found, _ in judged for finding in found]

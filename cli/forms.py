@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 
 from ..histories.errors import UsageError
+from ..histories.readers import READERS
 from .document import Document
 
 Form = Literal["terminal", "markdown", "json"]
@@ -31,6 +32,11 @@ def form_options(of_json: str) -> Callable[[Command], Command]:
         return with_form
 
     return decorate
+
+
+from_option = click.option(
+    "--from", "reader", type=click.Choice(list(READERS)), help="Format of the history; recognized by default."
+)
 
 
 def show(document: Document, form: Form) -> None:

@@ -52,14 +52,14 @@ def partition_of(text: str | None) -> str | None:
     return None if asked is None else asked.partition
 
 
-def open_to_look(path: Path, form: Form, offset: int | None = None) -> Inspected:
+def open_to_look(path: Path, form: Form, reader: str | None = None, offset: int | None = None) -> Inspected:
     """The run, with what its logs hold at `offset`, though nothing else asks for it."""
     if is_saved(path):
         raise InputError(str(path), "results of `logjudge check`", "the run itself", "results don't hold the logs")
     from ..analysis.inspect.open_partitions import Inspected
 
     with Progress(path.name, quiet=form != "terminal") as progress:
-        return Inspected(path, progress, offset)
+        return Inspected(path, progress, offset, reader)
 
 
 def seconds(time: int | None, has_history: bool = True) -> str:

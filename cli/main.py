@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "Write the report of a judged run again."),
     "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),
+    "causes": ("causes", "List the causes and explain them."),
     "convert": ("convert", "Write a history in another format."),
     "doctor": ("doctor", "Say what is installed, what is missing, and the remedy."),
     "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
@@ -48,8 +49,9 @@ WORST_FIRST = (EXIT_CRASH, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
 def complain(error: LogjudgeError) -> None:
     """Says on stderr what is wrong, in one line, as a stranger's names and values may hold anything."""
     from .output import printable
+    from .paths import without_scratch
 
-    click.echo(f"logjudge: {printable(str(error))}", err=True)
+    click.echo(f"logjudge: {printable(without_scratch(str(error)))}", err=True)
 
 
 def report_bug(error: Exception, name: str | None = None) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +14,36 @@ import click
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 
+STDIN = "-"
+_SCRATCH_PREFIX = "logjudge-stdin-"
+_SCRATCH = re.compile(r"\S*/logjudge-stdin-[^/]+/(stdin)\.txt")
+
 
 class AnyPath(click.Path):
-    """A path or a URI, as text. Whether it can be read is checked where it is opened."""
+    """A path or a URI, as text; - is standard input. Whether it can be read is checked where it is opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_stdin: bool = False) -> None:
         super().__init__(readable=False)
+        self.takes_stdin = takes_stdin
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         _refuse_empty(value, param)
+        if value == STDIN and self.takes_stdin and ctx is not None and not ctx.resilient_parsing:
+            value = str(_saved_stdin(ctx))
         return super().convert(value, param, ctx)
 
 
 class LocalPath(click.Path):
     """A path for commands without Spark; file:// is one, too. Raises UsageError for any other URI."""
 
-    def __init__(self, readable: bool = True, path_type: type[Path | str] = Path) -> None:
+    def __init__(self, readable: bool = True, path_type: type[Path | str] = Path, takes_stdin: bool = False) -> None:
         super().__init__(readable=readable, path_type=path_type)
+        self.takes_stdin = takes_stdin
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         _refuse_empty(value, param)
+        if value == STDIN and self.takes_stdin and ctx is not None and not ctx.resilient_parsing:
+            value = str(_saved_stdin(ctx))
         if isinstance(value, str) and is_uri(value):
             raise UsageError(f"found {value}, expected a local or mounted path; only `logjudge check` reads URIs")
         if isinstance(value, str) and value.startswith("file:"):
@@ -42,3 +56,17 @@ def _refuse_empty(value: Any, param: click.Parameter | None) -> None:
     if value == "":
         name = param.get_error_hint(None) if param else "a path"
         raise UsageError(f"{name}: found an empty path, expected a file or a folder")
+
+
+def _saved_stdin(ctx: click.Context) -> Path:
+    """Standard input as a file, as a run is read more than once; it is removed when the command ends."""
+    folder = ctx.with_resource(tempfile.TemporaryDirectory(prefix=_SCRATCH_PREFIX))
+    file = Path(folder) / "stdin.txt"  # the ending lets it be the text of kafka-dump-log, too
+    with file.open("wb") as opened:
+        shutil.copyfileobj(sys.stdin.buffer, opened)
+    return file
+
+
+def without_scratch(text: str) -> str:
+    """A message with `stdin` in place of the path of its copy."""
+    return _SCRATCH.sub(r"\1", text)

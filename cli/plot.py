@@ -13,18 +13,28 @@ from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..plots import PLOTS, draw
 from .folder import name_of
+from .forms import from_option
 from .paths import LocalPath
 from .progress import Progress
 
 
 @click.command()
-@click.argument("source", metavar="DIR|RUN", type=LocalPath())
+@click.argument("source", metavar="DIR|RUN", type=LocalPath(takes_stdin=True))
 @click.argument("name", metavar="NAME", type=click.Choice(list(PLOTS)))
 @click.option("--partition", metavar="TOPIC-N", help="Of which partition (offsets, replicas, swimlane, unread, lag).")
 @click.option("--finding", metavar="ID", help="Around which finding (around).")
+@from_option
 @click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: NAME.png]")
 @click.option("--scale", type=click.IntRange(1, 8), default=1, help="A PNG of so many times 1100 pixels [default: 1].")
-def command(source: Path, name: str, partition: str | None, finding: str | None, file: Path | None, scale: int) -> None:
+def command(
+    source: Path,
+    name: str,
+    partition: str | None,
+    finding: str | None,
+    reader: str | None,
+    file: Path | None,
+    scale: int,
+) -> None:
     """Draw the figure NAME: glance, offsets, replicas, swimlane, around, unread, lag or heatmap.
 
     DIR is what `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition or
@@ -39,7 +49,7 @@ def command(source: Path, name: str, partition: str | None, finding: str | None,
     if file is not None and not file.absolute().parent.is_dir():
         raise UsageError(f"--out {file}: there is no folder {file.absolute().parent}")
     with Progress(name_of(str(source))) as progress:
-        figures = figures_of(source, progress)
+        figures = figures_of(source, progress, reader)
     with drawn_from(source):
         subject = _subject(name, figures, {"partition": partition, "finding": finding})
         target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
@@ -48,7 +58,9 @@ def command(source: Path, name: str, partition: str | None, finding: str | None,
     click.echo(PLOTS[name].CAPTION, err=True)
 
 
-def figures_of(source: Path, progress: Callable[..., None] = lambda *_: None) -> dict[str, Any]:
+def figures_of(
+    source: Path, progress: Callable[..., None] = lambda *_: None, reader: str | None = None
+) -> dict[str, Any]:
     """Of saved results, or of a run, which is judged for it."""
     from .saved import is_saved, load_figures
 
@@ -58,7 +70,7 @@ def figures_of(source: Path, progress: Callable[..., None] = lambda *_: None) ->
     from ..analysis.local import judge_run
     from ..histories.bundle import open_run
 
-    results = judge_run(open_run(source), progress)
+    results = judge_run(open_run(source, reader), progress)
     results.refuse_unusable()
     return merge_figures(results.summaries, results.context, results.run.settings)
 

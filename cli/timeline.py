@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .document import Document
-from .forms import Form, form_options, show
+from .forms import Form, form_options, from_option, show
 from .looking import NO_FILES, dated, open_to_look, partition_of, seconds, tell_alike, tell_the_zero
 from .paths import LocalPath
 
@@ -20,10 +20,11 @@ MOST = 400  # moments of a partition; all of them with --json
 
 
 @click.command()
-@click.argument("run", metavar="RUN", type=LocalPath())
+@click.argument("run", metavar="RUN", type=LocalPath(takes_stdin=True))
 @click.argument("partition", metavar="[TOPIC-PARTITION]", required=False)
+@from_option
 @form_options("Print the moments as JSON.")
-def command(run: Path, partition: str | None, form: Form) -> None:
+def command(run: Path, partition: str | None, reader: str | None, form: Form) -> None:
     """Tell what happened to the partitions of RUN: elections (clean or unclean), ISR, truncations, deaths, faults.
 
     Each moment names the file and line, or byte, that tells of it.
@@ -31,7 +32,7 @@ def command(run: Path, partition: str | None, form: Form) -> None:
     from ..analysis.inspect.events import events_of_partition
 
     asked = partition_of(partition)
-    opened = open_to_look(run, form)
+    opened = open_to_look(run, form, reader)
     names = opened.labels(asked)
     told = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
     opened.located({"all": told})

@@ -9,15 +9,20 @@ java_help="install a JRE of Java 17 or newer (Debian and Ubuntu: apt-get install
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 2; }
 
+suits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
+
 find_python() {
     local name
     for name in python3.11 python3.12 python3.13 python3; do
-        if command -v "$name" >/dev/null &&
-            "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+        if command -v "$name" >/dev/null && suits "$name"; then
             printf '%s' "$name"
             return
         fi
     done
+    if may_apt && apt_install python3 python3-venv && suits python3; then
+        printf 'python3'
+        return
+    fi
     die "Python 3.11, 3.12 or 3.13 is needed; install one of them, then call this again"
 }
 
@@ -47,7 +52,7 @@ make_venv() {
     local python stamp wanted
     python=$(find_python)
     # What was installed for this pyproject.toml and these extras need not be installed again.
-    wanted="$1 $(cksum <"$root/pyproject.toml")"
+    wanted="$1 $(cat "$root/pyproject.toml" "$root/requirements.lock" | cksum)"
     stamp="$venv/.installed${1//[^a-z]/}"
     if [ -x "$venv/bin/logjudge" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
     if ! "$python" -c 'import ensurepip' 2>/dev/null; then
@@ -56,7 +61,8 @@ make_venv() {
     fi
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
     say "Installing logjudge$1 into $venv (some minutes the first time: Spark is 450 MB)"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root$1" >&2
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --constraint "$root/requirements.lock" --editable "$root$1" >&2
     printf '%s' "$wanted" >"$stamp"
 }
 

@@ -23,8 +23,14 @@ MAX_NAMES = 12
 class Inspected:
     """The partitions of a run by name; each is joined with its evidence when it is asked for."""
 
-    def __init__(self, path: Path, progress: Progress = lambda *_: None, offset: int | None = None) -> None:
-        self.run = open_run(path)
+    def __init__(
+        self,
+        path: Path,
+        progress: Progress = lambda *_: None,
+        offset: int | None = None,
+        reader: str | None = None,
+    ) -> None:
+        self.run = open_run(path, reader)
         self._gathered: Gathered = gather(self.run, progress, offset)
         self.results.refuse_unusable()
         found = [

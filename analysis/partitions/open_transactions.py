@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ..replicas.replica_logs import stretches, with_aborted
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -32,6 +33,48 @@ def hidden_from(p: Partition, processes: tuple[str, ...], end: int, until: int) 
     known = steps["offset"].min()
     first = known if isinstance(known, int) else MAX_INT64
     return min(first, _first_gap(p, end)) if steps["offset"].null_count() else first
+
+
+def describe_open_transaction(p: Partition, since: int) -> str:
+    """The open transaction that hides records from an offset on, with what is known of it.
+
+    The leader's log has its first offset and producer id, the history its process and transactional.id.
+    """
+    first, producer = _open_in_log(p)
+    since = since if first is None else first
+    sends = p.sends.filter(pl.col("txn") & (pl.col("outcome") != "ok") & (pl.col("offset") == since))
+    if first is not None and p.replica_logs is not None:
+        written = p.replica_logs.records.filter(pl.col("offset") == first)["value"].drop_nulls()
+        sends = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.implode()))
+    owners = sends["process"].unique()
+    known = [str(owners[0])] if len(owners) == 1 else []
+    named = p.settings.processes.get(known[0], {}).get("transactional.id") if known else None
+    ids = [f"transactional.id {named}"] if named else []
+    ids += [f"producer id {producer}"] if producer is not None else []
+    whose = f" of {known[0]}" if known else ""
+    about = f" ({', '.join(ids)})" if ids else ""
+    where = f" whose first record is at {p.name}@{since}" if since < MAX_INT64 and (first is not None or known) else ""
+    return f"an open transaction{whose}{about}{where}"
+
+
+def _open_in_log(p: Partition) -> tuple[int | None, int | None]:
+    """The first offset and the producer id of the first transaction that has no marker in the leader's last log."""
+    logs = p.replica_logs
+    if logs is None or logs.leader is None:
+        return None, None
+    held = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
+    left = held.filter(pl.col("transactional") & pl.col("aborted").is_null() & pl.col("control").is_null())
+    return (int(left["first_offset"][0]), left["producer_id"][0]) if left.height else (None, None)
+
+
+def count_in_logs(p: Partition, sends: pl.DataFrame) -> int:
+    """How many of the sends (value, offset) the leader's last log holds, committed or outside of transactions."""
+    logs = p.replica_logs
+    if logs is None or logs.leader is None:
+        return 0
+    here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
+    held = with_aborted(logs.records.filter(here).sort("offset")).filter(~pl.col("aborted").fill_null(True))
+    return sends.join(held, on=["value", "offset"], how="semi").height
 
 
 def _stops(p: Partition, processes: tuple[str, ...]) -> bool:

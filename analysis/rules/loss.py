@@ -13,6 +13,7 @@ from ..partitions.absences import lasting, maybe_compacted, superseded
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.open_transactions import count_in_logs, describe_open_transaction
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
 from ..partitions.rewrites import events, generations
@@ -188,8 +189,19 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
         own = "it, if another record of its key is" if len(doubtful) == 1 else "them, if others of their keys are"
         return f"compaction may have removed {own} in the log and later, which nobody knows"
     if doubtful["hidden_by_open_txn"].any():
-        return "an open transaction may hide " + ("it" if len(doubtful) == 1 else "them") + " from the final reads"
+        return _hidden_by_whom(p, doubtful)
     return "acknowledged no earlier than the last of the final reads"
+
+
+def _hidden_by_whom(p: Partition, doubtful: pl.DataFrame) -> str:
+    since = p.final.hides if p.final else MAX_INT64
+    says = describe_open_transaction(p, since) + " may hide " + ("it" if len(doubtful) == 1 else "them")
+    held = count_in_logs(p, doubtful)
+    if not held:
+        return says + " from the final reads"
+    return (
+        f"{says} from the final reads; the leader's log holds {'all' if held == len(doubtful) else f'{held:,}'} of them"
+    )
 
 
 @once

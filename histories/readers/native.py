@@ -91,12 +91,43 @@ def _bisect(lines: list[tuple[int, bytes]], bad: list[tuple[int, str]]) -> pl.Da
     """Reads the lines, halving at a failure until the lines that polars refuses stand alone."""
     try:
         return _numbered(lines)
-    except (pl.exceptions.PolarsError, ValueError) as error:
+    except (pl.exceptions.PolarsError, ValueError):
         if len(lines) == 1:
-            bad.append((lines[0][0], _one_line(str(error))))
+            bad.append((lines[0][0], _refusal(lines[0][1])))
             return pl.DataFrame(schema={"line": pl.Int64, **_FIELDS})
     half = len(lines) // 2
     return pl.concat([_bisect(lines[:half], bad), _bisect(lines[half:], bad)])
+
+
+def _refusal(text: bytes) -> str:
+    """Why polars refused a line, by field and shape: its own words name neither."""
+    found = _odd_shape(orjson.loads(text), pl.Struct(_FIELDS), "")
+    return found or "found an event that cannot be read, expected one as in docs/format.md"
+
+
+def _odd_shape(value: Any, expected: Any, where: str) -> str:
+    """The first part of a value that is not as the schema has it, or nothing. Null is allowed everywhere."""
+    if value is None:
+        return ""
+    if isinstance(expected, pl.Struct):
+        if not isinstance(value, dict):
+            return f"{where}: expected an object, found {_kind(value)}"
+        parts = [(value.get(field.name), field.dtype, f"{where}.{field.name}") for field in expected.fields]
+    elif isinstance(expected, pl.List):
+        if not isinstance(value, list):
+            return f"{where}: expected a list, found {_kind(value)}"
+        parts = [(item, expected.inner, f"{where}[{number}]") for number, item in enumerate(value)]
+    else:
+        for kinds, accepted, words in (
+            (pl.Boolean, bool, "true or false"),
+            (pl.Int64, int, "an integer of 64 bits"),
+            (pl.Int32, int, "an integer of 32 bits"),
+        ):
+            is_wide = kinds == pl.Int32 and isinstance(value, int) and not -(2**31) <= value < 2**31
+            if expected == kinds and (not isinstance(value, accepted) or is_wide or _is_odd_integer(value, accepted)):
+                return f"{where}: expected {words}, found {_kind(value)}"
+        return ""  # anything can be taken as text
+    return next((odd for part in parts if (odd := _odd_shape(part[0], part[1], part[2].lstrip(".")))), "")
 
 
 def _one_line(message: str) -> str:

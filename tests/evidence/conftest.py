@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import tarfile
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -192,8 +192,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     def unpack(name: str) -> Path:
         if not (base / name).exists():
-            with tarfile.open(DATA / "runs" / f"{name}.tar.xz") as archive:
-                archive.extractall(base, filter="data")
+            shutil.unpack_archive(DATA / "runs" / f"{name}.tar.xz", base)
         return base / name
 
     return unpack

@@ -1,0 +1,133 @@
+"""`logjudge causes`: lists the causes, explains one, or prints docs/causes.md."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+import textwrap
+from collections.abc import Iterator
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from ..analysis import causes
+from ..analysis.causes import legal_absence
+from ..histories.errors import UsageError, meant
+from .completing import completed
+
+REMEDIES = {
+    "unclean-election": "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=all.",
+    "high-watermark-truncation": "Kafka 0.11 or later with message format v2 (KIP-101); min.insync.replicas=2 with"
+    " acks=all narrows the window only.",
+    "single-ack-failover": "acks=all with min.insync.replicas=2.",
+    "last-replica-standing": "min.insync.replicas=2 with acks=all; eligible leader replicas (KIP-966).",
+    "correlated-failure": "Replicas in separate failure domains (broker.rack); flush.messages=1, at its price.",
+    "leader-epoch-divergence": "Kafka 2.1 or later (KIP-279, KIP-320).",
+    "retry-duplicate": "enable.idempotence=true, which needs acks=all.",
+    "commit-before-handle": "enable.auto.commit=false, and commits after the records are handled.",
+    "committed-offset-vanished": "offsets.retention.minutes above the longest absence of a group;"
+    " auto.offset.reset=earliest or none.",
+    "consumer-reset": "auto.offset.reset=earliest or none; or a commit for the group before its first start.",
+    legal_absence.RETENTION: "Nothing is wrong. retention.ms and retention.bytes decide how long records stay.",
+    legal_absence.COMPACTION: "Nothing is wrong. cleanup.policy=delete keeps every record of a key.",
+}
+_LINKS = {
+    "KIP": "https://cwiki.apache.org/confluence/display/KAFKA/KIP-{}",
+    "KAFKA": "https://issues.apache.org/jira/browse/KAFKA-{}",
+}
+_REFERENCE = re.compile(r"\b(KIP|KAFKA)-(\d+)\b")
+WIDTH = 92
+
+
+class Cause(NamedTuple):
+    name: str
+    title: str
+    about: str  # paragraphs
+    evidence: str  # what has to be known to prove it
+    citation: str
+
+    @property
+    def remedy(self) -> str:
+        return REMEDIES.get(self.name, "")
+
+    def links(self) -> list[tuple[str, str]]:
+        found = _REFERENCE.findall(self.citation + self.about)
+        return [(f"{kind}-{number}", _LINKS[kind].format(number)) for kind, number in dict.fromkeys(found)]
+
+
+def catalogue() -> dict[str, Cause]:
+    """All causes, by name: those of a loss first, then the others. The texts are the modules' docstrings."""
+    found = {cause.name: cause for cause in _documented()}
+    first = [name for name in causes.CAUSES if name in found]
+    return {name: found[name] for name in (*first, *(name for name in sorted(found) if name not in first))}
+
+
+def _documented() -> Iterator[Cause]:
+    for module in pkgutil.iter_modules(causes.__path__):
+        cause = import_module(f"{causes.__name__}.{module.name}")
+        if not isinstance(getattr(cause, "NAME", None), str):
+            continue
+        first, *rest = (inspect.getdoc(cause) or "").split("\n\n")
+        evidence = [text.removeprefix("Needs: ") for text in rest if text.startswith("Needs: ")]
+        about = [text for text in rest if not text.startswith("Needs: ")]
+        title = first.partition(": ")[2]
+        yield Cause(cause.NAME, _line(title), "\n\n".join(map(_line, about)), _line(" ".join(evidence)), cause.CITATION)
+    needs = dict(re.findall(r"^(\w+) needs (.+)$", inspect.getdoc(legal_absence) or "", re.MULTILINE))
+    for name, citation, title in (
+        (legal_absence.RETENTION, legal_absence.RETENTION_CITATION, "records were deleted as configured or asked for."),
+        (legal_absence.COMPACTION, legal_absence.COMPACTION_CITATION, "a newer record of the key replaced them."),
+    ):
+        yield Cause(name, title, "No loss, but the reason for an absence.", needs[name], citation)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@click.command()
+@click.argument("name", metavar="[CAUSE]", required=False, shell_complete=completed(lambda: catalogue()))
+@click.option("--markdown", is_flag=True, help="Print docs/causes.md.")
+def command(name: str | None, markdown: bool) -> None:
+    """List the causes, or explain one: the evidence that proves it, what prevents it, and where it is documented."""
+    known = catalogue()
+    if markdown:
+        click.echo(document(), nl=False)
+    elif name is None:
+        for cause in known.values():
+            click.echo(f"{cause.name:26} {cause.title}")
+    elif name in known:
+        _explain(known[name])
+    else:
+        raise UsageError(f"found {name}, expected one of {', '.join(known)}{meant(name, known)}")
+
+
+def _explain(cause: Cause) -> None:
+    click.echo(f"{click.style(cause.name, bold=True)}: {cause.title}")
+    titled = (("", cause.about), ("Evidence needed: ", cause.evidence), ("Remedy: ", cause.remedy))
+    for title, text in titled:
+        for paragraph in filter(None, text.split("\n\n")):
+            click.echo("\n" + textwrap.fill(title + paragraph, WIDTH))
+    click.echo("\n" + textwrap.fill(f"See: {cause.citation}", WIDTH))
+    for _, link in cause.links():
+        click.echo(f"  {link}")
+
+
+def document() -> str:
+    """docs/causes.md, from the same texts."""
+    head = (
+        "# The causes\n\nWritten by `logjudge causes --markdown`; a test keeps both the same. A cause is named only"
+        " where the evidence proves it. Otherwise the cause is `unknown`, and the report lists what is missing."
+        " `logjudge explain RUN` shows the chain of facts.\n"
+    )
+    return head + "".join(map(_section, catalogue().values()))
+
+
+def _section(cause: Cause) -> str:
+    see = _REFERENCE.sub(lambda match: f"[{match[0]}]({_LINKS[match[1]].format(match[2])})", cause.citation)
+    lines = [f"\n## {cause.name}\n", f"{cause.title[:1].upper()}{cause.title[1:]}\n"]
+    lines += [f"{cause.about}\n"] if cause.about else []
+    lines += [f"- Evidence needed: {cause.evidence}"] if cause.evidence else []
+    lines += [f"- Remedy: {cause.remedy}"] if cause.remedy else []
+    return "\n".join([*lines, f"- See: {see}", ""])

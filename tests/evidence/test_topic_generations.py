@@ -1,0 +1,143 @@
+"""The generations of a topic, from records of the metadata log, faults, and the topic ids of copies."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from logjudge.analysis.partitions.generation_split import copy_positions, split_observed
+from logjudge.analysis.partitions.topic_generations import (
+    CREATE,
+    DELETE,
+    MAX_CLOCK_SKEW_NS,
+    Span,
+    TopicChange,
+    TopicCopy,
+    TopicGeneration,
+    generations_of,
+    recorded_changes,
+)
+from logjudge.histories.evidence.tables import FINAL, LOCATION, METADATA
+from logjudge.histories.tables import MARKS, MAX_INT64, MIN_INT64, READS, SENDS, complete
+
+S = 1_000_000_000
+OLD, NEW = "J0DgbTaRRgumsVCtWMRZBg", "lnugIDh2Sk6s2r7gl-dRIw"
+
+
+def copy(id_: str, time: int | None, broker: str = "1") -> TopicCopy:
+    return TopicCopy(FINAL if time == MAX_INT64 else f"at {time}", broker, id_, time)
+
+
+def told(found: list[TopicGeneration]) -> list[tuple[str | None, Span | None, bool]]:
+    return [(one.topic_id, one.deleted, one.is_deletion_certain) for one in found]
+
+
+DELETED = TopicChange(DELETE, Span(10 * S, 11 * S))
+MAYBE = TopicChange(DELETE, Span(10 * S, MAX_INT64), None, False)
+AGAIN = TopicChange(DELETE, Span(12 * S, 13 * S))  # a second attempt
+CREATED = TopicChange(CREATE, Span(15 * S, 16 * S))
+AT_END = copy(NEW, MAX_INT64)
+
+
+@pytest.mark.parametrize(
+    ("faults", "copies", "expected"),
+    [
+        ([], [], [(None, None, True)]),
+        ([DELETED], [], [(None, Span(10 * S, 11 * S), True)]),
+        ([DELETED, CREATED], [AT_END], [(None, Span(10 * S, 11 * S), True), (NEW, None, True)]),
+        ([DELETED], [copy(OLD, 9 * S), AT_END], [(OLD, Span(10 * S, 11 * S), True), (NEW, None, True)]),
+        ([MAYBE], [], [(None, Span(10 * S, MAX_INT64), False)]),
+        ([MAYBE, CREATED], [], [(None, Span(10 * S, 16 * S), True), (None, None, True)]),
+        ([MAYBE, AGAIN], [], [(None, Span(12 * S, 13 * S), True)]),
+        ([MAYBE], [copy(OLD, 9 * S), copy(OLD, MAX_INT64)], [(OLD, None, True)]),
+        ([MAYBE], [copy(OLD, 9 * S), AT_END], [(OLD, Span(10 * S, MAX_INT64), True), (NEW, None, True)]),
+        ([], [copy(OLD, 9 * S), AT_END], [(OLD, Span(9 * S, MAX_INT64), True), (NEW, None, True)]),
+        ([], [copy(OLD, None), AT_END], [(OLD, Span(MIN_INT64, MAX_INT64), True), (NEW, None, True)]),
+        ([], [copy(OLD, 9 * S), copy(OLD, MAX_INT64)], [(OLD, None, True)]),
+    ],
+)
+def test_generations(faults, copies, expected):
+    assert told(generations_of([], faults, copies, False)) == expected
+
+
+def test_a_record_confirms_or_refutes_a_fault_of_unknown_outcome():
+    record = TopicChange(DELETE, Span(12 * S, 14 * S), OLD)
+    assert told(generations_of([record], [MAYBE], [], True)) == [(OLD, Span(12 * S, 14 * S), True)]
+    assert told(generations_of([], [MAYBE], [], True)) == [(None, None, True)]
+
+
+def test_records_by_another_clock_are_those_of_the_faults():
+    records = [TopicChange(DELETE, Span(3600 * S, 3602 * S), OLD), TopicChange(CREATE, Span(3605 * S, 3607 * S), NEW)]
+    found = generations_of(records, [DELETED, CREATED], [], True)
+    assert told(found) == [(OLD, DELETED.span, True), (NEW, None, True)]
+    assert found[1].created == CREATED.span
+
+
+def test_the_longest_copy_of_the_metadata_log_tells():
+    rows = [
+        {"snapshot": "early", "broker": "1", "offset": 1, "time": 0, "kind": "topic", "topic": "x", "topic_id": OLD},
+        {"snapshot": FINAL, "broker": "1", "offset": 1, "time": 0, "kind": "topic", "topic": "x", "topic_id": OLD},
+        {
+            "snapshot": FINAL,
+            "broker": "1",
+            "offset": 5,
+            "time": 9,
+            "kind": "remove-topic",
+            "topic": "x",
+            "topic_id": OLD,
+        },
+        {"snapshot": FINAL, "broker": "1", "offset": 6, "time": 9, "kind": "topic", "topic": "y", "topic_id": NEW},
+    ]
+    metadata = complete(pl.DataFrame(rows), {**LOCATION, **METADATA})
+    changes, is_complete = recorded_changes("x", metadata, 0)
+    assert [(change.kind, change.topic_id) for change in changes] == [(CREATE, OLD), (DELETE, OLD)]
+    assert changes[1].span == Span(9_000_000 - MAX_CLOCK_SKEW_NS, 9_000_000 + MAX_CLOCK_SKEW_NS)
+    assert is_complete
+
+
+GENERATIONS = [
+    TopicGeneration(1, None, Span(10 * S, 11 * S), topic_id=OLD),
+    TopicGeneration(2, Span(15 * S, 16 * S), topic_id=NEW),
+]
+
+
+def test_copies_belong_to_the_generation_of_their_topic_id_else_of_their_time():
+    times = {"before": 9 * S, "between": 13 * S, "after": 20 * S}
+    places = [
+        ("before", "1"),
+        ("before", "2"),
+        ("between", "1"),
+        ("after", "1"),
+        ("undated", "1"),
+        (FINAL, "1"),
+        (FINAL, "2"),
+    ]
+    held = pl.DataFrame(places, schema=["snapshot", "broker"], orient="row")
+    copies = [TopicCopy("before", "2", NEW, 9 * S), TopicCopy(FINAL, "2", OLD, MAX_INT64)]
+    found = copy_positions(copies, held, GENERATIONS, times, FINAL)
+    numbers = {(snapshot, broker): number for snapshot, broker, number in found.iter_rows()}
+    assert [numbers[place] for place in places] == [0, 1, None, 1, None, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "kept", "expected"),
+    [
+        (1, "b", [], [(0, None, False), (1, None, False)]),  # nothing shows of which it is
+        (1, "b", [(1, 1, "b")], [(1, 1, True)]),  # the new log has it
+        (1, "b", [(0, 1, "b")], [(0, 1, True)]),
+        (1, "b", [(1, 1, "c")], [(0, 1, True)]),  # the new log has another record there
+    ],
+)
+def test_a_send_across_the_deletion_belongs_where_its_record_is(offset, value, kept, expected):
+    send = {"process": "p", "outcome": "ok", "invoked": 9 * S, "completed": 17 * S, "at": 1, "invoked_at": 0}
+    send |= {"offset": offset, "value": value, "acknowledged": True, "index": 0, "acks": "all", "txn": False}
+    names = {"sends": SENDS, "reads": READS, "marks": MARKS}
+    schemas = {
+        name: {key: kind for key, kind in one.items() if key not in ("topic", "partition")}
+        for name, one in names.items()
+    }
+    tables = {name: pl.DataFrame(schema=schema) for name, schema in schemas.items()}
+    tables["sends"] = pl.DataFrame([send], schema=schemas["sends"])
+    records = pl.DataFrame(kept, schema={"generation": pl.Int32, "offset": pl.Int64, "value": pl.String}, orient="row")
+    observed, undecided, _ = split_observed(tables, GENERATIONS, records)
+    assert observed["sends"].select("generation", "offset", "acknowledged").rows() == expected
+    assert undecided == (len(expected) > 1)

@@ -1,0 +1,127 @@
+"""Options that commands share, standard input, the rules and causes that help texts list."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from logjudge.analysis import causes as cause_modules
+from logjudge.analysis.rules import RULES
+from logjudge.cli.causes import REMEDIES, catalogue, document
+from logjudge.cli.main import cli
+from logjudge.cli.rule_groups import RULE_GROUPS
+from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.readers import native
+
+ROOT = Path(__file__).parents[1]
+EVENTS = [
+    {"process": "p", "op": 0, "type": kind, "f": "send", "topic": "x", "partition": 0, "value": "a", "time": time}
+    for time, kind in enumerate(("invoke", "ok"))
+]
+HISTORY = "".join(json.dumps({**event, "offset": 0}) + "\n" for event in EVENTS).encode()
+
+
+def run(*arguments: object, stdin: bytes = HISTORY) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False, input=stdin)
+
+
+@pytest.mark.parametrize("stdin", [HISTORY, gzip.compress(HISTORY)])
+@pytest.mark.parametrize(
+    ("words", "shows"),
+    [
+        (("check", "-", "--engine", "local", "--no-plots"), "stdin: UNKNOWN"),
+        (("explain", "-", "x-0@0"), "stdin.txt:2"),
+        (("timeline", "-"), "x-0"),
+        (("diff", "-"), "x-0"),
+        (("convert", "-", "out.jsonl"), "2 events written"),
+    ],
+)
+def test_standard_input_is_read(
+    words: tuple[str, ...], shows: str, stdin: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*words, stdin=stdin)
+    assert result.exception is None
+    assert shows in result.output
+
+
+def test_an_error_about_standard_input_names_no_copy_of_it() -> None:
+    command = [sys.executable, "-m", "logjudge.cli", "check", "-", "--engine", "local"]
+    done = subprocess.run(command, input=b"no history\n", capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"logjudge: stdin: found bytes like")
+
+
+def test_quiet_prints_nothing_and_open_shows_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda uri: shown.append(uri) or True)
+    words = ("check", "-", "--engine", "local", "--no-plots", "--quiet", "--open", "--out", tmp_path / "out")
+    result = run(*words)
+    assert (result.return_value, result.output) == (3, "")
+    assert shown == [(tmp_path / "out" / "report.html").as_uri()]
+    monkeypatch.setattr("webbrowser.open", lambda _: False)
+    assert f"the report is {tmp_path / 'out' / 'report.html'}" in run(*words).stderr
+
+
+@pytest.mark.parametrize("command", [("explain",), ("diff",), ("timeline",), ("plot", "glance")])
+def test_the_format_may_be_named_wherever_a_run_is_read(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "h").write_text("#\n" * 60 + HISTORY.decode())  # not recognised from its first lines
+    name, *rest = command
+    if rest:
+        rest += ["--out", str(tmp_path / "plot.png")]
+    assert "found bytes like" in str(run(name, tmp_path / "h", *rest).exception)
+    assert run(name, tmp_path / "h", *rest, "--from", "native").exception is None
+
+
+@pytest.mark.parametrize("command", [("check", "-"), ("linearize", "-"), ("search", "--variant", "kraft")])
+def test_two_engines_are_refused(command: tuple[str, ...]) -> None:
+    for options in (("--spark", "--engine", "local"), ("--engine", "local", "--spark")):
+        error = run(*command, *options).exception
+        assert isinstance(error, LogjudgeError)
+        assert "found --spark with --engine local" in str(error)
+
+
+def test_help_lists_every_rule_once_and_examples() -> None:
+    grouped = [name for names in RULE_GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(RULES)
+    printed = run("check", "--help").output
+    assert all(name in printed for name in grouped)
+    assert "zcat history.jsonl.gz | logjudge check -" in printed
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"records": [[1, 2]]}, "records[0]: expected an object, found a list"),
+        ({"records": [{"offset": "x"}]}, 'records[0].offset: expected an integer of 64 bits, found "x"'),
+        ({"records": [{"offset": 1}, {"partition": {}}]}, "records[1].partition: expected an integer of 32 bits"),
+        ({"topics": {}}, "found an object as topics, expected a list"),
+        ({"ops": [{"f": "send"}, 7]}, "ops[1]: expected an object, found 7"),
+        ({"partition": 2**40}, "partition: expected an integer of 32 bits, found 1099511627776"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_said_by_field_and_shape(change: dict[str, object], reason: str) -> None:
+    line = json.dumps({**EVENTS[0], "fault": {"kind": "kill"}, **change}).encode()
+    _, refused = native.parse(line)
+    assert reason in refused["reason"][0]
+    assert "dtype" not in refused["reason"][0]
+
+
+def test_causes_are_documented_with_evidence_remedy_and_links() -> None:
+    assert (ROOT / "docs" / "causes.md").read_text() == document(), "logjudge causes --markdown > docs/causes.md"
+    known = catalogue()
+    assert set(cause_modules.CAUSES) | set(cause_modules.DIVERGING) | set(cause_modules.LEGAL) <= set(known)
+    assert set(REMEDIES) == set(known)
+    for cause in known.values():
+        assert cause.title, cause.name
+        assert cause.evidence, cause.name
+    printed = run("causes", "unclean-election").output
+    assert "Evidence needed: the new leader" in printed
+    assert "Remedy: unclean.leader.election.enable=false" in printed
+    assert "https://issues.apache.org/jira/browse/KAFKA-1211" in printed
+    assert "did you mean unclean-election" in str(run("causes", "unclean").exception)
