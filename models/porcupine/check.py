@@ -124,9 +124,13 @@ class _Check:
         self.actions, self.observes, self.history = number_actions(model, operations)
         self.encoding: Encoding | None = None
         if any(model.step is known.step for known in MODELS.values()):
-            from .encoding import encode
+            from .encoding import Counts, encode
 
-            self.encoding = encode(model, self.actions, len(operations))
+            counts, completed = [0] * len(self.actions), [0] * len(self.actions)
+            for action, end in zip(self.history.action_of, self.history.ends, strict=True):
+                counts[action] += 1
+                completed[action] += end is not None
+            self.encoding = encode(model, self.actions, Counts(counts, completed))
         self.began = time.perf_counter()
         self.parts = _Parts(model, self.actions, self.history)
         self.found: dict[int, Found] = {}
