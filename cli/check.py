@@ -144,6 +144,7 @@ def _judge(
     from ..analysis.figures import merge_figures
     from ..analysis.verdict import report_of
     from ..plots.report import headline
+    from .provenance import provenance_of
 
     started = time.monotonic()
     quiet = options["quiet"] or options["as_json"] or options["form"] is not None
@@ -156,7 +157,7 @@ def _judge(
         run = dataclasses.replace(run, settings=settings)
         results = engine.judge(run, progress)
         results.refuse_unusable()
-        report = report_of(results, engine.name)
+        report = {**report_of(results, engine.name), "provenance": provenance_of(run)}
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.summaries, results.context, results.run.settings)
         engine.write(folder, lambda scratch: _write(scratch, report, results, figures, not options["no_plots"]))

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from ..analysis.rules import RULES
 from ..analysis.wording import plural
 from ..histories.files import is_uri, local_path
-from .output import printable, whys_told
+from .output import causes_of, printable
 
 MOST = 1000  # GitHub shows 5,000 results at most and takes 25,000
 ASSUMPTION = "assumption"  # the rule of what is unknown though no rule of ours concerns it
@@ -41,7 +41,7 @@ class Judged(NamedTuple):
         """The verdict, which rules it leaves out, and each cause with what would have prevented it."""
         skipped = ", ".join(self.report["skipped"])
         told = [self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")]
-        return told + [f"{cause}: {says}{cited}" for cause, says, cited in whys_told(self.report["causes"])]
+        return told + [f"{cause}: {says}{cited}" for cause, says, cited in causes_of(self.report)]
 
     def unknown(self) -> dict[str, str]:
         """What is unknown, by assumption or rule, each with the reason; what an assumption explains is told there."""
@@ -60,8 +60,8 @@ class Judged(NamedTuple):
 
     def whys_of(self, finding: dict[str, Any]) -> str:
         """The causes of a finding and what would have prevented them, as a sentence that goes on from its own."""
-        mine = [cause for cause in self.report["causes"] if finding["id"] in cause["findings"]]
-        return "".join(f". Why: {name}: {says}{cited}" for name, says, cited in whys_told(mine))
+        causes = causes_of(self.report, finding["id"])
+        return "".join(f". Why: {name}: {says}{cited}" for name, says, cited in causes)
 
     def source(self, name: str) -> str:
         """A file of the run as it is found from where the caller stands."""
@@ -141,9 +141,9 @@ def sarif(runs: list[Judged]) -> str:
     rules = [
         {
             "id": name,
-            "shortDescription": {"text": rule.breach},
-            "fullDescription": {"text": rule.about},
-            "help": {"text": f"logjudge rules {name}: {rule.about}"},
+            "shortDescription": {"text": rule.summary},
+            "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.parts)},
+            "help": {"text": f"logjudge rules {name} prints this text with an example"},
             "helpUri": f"{HOME}#{name}",
         }
         for name, rule in RULES.items()

@@ -552,8 +552,12 @@ def test_no_color_takes_the_colours_off_a_terminal(unread: Path, tmp_path: Path)
 
 
 def test_rules_explains_with_an_example() -> None:
-    assert "p:a@0" in run("rules", "lost-write").output
-    assert len(run("rules").output.splitlines()) == 23
+    output = run("rules", "lost-write").output
+    parts = ("Breach: ", "Not a breach: ", "Unknown when: ", "In Jepsen histories: ")
+    assert [line for line in parts if f"\n{line}" in output] == [*parts]
+    assert "p:a@0" in output
+    assert len(run("rules").output.splitlines()) == len(RULES)
+    assert all(text.endswith(".") for rule in RULES.values() for _, text in rule.parts)
 
 
 def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch) -> None:
