@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ....histories.bundle import EXPECTED, Run
 from ....histories.errors import InputError
-from ....histories.operations import PLACED_EVENTS
+from ....histories.pairing import PLACED_EVENTS
 from ...results import Results
 from ...stages import close_waiting
 from .blocks import unpack

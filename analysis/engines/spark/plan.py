@@ -18,7 +18,7 @@ import pyarrow as pa
 from ....histories.bundle import Run, Settings
 from ....histories.evidence.parts import Part
 from ....histories.files import SPLIT_BYTES, Split
-from ....histories.operations import PLACED_EVENTS
+from ....histories.pairing import PLACED_EVENTS
 from ....histories.tables import CONTEXT, SENDS
 from ...kernel import Common, Tables, judge_unit, to_frame
 from ...stages import (

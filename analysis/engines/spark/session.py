@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ....histories.errors import MissingComponentError, first_line
+from ....histories.errors import MissingComponentError, describe_error
 from .driver_files import deferred_signals, driver_folder, silence_py4j
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def open_session(
             session = builder.getOrCreate()
     except Exception as error:
         raise MissingComponentError(
-            f"Spark could not be started on {remote or master or 'local[*]'} ({first_line(error)});"
+            f"Spark could not be started on {remote or master or 'local[*]'} ({describe_error(error)});"
             " `logjudge doctor` reports what is missing,"
             " and --engine local needs neither Spark nor Java"
         ) from error
