@@ -14,7 +14,7 @@ import click
 
 from ..analysis import causes
 from ..analysis.causes import legal_absence
-from ..histories.errors import UsageError, meant
+from ..histories.errors import UsageError, did_you_mean
 from .completing import completed
 
 _LINKS = {
@@ -92,7 +92,7 @@ def command(name: str | None, markdown: bool) -> None:
     elif name in known:
         _explain(known[name])
     else:
-        raise UsageError(f"found {name}, expected one of {', '.join(known)}{meant(name, known)}")
+        raise UsageError(f"found {name}, expected one of {', '.join(known)}{did_you_mean(name, known)}")
 
 
 def _explain(cause: Cause) -> None:
