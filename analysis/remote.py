@@ -90,7 +90,7 @@ def _moved(run: Run, shadow: Path, listing: Listing, held: Mapping[str, bytes]) 
     for name in filter(may_be_evidence, listing.sizes):
         folders.setdefault(Path(name).parent, []).append(name)
     for part in evidence:
-        if part.kind != "left-out":
+        if part.kind not in ("left-out", "unreadable"):
             inside = folders.get(part.path, []) if part.kind == "metadata" else [part.path.as_posix()]
             homes.update((name, part.path.as_posix()) for name in inside)
     stored = [

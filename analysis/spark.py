@@ -142,14 +142,17 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
         context = getattr(session, "_sc", None)
         lines = context.accumulator(0) if context is not None else None
         tasks = len(_tasks(run))
+        has_begun = False  # the first stages hand out the tasks
 
         def tell(stage: Any) -> None:
+            nonlocal has_begun
             if stage.numTasks == tasks:
+                has_begun = True
                 # A task's lines are known when it is done.
                 read = lines.value if lines is not None else 0
                 what = f"Spark has read {read:,} lines" if read else "Spark is reading"
                 progress(what, stage.numCompletedTasks, tasks)
-            else:
+            elif has_begun:
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
 
         progress("Spark is reading", 0, tasks)

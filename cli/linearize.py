@@ -86,8 +86,10 @@ def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
     """What --json says of one file."""
     part, lines = judgement.part, judgement.history.lines
     outcome: dict[str, Any] = {"verdict": judgement.result.verdict, "seconds": judgement.result.seconds}
-    if part is not None and part.blocked is not None:
-        outcome["line"] = lines[part.blocked]
+    if part is not None:
+        outcome["method"] = part.method
+    if part is not None and (part.blocked is not None or part.witness):
+        outcome["line"] = lines[part.witness[-1] if part.blocked is None else part.blocked]
         outcome["evidence"] = evidence(judgement)
     if shrunk is not None:
         outcome["minimal"] = [lines[index] for index in shrunk.operations]
@@ -122,7 +124,13 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each file.")
-@click.option("--memory", type=click.IntRange(min=1), default=2048, show_default=True, help="MB for each file.")
+@click.option(
+    "--memory",
+    type=click.IntRange(min=1),
+    default=2048,
+    show_default=True,
+    help="MB to search each file, beside the program and the history.",
+)
 @click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a few operations that show it.")
 @engine_options(default="local")

@@ -207,3 +207,4 @@ class Finding:
     topic_generation: int | None = None
     id: str = ""
     acks: str | None = None  # of the sends concerned, for --allow rule:acks=1
+    event: int | None = None  # of lost writes: findings of one partition with the same number were lost together

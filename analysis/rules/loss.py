@@ -30,10 +30,14 @@ def lost_writes(p: Partition) -> Iterator[Finding]:
     if not len(lost):
         return
     kept = placed.filter(~pl.col("lost")).select("offset", pl.col("invoked").alias("since"))
+    number = 0
     for event in events(lost, "value"):
         between = beside(kept, event.select("offset", pl.col("completed").alias("until")))
-        for run in adjacent_runs(event, between, "acks"):
-            yield _lost(p, run)
+        for together in adjacent_runs(event, between):
+            number += 1
+            # Severity and --allow go by acks, so a finding has one.
+            for run in adjacent_runs(together, between, "acks"):
+                yield _lost(p, run, number)
 
 
 def vanished(p: Partition, offsets: Offsets) -> Offsets:
@@ -54,7 +58,7 @@ def _gone(p: Partition) -> pl.DataFrame:
     return outcomes_of_sends(p).filter(pl.col("lost"))
 
 
-def _lost(p: Partition, run: pl.DataFrame) -> Finding:
+def _lost(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     first, last = run.row(0, named=True), run.row(-1, named=True)
     read = run.filter(pl.col("first_read").is_not_null())
     acks = first["acks"]
@@ -77,6 +81,7 @@ def _lost(p: Partition, run: pl.DataFrame) -> Finding:
     return Finding(
         rule="lost-write",
         acks=acks,
+        event=event,
         sentence=f"{start}; {seen}; {_why_gone(p, run)}",
         **_of_run(p, run),
         evidence=proof(

@@ -13,30 +13,15 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...models.operations import UNKNOWN, Action, Operation
 from ..errors import InputError, UsageError
 from ..files import check_path, whole
-
-TYPES = ("invoke", "ok", "fail", "info")
+from .operation_lines import Line
 
 # Functions whose answer is no more than *done*, though a history may repeat the argument in its place.
 DONE = frozenset(("write", "put", "add", "subtract", "remove", "enqueue", "acquire", "release"))
-
-
-class Line(NamedTuple):
-    """One event, as its line says. `process` None is an annotation: `value` its text."""
-
-    line: int
-    process: Hashable
-    type: str
-    f: str
-    value: Any = None
-    key: Hashable = None
-    result: Any = UNKNOWN  # of a completion, where the format has it beside the value
-    time: float | None = None  # where the format has it; any unit
-    client: Hashable = None  # whose operation it is, where that is not the process
 
 
 @dataclass(frozen=True)

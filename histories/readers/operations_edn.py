@@ -14,7 +14,7 @@ from typing import Any
 from ...models.operations import UNKNOWN
 from ..errors import InputError
 from .edn import EdnError, Word, forms
-from .operations import TYPES, Line
+from .operation_lines import TYPES, Line
 
 _PROCESS, _TYPE, _F, _VALUE = Word(":process"), Word(":type"), Word(":f"), Word(":value")
 _KEY, _RESULT = Word(":key"), Word(":result")

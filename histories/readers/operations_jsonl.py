@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from ...models.operations import UNKNOWN
 from ..errors import InputError
 from .edn import FrozenMap, Word
-from .operations import TYPES, Line
+from .operation_lines import TYPES, Line
 
 _BOOLEANS = {True: Word("true"), False: Word("false")}
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import InputError
-from .operations import Line
+from .operation_lines import Line
 
 _LINE = re.compile(r".*?\bjepsen\.util\s+-\s+(\S+)\s+:(\w+)\s+:(\S+)\s*(.*?)\s*")
 _PAIR = re.compile(r"\[\s*(-?\d+|nil)[\s,]+(-?\d+|nil)\s*\]")
