@@ -15,7 +15,7 @@ OF_RANGES = ("replica-divergence",)  # rules whose findings may span records tha
 
 
 def link_consequences(findings: list[Finding]) -> None:
-    """Fills `related` both ways, in place."""
+    """Fills `related` both ways, in place. A lost write is related to the ones before and after it of its event."""
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     if not losses:
         return
@@ -24,6 +24,14 @@ def link_consequences(findings: list[Finding]) -> None:
         for loss in _losses_of(finding, losses, lost_by_value):
             finding.related.append(loss.id)
             loss.related.append(finding.id)
+    latest: dict[tuple[str | None, int | None, int], Finding] = {}
+    for loss in losses:
+        if loss.event is not None:
+            key = (loss.topic, loss.partition, loss.event)
+            if (before := latest.get(key)) is not None:
+                loss.related.append(before.id)
+                before.related.append(loss.id)
+            latest[key] = loss
 
 
 def accept_consequences(findings: list[Finding], p: Partition | None = None) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..histories.bundle import ROLES, Settings
 from .assumptions import assumption, evidence_assumptions
+from .causes.incidents import incidents_of, rows_of
 from .finding_order import SEVERITIES, worst_rows_first
 from .partitions.topic_generations import Span, in_words
 from .results import Results
@@ -52,6 +53,7 @@ WORST = 100  # findings that verdict.json repeats
 def report_of(results: Results, engine: str) -> dict[str, Any]:
     """The whole content of verdict.json: the verdict, what was judged, and the worst findings."""
     run = results.run
+    findings, causes = results.findings(), results.causes()
     return {
         **verdict_of(results),
         "input": {
@@ -64,8 +66,9 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
             "started_at": None if run.settings.undated else run.settings.config.get("started_at"),
             "span_ns": _span(results),
         },
-        "findings": worst_rows_first(results.findings()).head(WORST).to_dicts(),
-        "causes": results.causes(),
+        "findings": worst_rows_first(findings).head(WORST).to_dicts(),
+        "causes": causes,
+        "incidents": [incident.record() for incident in incidents_of(rows_of(findings), causes)],
     }
 
 

@@ -7,13 +7,14 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from ..histories.errors import LogjudgeError, UsageError, meant
+from ..histories.errors import LogjudgeError, UsageError, did_you_mean
 from ..histories.files import is_uri
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
@@ -97,12 +98,15 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     engine = LocalEngine() if spark is None else SparkEngine(spark)
     codes: list[int] = []
     judged: list[tuple[str, dict[str, Any]]] = []
+    spans: list[tuple[datetime, float]] = []
     unread: dict[str, str] = {}
     done: dict[str, tuple[dict[str, Any], str]] = {}
     for run, name, folder in zip(runs, names, targets, strict=True):
+        began, started = datetime.now(UTC), time.monotonic()
         try:
             report, headline = _judge(run, name if len(runs) > 1 else "", folder, engine, rules, options)
             judged.append((run, report))
+            spans.append((began, time.monotonic() - started))
             done[folder] = report, headline
             codes.append(EXITS[report["verdict"]])
         except LogjudgeError as error:
@@ -125,7 +129,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
         index = write_index(out or DEFAULT_OUT, rows) if indexed else None
         if not (options["quiet"] or options["as_json"] or options["form"]):
             click.echo(render_runs(rows, index))
-    _print_for_machines(judged, unread, dict(zip(runs, names, strict=True)), options)
+    _print_for_machines(judged, spans, unread, dict(zip(runs, names, strict=True)), options)
     if not options["quiet"] and not any(map(is_uri, (*runs, *targets))):
         _hint(judged, spark)
     if options["opens"]:
@@ -140,6 +144,7 @@ def _judge(
     from ..analysis.figures import merge_figures
     from ..analysis.verdict import report_of
     from ..plots.report import headline
+    from .provenance import provenance_of
 
     started = time.monotonic()
     quiet = options["quiet"] or options["as_json"] or options["form"] is not None
@@ -152,7 +157,7 @@ def _judge(
         run = dataclasses.replace(run, settings=settings)
         results = engine.judge(run, progress)
         results.refuse_unusable()
-        report = report_of(results, engine.name)
+        report = {**report_of(results, engine.name), "provenance": provenance_of(run)}
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.summaries, results.context, results.run.settings)
         engine.write(folder, lambda scratch: _write(scratch, report, results, figures, not options["no_plots"]))
@@ -184,7 +189,7 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
         if name not in RULES:
             expected = f"one of {', '.join(RULES)}; `logjudge rules` explains them"
-            raise UsageError(f"found rule {name}, expected {expected}{meant(name, RULES)}")
+            raise UsageError(f"found rule {name}, expected {expected}{did_you_mean(name, RULES)}")
     for item in allow:
         if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")
@@ -225,7 +230,11 @@ def _hint(judged: list[tuple[str, dict[str, Any]]], spark: Spark | None) -> None
 
 
 def _print_for_machines(
-    judged: list[tuple[str, dict[str, Any]]], unread: dict[str, str], names: dict[str, str], options: dict[str, Any]
+    judged: list[tuple[str, dict[str, Any]]],
+    spans: list[tuple[datetime, float]],
+    unread: dict[str, str],
+    names: dict[str, str],
+    options: dict[str, Any],
 ) -> None:
     """One run's report, or a list of what was judged and then of what could not be read."""
     if options["as_json"]:
@@ -237,4 +246,4 @@ def _print_for_machines(
     elif options["form"]:
         from .formats import FORMATS, Judged
 
-        click.echo(FORMATS[options["form"]]([Judged(*each) for each in judged]))
+        click.echo(FORMATS[options["form"]]([Judged(*each, *span) for each, span in zip(judged, spans, strict=True)]))

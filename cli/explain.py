@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..analysis.wording import either
+from ..analysis.wording import either, plural
 from ..histories.errors import UsageError
 from .document import Document
 from .forms import Form, form_options, from_option, show
@@ -20,10 +20,11 @@ from .saved import Saved, is_saved, load
 from .saved_place import causes_at, explained_beside, findings_at, known_partitions, refuse_unknown
 
 if TYPE_CHECKING:
+    from ..analysis.causes.incidents import Incident
     from ..analysis.inspect.open_partitions import Inspected
     from ..analysis.partitions.partition import Partition
     from ..histories.tables import Finding
-    from ..plots.report.root_causes import Why
+    from ..plots.report.root_causes import RootCause
 
 Record = dict[str, Any]
 MAX_FOUND = 12  # findings of a run or a partition
@@ -78,7 +79,7 @@ def _of_saved(document: Document, saved: Saved, asked: Where | None) -> None:
         document.say(
             f"{asked or verdict['input']['name']}: no cause stands in the results{explained_beside(saved, asked)}{look}"
         )
-    _whys(document, causes, verdict["input"].get("started_at"))
+    _incidents(document, findings, causes, verdict["input"].get("started_at"))
     _unexplained(document, unexplained(findings, causes), with_files)
     tell_the_zero(document, verdict["input"].get("started_at"))
     if with_files and asked is not None and asked.offset is not None:
@@ -130,17 +131,15 @@ def _of_run(document: Document, opened: Inspected, asked: Where | None) -> None:
         for name in names:
             _partition(document, opened, name)
         return
-    told = 0
-    breaches: list[Finding] = []
-    for name in opened.names():
-        findings, causes = opened.judged(opened.partition(name))
-        told += len(causes)
-        _whys(document, causes, opened.started_at)
-        breaches += unexplained(findings, causes)
+    judged = [opened.judged(opened.partition(name)) for name in opened.names()]
+    findings = [finding for found, _ in judged for finding in found]
+    causes = [cause for _, explained in judged for cause in explained]
+    incidents = _incidents(document, findings, causes, opened.started_at)
+    breaches = unexplained(findings, causes)
     _unexplained(document, breaches, opened.with_files(), opened.located)
-    if not told and not breaches:
-        judged = "`logjudge check` says what could be judged"
-        document.say(f"{opened.run.settings.name}: no breach was found, so there is no cause to tell; {judged}")
+    if not incidents and not breaches:
+        hint = "`logjudge check` says what could be judged"
+        document.say(f"{opened.run.settings.name}: no breach was found, so there is no cause to tell; {hint}")
 
 
 def _moments(opened: Inspected, name: str) -> list[Record]:
@@ -162,7 +161,7 @@ def _partition(document: Document, opened: Inspected, name: str) -> None:
     if not findings:
         document.say("No rule found anything here; `logjudge check` says what could be judged.")
     _why_not(document, unexplained(findings, causes), opened.with_files())
-    _whys(document, causes, opened.started_at)
+    _incidents(document, findings, causes, opened.started_at)
     document.heading("What happened")
     moments = _moments(opened, name)
     tell(document, opened.located({"moments": moments})["moments"], opened)
@@ -224,7 +223,7 @@ def _tell_offset(document: Document, opened: Inspected, p: Partition, story: Rec
         absence = story["absence"]
         document.say(f"{absence['cause']}, which is legal ({absence['citation']})")
         _chain(document, absence["chain"], opened.started_at)
-    _whys(document, story["causes"], opened.started_at)
+    _incidents(document, here, story["causes"], opened.started_at)
 
 
 def _here(findings: list[Finding], asked: Where) -> list[Finding]:
@@ -299,28 +298,36 @@ def _why_not(document: Document, breaches: list[Finding], with_files: Collection
     document.say(*why_no_cause(breaches, with_files))
 
 
-def _whys(document: Document, causes: list[Record], started_at: str | None) -> None:
-    from ..plots.report.root_causes import whys_of
+def _incidents(
+    document: Document, findings: Iterable[Finding], causes: list[Record], started_at: str | None
+) -> list[Incident]:
+    """Each incident whose cause was looked for, with its sequence of events."""
+    from ..analysis.causes.incidents import incidents_of
+    from ..plots.report.root_causes import root_cause_of
 
-    for why in whys_of(causes, started_at):
-        document.heading(f"Why: {why.cause}" + (f", {why.title}" if why.title else ""))
-        _why(document, why)
+    incidents = [one for one in incidents_of(map(vars, findings), causes) if one.explained]
+    for incident in incidents:
+        document.heading(f"Why: {incident.cause}, {incident.headline}")
+        _root_cause(document, root_cause_of(incident, started_at))
+    return incidents
 
 
-def _why(document: Document, why: Why) -> None:
-    document.numbered([(dated(step.seconds, step.clock, step.says), step.source) for step in why.steps])
-    if why.prevented_by:
-        document.say(f"Would have been prevented by: {either(why.prevented_by)}")
-    if why.citation:
-        document.say(f"See {why.citation}")
-    if why.readings:
+def _root_cause(document: Document, cause: RootCause) -> None:
+    document.numbered([(dated(step.seconds, step.clock, step.says), step.source) for step in cause.steps])
+    if cause.steps_left_out:
+        document.say(f"… and {plural(cause.steps_left_out, 'more step')}; --json prints all")
+    if cause.prevented_by:
+        document.say(f"Would have been prevented by: {either(cause.prevented_by)}")
+    if cause.citation:
+        document.say(f"See {cause.citation}")
+    if cause.readings:
         document.say("The evidence conflicts, so no cause is named; it can be read in these ways:")
-        for reading in why.readings:
+        for reading in cause.readings:
             document.say(f"As {reading.cause}:")
-            _why(document, reading)
-    elif not why.known:
+            _root_cause(document, reading)
+    elif not cause.known:
         document.say("The cause is not known. To name it, this would be needed:")
-        document.listed([(missing, "") for missing in why.missing])
+        document.listed([(missing, "") for missing in cause.missing])
 
 
 def _chain(document: Document, facts: list[Record], started_at: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +14,14 @@ from xml.etree import ElementTree
 from ..analysis.rules import RULES
 from ..analysis.wording import plural
 from ..histories.files import is_uri, local_path
-from .output import whys_told
+from .output import causes_of, printable
 
 MOST = 1000  # GitHub shows 5,000 results at most and takes 25,000
 ASSUMPTION = "assumption"  # the rule of what is unknown though no rule of ours concerns it
 NO_OPERATIONS = "the run holds no operation, so there was nothing to judge"
 _LEVELS = {"violation": "error", "permitted": "note", "note": "note"}
+HOME = "https://pypi.org/project/logjudge/"
+_NO_LINES = (".gz", ".zst", ".parquet")  # a line of what is packed is nowhere to be shown
 _NOTICES = {"valid": "notice", "unknown": "warning", "invalid": "error"}
 
 
@@ -26,6 +30,8 @@ class Judged(NamedTuple):
 
     path: str
     report: dict[str, Any]
+    began: datetime  # UTC
+    seconds: float  # that the judging took
 
     @property
     def verdict(self) -> str:
@@ -35,7 +41,7 @@ class Judged(NamedTuple):
         """The verdict, which rules it leaves out, and each cause with what would have prevented it."""
         skipped = ", ".join(self.report["skipped"])
         told = [self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")]
-        return told + [f"{cause}: {says}{cited}" for cause, says, cited in whys_told(self.report["causes"])]
+        return told + [f"{cause}: {says}{cited}" for cause, says, cited in causes_of(self.report)]
 
     def unknown(self) -> dict[str, str]:
         """What is unknown, by assumption or rule, each with the reason; what an assumption explains is told there."""
@@ -54,8 +60,8 @@ class Judged(NamedTuple):
 
     def whys_of(self, finding: dict[str, Any]) -> str:
         """The causes of a finding and what would have prevented them, as a sentence that goes on from its own."""
-        mine = [cause for cause in self.report["causes"] if finding["id"] in cause["findings"]]
-        return "".join(f". Why: {name}: {says}{cited}" for name, says, cited in whys_told(mine))
+        causes = causes_of(self.report, finding["id"])
+        return "".join(f". Why: {name}: {says}{cited}" for name, says, cited in causes)
 
     def source(self, name: str) -> str:
         """A file of the run as it is found from where the caller stands."""
@@ -76,18 +82,28 @@ class Judged(NamedTuple):
 def junit(runs: list[Judged]) -> str:
     """A suite a run, a case a rule and an assumption; unknown is an error, what was not judged is skipped."""
     root = ElementTree.Element("testsuites")
-    for run in runs:
+    for number, run in enumerate(runs):
         name = _xml(run.report["input"]["name"])
-        suite = ElementTree.SubElement(root, "testsuite", name=f"logjudge {name}")
+        suite = ElementTree.SubElement(root, "testsuite", name=f"logjudge {name}", id=str(number), package="logjudge")
+        suite.set("timestamp", f"{run.began:%Y-%m-%dT%H:%M:%S}")
+        suite.set("time", f"{run.seconds:.3f}")
+        suite.set("hostname", "localhost")
+        ElementTree.SubElement(suite, "properties")
         unknown = _errors(run)
         assumptions = [item["name"] for item in run.report["assumptions"]]
         for case in dict.fromkeys([*RULES, *assumptions, *unknown]):
-            _outcome(ElementTree.SubElement(suite, "testcase", classname=name, name=_xml(case)), case, run, unknown)
+            _outcome(_case(suite, name, case), case, run, unknown)
         for kind, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             suite.set(kind, str(len(suite.findall(f".//{tag}"))))
         ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(run.summary()))
+        ElementTree.SubElement(suite, "system-err")
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _case(suite: ElementTree.Element, classname: str, name: str) -> ElementTree.Element:
+    """A test case; rules are judged together, so that none has a time of its own."""
+    return ElementTree.SubElement(suite, "testcase", classname=classname, name=_xml(name), time="0")
 
 
 def _errors(run: Judged) -> dict[str, str]:
@@ -106,9 +122,9 @@ def _outcome(case: ElementTree.Element, name: str, run: Judged, unknown: dict[st
     elif rule["verdict"] == "invalid":
         told = [f["sentence"] + run.whys_of(f) for f in run.report["findings"] if f["rule"] == name][:20]
         message = f"{plural(rule['count'], 'record')} in {plural(rule['findings'], 'finding')}"
-        ElementTree.SubElement(case, "failure", message=message).text = _xml("\n".join(told))
+        ElementTree.SubElement(case, "failure", message=message, type="violation").text = _xml("\n".join(told))
     elif name in unknown:
-        ElementTree.SubElement(case, "error", message=_xml(f"unknown: {name}: {unknown[name]}"))
+        ElementTree.SubElement(case, "error", message=_xml(f"unknown: {name}: {unknown[name]}"), type="unknown")
     elif rule["verdict"] == "not-judged":
         ElementTree.SubElement(case, "skipped", message="the run carries nothing that it is about")
 
@@ -123,11 +139,17 @@ def sarif(runs: list[Judged]) -> str:
     unknown = [_open(run, name, why) for run in runs for name, why in run.unknown().items()]
     found = [_result(run, finding) for run in runs for finding in run.report["findings"]]
     rules = [
-        {"id": name, "shortDescription": {"text": rule.breach}, "fullDescription": {"text": rule.about}}
+        {
+            "id": name,
+            "shortDescription": {"text": rule.summary},
+            "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.parts)},
+            "help": {"text": f"logjudge rules {name} prints this text with an example"},
+            "helpUri": f"{HOME}#{name}",
+        }
         for name, rule in RULES.items()
     ]
     rules.append({"id": ASSUMPTION, "shortDescription": {"text": "what the verdict rests on is not known to hold"}})
-    driver = {"name": "logjudge", "version": version("logjudge"), "rules": rules}
+    driver = {"name": "logjudge", "version": version("logjudge"), "informationUri": HOME, "rules": rules}
     # The run of the tool succeeded, whatever it says of the runs that it judged.
     invocation = {"executionSuccessful": True, "toolExecutionNotifications": [_notification(run) for run in runs]}
     return json.dumps(
@@ -142,7 +164,7 @@ def sarif(runs: list[Judged]) -> str:
 
 def _notification(run: Judged) -> dict[str, Any]:
     level = "note" if run.report["verdict"] == "valid" else _NOTICES[run.report["verdict"]]
-    return {"level": level, "message": {"text": ". ".join(run.summary())}}
+    return {"level": level, "message": {"text": printable(". ".join(run.summary()))}}
 
 
 def _open(run: Judged, name: str, why: str) -> dict[str, Any]:
@@ -150,9 +172,9 @@ def _open(run: Judged, name: str, why: str) -> dict[str, Any]:
         "ruleId": name if name in RULES else ASSUMPTION,
         "kind": "open",
         "level": "none",  # SARIF knows no other of what is open
-        "message": {"text": f"{run.verdict}. Unknown: {name}: {why}"},
+        "message": {"text": printable(f"{run.verdict}. Unknown: {name}: {why}")},
         "locations": [_located(run.home())],
-        "partialFingerprints": {"finding": f"unknown/{name}"},
+        "partialFingerprints": {"logjudge/v1": _fingerprint(run, "unknown", name)},
     }
 
 
@@ -167,19 +189,37 @@ def _result(run: Judged, finding: dict[str, Any]) -> dict[str, Any]:
     return {
         "ruleId": finding["rule"],
         "level": _LEVELS[finding["severity"]],
-        "message": {"text": f"{run.verdict}. {finding['sentence']}{run.whys_of(finding)}"},
+        "message": {"text": printable(f"{run.verdict}. {finding['sentence']}{run.whys_of(finding)}{_lines(finding)}")},
         "locations": locations[:1] or [_located(run.home())],
         "relatedLocations": locations[1:],
-        "partialFingerprints": {"finding": finding["id"]},
+        "partialFingerprints": {"logjudge/v1": _fingerprint(run, *(finding[name] for name in _IDENTITY))},
     }
+
+
+_IDENTITY = ("rule", "topic", "partition", "first_offset", "last_offset", "sentence")
+
+
+def _fingerprint(run: Judged, *parts: object) -> str:
+    """The same for the same finding of the same run, whatever else is found."""
+    return sha256(json.dumps([run.report["input"]["name"], *parts]).encode()).hexdigest()[:32]
+
+
+def _lines(finding: dict[str, Any]) -> str:
+    """Where the evidence stands in packed files, which no location can say."""
+    packed = [f"{e['source']}:{e['line']}" for e in finding["evidence"] if e["line"] and _is_packed(e["source"])]
+    return f" [{', '.join(dict.fromkeys(packed[:3]))}]" if packed else ""
+
+
+def _is_packed(name: str) -> bool:
+    return name.endswith(_NO_LINES)
 
 
 def _located(path: str, says: str = "", line: int | None = None) -> dict[str, Any]:
     uri = path if is_uri(path) else Path(path).as_uri() if Path(path).is_absolute() else quote(path)
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
-    if line:
+    if line and not _is_packed(path):
         physical["region"] = {"startLine": line}
-    return {"physicalLocation": physical, **({"message": {"text": says}} if says else {})}
+    return {"physicalLocation": physical, **({"message": {"text": printable(says)}} if says else {})}
 
 
 def github(runs: list[Judged]) -> str:
@@ -188,23 +228,26 @@ def github(runs: list[Judged]) -> str:
     for run in runs:
         level = _NOTICES[run.report["verdict"]]
         lines.append(f"::{level} title=logjudge::{_data('. '.join(run.summary()))}")
-        where = _property(run.home())
+        home = "" if _is_packed(run.home()) else f"file={_property(run.home())},"
         for name, why in run.unknown().items():
-            lines.append(f"::warning file={where},title={_property(name)}::{_data(f'unknown: {name}: {why}')}")
+            lines.append(f"::warning {home}title={_property(name)}::{_data(f'unknown: {name}: {why}')}")
         for finding in run.report["findings"][:MOST]:
             level = "error" if finding["severity"] == "violation" else "notice"
-            place = next((e for e in finding["evidence"] if e["line"]), None)
-            where_found = f"{_property(run.source(place['source']))},line={place['line']}" if place else where
-            said = _data(finding["sentence"] + run.whys_of(finding))
-            lines.append(f"::{level} file={where_found},title={_property(finding['rule'])}::{said}")
+            place = next((e for e in finding["evidence"] if e["line"] and not _is_packed(e["source"])), None)
+            where = f"file={_property(run.source(place['source']))},line={place['line']}," if place else home
+            message = _data(finding["sentence"] + run.whys_of(finding) + _lines(finding))
+            lines.append(f"::{level} {where}title={_property(finding['rule'])}::{message}")
     return "\n".join(lines)
 
 
 def _data(text: str) -> str:
+    """Escapes a message; control and bidirectional characters could hide what it says."""
+    text = "\n".join(printable(line) for line in text.splitlines())
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
+    """Escapes the value of a property."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 

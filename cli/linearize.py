@@ -13,7 +13,8 @@ from ..analysis.linearizability.linearize import Judgement, MapPayloads, evidenc
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
 from ..analysis.linearizability.user_model import load_model
 from ..histories.errors import LogjudgeError, UsageError
-from ..histories.readers.operations import OPERATION_READERS, History, read_operations
+from ..histories.operation_history import History, read_operations
+from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
 from .main import (
@@ -56,7 +57,7 @@ def _model_for(history: History) -> str:
 
 def _spark(spark: Spark, quiet: bool) -> MapPayloads:
     """What runs payloads on Spark."""
-    from ..analysis.spark import map_payloads
+    from ..analysis.engines.spark import map_payloads
 
     with Progress("linearize", quiet) as progress:
         return partial(map_payloads, session=spark.open(progress))
@@ -86,8 +87,10 @@ def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
     """What --json says of one file."""
     part, lines = judgement.part, judgement.history.lines
     outcome: dict[str, Any] = {"verdict": judgement.result.verdict, "seconds": judgement.result.seconds}
-    if part is not None and part.blocked is not None:
-        outcome["line"] = lines[part.blocked]
+    if part is not None:
+        outcome["method"] = part.method
+    if part is not None and (part.blocked is not None or part.witness):
+        outcome["line"] = lines[part.witness[-1] if part.blocked is None else part.blocked]
         outcome["evidence"] = evidence(judgement)
     if shrunk is not None:
         outcome["minimal"] = [lines[index] for index in shrunk.operations]
@@ -118,11 +121,20 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
 @click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str, takes_stdin=True))
 @click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or your own as FILE.py:NAME.")
 @click.option(
-    "--from", "format_name", type=click.Choice(list(OPERATION_READERS)), help="Format of the files, instead of a look."
+    "--from",
+    "format_name",
+    type=click.Choice(readers_of(OPERATIONS)),
+    help="Format of the files; recognised by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each file.")
-@click.option("--memory", type=click.IntRange(min=1), default=2048, show_default=True, help="MB for each file.")
+@click.option(
+    "--memory",
+    type=click.IntRange(min=1),
+    default=2048,
+    show_default=True,
+    help="MB to search each file, beside the program and the history.",
+)
 @click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a few operations that show it.")
 @engine_options(default="local")

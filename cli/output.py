@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..analysis.wording import either, plural
+from ..analysis.wording import plural
+
+if TYPE_CHECKING:
+    from ..analysis.causes.incidents import Incident
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
 SCREEN = 40  # lines
@@ -19,7 +23,7 @@ class Room(NamedTuple):
 
     width: int  # columns
     rules: int  # that found something
-    shown: int  # findings, causes and broken assumptions
+    shown: int  # incidents and broken assumptions
     lines: int  # of each
 
 
@@ -36,10 +40,8 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
 
 def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
     lines = [_headline(report, room), *_wrapped(_scope(report, seconds), room), "", *_rules(report, room)]
-    if report["findings"]:
-        title = "Worst findings" if report["verdict"] == "invalid" else "Findings"
-        lines += ["", click.style(title, bold=True), *_worst(report, room)]
-    lines += _why(report, room)
+    if report["incidents"]:
+        lines += ["", click.style("Incidents", bold=True), *_incidents(report, room)]
     return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
 
 
@@ -112,57 +114,58 @@ def _found(records: int, findings: int) -> str:
     return f"{plural(records, 'record')} in {plural(findings, 'finding')}"
 
 
-def _worst(report: dict[str, Any], room: Room) -> list[str]:
-    told = [finding for finding in report["findings"] if finding["severity"] == "violation"] or report["findings"]
-    shown = told[: room.shown]
+def _incidents(report: dict[str, Any], room: Room) -> list[str]:
+    """The worst incidents, each with its cause and what would have prevented it; the report has the sequences of
+    events."""
+    all_of_them = _incidents_of(report)
+    shown = [one for one in all_of_them if one.severity == "violation"][: room.shown] or all_of_them[: room.shown]
     lines: list[str] = []
-    for finding in shown:
-        label = f"  {click.style(finding['rule'], bold=True)}: "
-        lines_of = [(e["source"], e["line"]) for e in finding["evidence"] if e["line"] is not None]
-        where = list(dict.fromkeys(lines_of))[:3]
-        # A file is named once where all are lines of it.
-        named = [f"{'' if n and source == where[0][0] else source}:{line}" for n, (source, line) in enumerate(where)]
-        said = finding["sentence"] + (f" [{', '.join(named)}]" if named else "")
-        lines += _wrapped(said, room, first=label, indent="    ")
-    kinds = {kind: sum(rule[kind] for rule in report["rules"].values()) for kind in ("findings", "permitted", "notes")}
-    more = kinds["findings"] - sum(finding["severity"] == "violation" for finding in shown)
-    others = kinds["permitted"] + kinds["notes"] - sum(finding["severity"] != "violation" for finding in shown)
-    left = [f"{more:,} more"] * (more > 0) + [f"{others:,} permitted or notes"] * (others > 0)
-    return [*lines, _clipped(f"  … {' and '.join(left)} in findings.parquet", room.width)] if left else lines
-
-
-def _why(report: dict[str, Any], room: Room) -> list[str]:
-    """Each cause and what would have prevented it; the chains of facts stand in the report and in `explain`."""
-    whys = whys_told(report["causes"])
-    lines: list[str] = ["", click.style("Why", bold=True)] if whys else []
-    for cause, said, cited in whys[: room.shown]:
-        first = f"  {click.style(cause, bold=True, fg='yellow' if cause == 'unknown' else None)}: "
-        whole = _wrapped(said + cited, room, first=first, indent="    ")
+    for incident, says, cited in with_causes(shown):
+        name = incident.cause if incident.explained or not incident.rules else incident.rules[0]["rule"]
+        colour = "yellow" if incident.explained and not incident.known else None
+        first = f"  {click.style(name, bold=True, fg=colour)}: "
+        says += _where(report, incident)
+        whole = _wrapped(says + cited, room, first=first, indent="    ")
         # A citation that is cut leads nowhere; the report has it.
-        lines += _wrapped(said, room, first=first, indent="    ") if whole[-1].endswith("…") else whole
-    if len(whys) > room.shown:
-        lines.append(f"  … {len(whys) - room.shown:,} more in the report")
+        lines += _wrapped(says, room, first=first, indent="    ") if whole[-1].endswith("…") else whole
+    if len(all_of_them) > len(shown):
+        lines.append(f"  … {plural(len(all_of_them) - len(shown), 'more incident')} in the report")
     return lines
 
 
-def whys_told(causes: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    """Each cause of verdict.json with a sentence, and its citation behind that; what would have prevented it, and
-    the citation, are told once a cause."""
-    from ..plots.report.root_causes import whys_of
+def _incidents_of(report: dict[str, Any]) -> list[Incident]:
+    from ..analysis.causes.incidents import from_record
 
-    told: set[str] = set()
-    sentences: list[tuple[str, str, str]] = []
-    for why in whys_of(causes, None):
-        said, cited = why.title, ""
-        if why.known and why.cause not in told:
-            said += f". Prevented by {either(why.prevented_by)}" if why.prevented_by else ""
-            cited = f" [{why.citation}]"
-        elif not why.known:
-            needed = [f"{len(why.readings)} readings conflict"] if why.readings else why.missing
-            said += f"; to know why, needed: {'; '.join(needed[:3])}"
-        told.add(why.cause)
-        sentences.append((why.cause, said, cited))
+    return [from_record(record) for record in report["incidents"]]
+
+
+def _where(report: dict[str, Any], incident: Incident) -> str:
+    """Lines that prove the worst finding of an incident."""
+    worst = next((one for one in report["findings"] if one["id"] in incident.findings[:1]), None)
+    lines = [(e["source"], e["line"]) for e in (worst["evidence"] if worst else ()) if e["line"] is not None]
+    where = list(dict.fromkeys(lines))[:3]
+    # A file is named once where all are lines of it.
+    named = [f"{'' if n and source == where[0][0] else source}:{line}" for n, (source, line) in enumerate(where)]
+    return f" [{', '.join(named)}]" if named else ""
+
+
+def with_causes(incidents: Iterable[Incident]) -> list[tuple[Incident, str, str]]:
+    """Each incident with a sentence, and its citation behind that; what would have prevented it, and the citation,
+    stand once a cause."""
+    from ..plots.report.root_causes import sentence_of
+
+    cited: set[str] = set()
+    sentences = []
+    for incident in incidents:
+        sentences.append((incident, *sentence_of(incident, incident.cause not in cited)))
+        cited.add(incident.cause)
     return sentences
+
+
+def causes_of(report: dict[str, Any], finding: str | None = None) -> list[tuple[str, str, str]]:
+    """The cause, the sentence and the citation of each explained incident of a run, or of one that has a finding."""
+    asked = [one for one in _incidents_of(report) if one.explained and (finding is None or finding in one.findings)]
+    return [(incident.cause, says, cited) for incident, says, cited in with_causes(asked)]
 
 
 def _assumptions(report: dict[str, Any], room: Room) -> list[str]:

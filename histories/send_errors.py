@@ -5,7 +5,7 @@ the outcome open. `recording/` reads it to choose between `fail` and `info` for 
 the table proves nothing: a history's own `fail` is then believed, and the recorder writes `info`.
 
 Names are those of Kafka's Errors.java and exception classes, and of librdkafka's rdkafka.h. Texts are those of the
-clients in Java, C, Python, Go, Rust and JavaScript, and of the sockets below. Names and texts are compared without case
+clients in Java, C, Python, Go, Rust and JavaScript, and of their sockets. Names and texts are compared without case
 and without anything but letters.
 """
 

@@ -9,12 +9,14 @@ from .counter import COUNTER
 from .key_value import KEY_VALUE
 from .lock import LOCK
 from .operations import Model
+from .priority_queue import PRIORITY_QUEUE
 from .queue import QUEUE
 from .register import REGISTER
 from .set import SET
+from .stack import STACK
 
 MODELS: dict[str, Model[Any]] = {
-    model.name: model for model in (REGISTER, KEY_VALUE, SET, QUEUE, COUNTER, LOCK, APPEND_LOG)
+    model.name: model for model in (REGISTER, KEY_VALUE, SET, QUEUE, STACK, PRIORITY_QUEUE, COUNTER, LOCK, APPEND_LOG)
 }
 # `register` has compare-and-set already; the name by which others know that model.
 MODELS["cas-register"] = REGISTER

@@ -160,7 +160,7 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("check", "nowhere"), "found nothing"),
+        (("check", "nowhere"), "no such file or folder, expected"),
         (("check", str(CLEAN), "--only", "lost"), "expected one of lost-write"),
         (("check", str(CLEAN), "--only", "unseen", "--skip", "unseen"), "found no rule that --only and --skip leave"),
         (("check", str(CLEAN), "--allow", "lost-write:acks=7"), "expected RULE or RULE:acks=1"),
@@ -432,10 +432,8 @@ def test_sarif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert first["ruleId"] == "lost-write"
     assert PREVENTED in first["message"]["text"]
     where = first["locations"][0]["physicalLocation"]
-    assert where == {
-        "artifactLocation": {"uri": "examples/unclean-election/history.jsonl.gz"},
-        "region": {"startLine": 999},
-    }
+    assert where == {"artifactLocation": {"uri": "examples/unclean-election/history.jsonl.gz"}}
+    assert "[history.jsonl.gz:999, " in first["message"]["text"]
     (told,) = run_of_tool["invocations"][0]["toolExecutionNotifications"]
     assert told["message"]["text"].startswith("unclean-election-a: INVALID. unclean-election: ")
     for result in run_of_tool["results"]:
@@ -459,8 +457,9 @@ def test_github(tmp_path: Path, unread: Path, monkeypatch: pytest.MonkeyPatch) -
     lines = check("unclean-election", "--format", "github", "--out", tmp_path / "o").output.splitlines()
     assert lines[0].startswith("::error title=logjudge::unclean-election-a: INVALID. unclean-election: ")
     assert PREVENTED in lines[0]
-    assert lines[1].startswith("::error file=unclean-election/history.jsonl.gz,line=999,title=lost-write::377 writes")
-    assert all("::" in line and " file=unclean-election/" in line for line in lines[1:])
+    assert lines[1].startswith("::error title=lost-write::377 writes")
+    assert "[history.jsonl.gz:999, " in lines[1]
+    assert not any(".gz,line=" in line for line in lines)
     monkeypatch.chdir(unread)
     verdict, why = check("history.jsonl", "--format", "github", "--out", tmp_path / "u").output.splitlines()
     assert verdict == "::warning title=logjudge::history: UNKNOWN"
@@ -507,7 +506,7 @@ def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
 
 def test_convert_says_what_it_leaves_behind(tmp_path: Path) -> None:
     assert "run.json" in run("convert", LOSSY, tmp_path / "history.parquet").stderr
-    assert "found no folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
+    assert "no such folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
 
 
 def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
@@ -553,8 +552,12 @@ def test_no_color_takes_the_colours_off_a_terminal(unread: Path, tmp_path: Path)
 
 
 def test_rules_explains_with_an_example() -> None:
-    assert "p:a@0" in run("rules", "lost-write").output
-    assert len(run("rules").output.splitlines()) == 23
+    output = run("rules", "lost-write").output
+    parts = ("Breach: ", "Not a breach: ", "Unknown when: ", "In Jepsen histories: ")
+    assert [line for line in parts if f"\n{line}" in output] == [*parts]
+    assert "p:a@0" in output
+    assert len(run("rules").output.splitlines()) == len(RULES)
+    assert all(text.endswith(".") for rule in RULES.values() for _, text in rule.parts)
 
 
 def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -697,3 +700,39 @@ def test_a_history_of_jepsens_needs_no_run_json(tmp_path: Path) -> None:
     report = json.loads(check(history, "--json", "--out", tmp_path / "out").stdout)
     assert report["rules"]["aborted-read"]["verdict"] == "invalid"
     assert "configuration told" not in {assumption["name"] for assumption in report["assumptions"]}
+
+
+def test_machine_formats_have_what_their_schemas_require(tmp_path: Path) -> None:
+    """What JUnit's XSD (windyroad/JUnit-Schema) and SARIF 2.1.0 require of what is written; neither is copied here."""
+    suite = ElementTree.fromstring(check(LOSSY, "--format", "junit", "--out", tmp_path / "o").output)[0]
+    assert {"name", "timestamp", "hostname", "id", "package", "tests", "failures", "errors", "time"} <= set(
+        suite.attrib
+    )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.attrib["timestamp"])
+    assert float(suite.attrib["time"]) > 0
+    order = ["properties", *["testcase"] * int(suite.attrib["tests"]), "system-out", "system-err"]
+    assert [child.tag for child in suite] == order
+    for case in suite.findall("testcase"):
+        assert {"name", "classname", "time"} == set(case.attrib)
+        assert all("type" in child.attrib for child in case if child.tag in ("failure", "error"))
+    (tool,) = json.loads(check(LOSSY, "--format", "sarif", "--out", tmp_path / "o").output)["runs"]
+    driver = tool["tool"]["driver"]
+    assert driver["informationUri"].startswith("https://")
+    assert all(rule["helpUri"].startswith("https://") for rule in driver["rules"] if rule["id"] in RULES)
+    prints = [result["partialFingerprints"]["logjudge/v1"] for result in tool["results"]]
+    assert len(set(prints)) == len(prints)
+    again = json.loads(check(LOSSY, "--only", "lost-write", "--format", "sarif", "--out", tmp_path / "o").output)
+    assert again["runs"][0]["results"][0]["partialFingerprints"]["logjudge/v1"] in prints
+    assert {result["level"] for result in tool["results"]} <= {"none", "note", "warning", "error"}
+    assert {result["ruleId"] for result in tool["results"]} <= {rule["id"] for rule in driver["rules"]}
+
+
+@pytest.mark.parametrize("form", ["github", "junit", "sarif"])
+def test_no_format_passes_control_or_bidirectional_characters(form: str, unread: Path, tmp_path: Path) -> None:
+    text = (unread / "history.jsonl").read_text()
+    (unread / "history.jsonl").write_text(text.replace('"x"', json.dumps("x\u202e\x1b[31m")))
+    output = check(unread, "--format", form, "--out", tmp_path / "o").output
+    assert not {char for char in output if char not in "\n" and not char.isprintable()}
+    if form == "sarif":
+        told = [result["message"]["text"] for result in json.loads(output)["runs"][0]["results"]]
+        assert all(text.isprintable() for text in told)

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 import zstandard
 from click.testing import CliRunner
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories import files
@@ -140,7 +140,7 @@ def test_all_frames_of_a_zstd_file_are_read(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_costs_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_LINE", 1 << 20)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 20)
     (tmp_path / "h.jsonl.gz").write_bytes(gzip.compress(lines(EVENTS) + b"a" * 60_000_000))
     found = list(blocks(open_run(tmp_path / "h.jsonl.gz").splits[0], 1 << 20))
     assert "a line of more than 1 MiB" in found[-1].damage
@@ -387,3 +387,37 @@ def test_a_result_is_no_run_and_one_answer_is_printed(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli, ["check", *arguments, "--engine", "local"], standalone_mode=False)
         assert isinstance(result.exception, LogjudgeError)
         assert said in str(result.exception)
+
+
+def odd_file(kind: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"device": "/dev/zero", "nothing": "nowhere", "loop": path.name}[kind])
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "nothing", "loop"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "1/server.log",
+        "1/data/meta.properties",
+        "1/data/replication-offset-checkpoint",
+        "1/data/orders-0/00000000000000000000.log",
+        "1/data/orders-0/leader-epoch-checkpoint",
+        "1/data/orders-0/partition.metadata",
+        "1/data/__cluster_metadata-0/00000000000000000000.log",
+    ],
+)
+def test_brokers_files_that_are_no_files_are_reported(kind: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "history.jsonl").write_bytes(lines(EVENTS))
+    odd_file(kind, tmp_path / "run" / "brokers" / name)
+    assert check(tmp_path / "run", tmp_path / "out", "--no-plots") == 3
+    (row,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+    assert row["source"] == f"brokers/{name}"
+    assert row["reason"].startswith("found ")
+    told = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
+    assert any("readable" in item["name"] and "could not be read" in item["says"] for item in told)

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka import errors as aiokafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError, UsageError
-from logjudge.histories.outcomes import is_undecided
+from logjudge.histories.outcomes import is_indeterminate
 from logjudge.histories.recording.recorder import Recorder
 from logjudge.histories.send_errors import SEND_ERRORS, outcome_of
 
@@ -218,18 +218,18 @@ def test_no_error_of_the_table_contradicts_it() -> None:
     for row in SEND_ERRORS:
         for name in row.names:
             assert (row.outcome, outcome_of(name)[0]) == ("fail", "fail")
-            assert not _is_undecided(name)
+            assert not _is_indeterminate(name)
         for code in row.codes:
-            assert _is_undecided(str(code)) is (row.outcome == "info")
-        assert all(_is_undecided(text) and outcome_of(text)[0] == "info" for text in row.texts)
+            assert _is_indeterminate(str(code)) is (row.outcome == "info")
+        assert all(_is_indeterminate(text) and outcome_of(text)[0] == "info" for text in row.texts)
         assert row.reason
         assert row.source
 
 
-def _is_undecided(error: str) -> bool:
+def _is_indeterminate(error: str) -> bool:
     import polars as pl
 
-    return bool(pl.select(is_undecided(pl.lit(error))).item())
+    return bool(pl.select(is_indeterminate(pl.lit(error))).item())
 
 
 def test_delivery_reports(recorder: Recorder) -> None:

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from figure_cases import FINAL, HOSTILE, REAL, Judged, Script, judged, lossy, write_run
+from logjudge.analysis.causes.incidents import saved_incidents
 from logjudge.cli.main import cli
 from logjudge.cli.saved import save_figures
 from logjudge.histories.errors import InputError, UsageError
@@ -65,9 +66,10 @@ def assert_harmless(links: list[str], folder: Path) -> None:
 
 def test_a_loss_is_one_story_with_its_consequences() -> None:
     run = judged(next(path for path in REAL if path.name == "unclean-election-a"))
-    stories, untold = stories_of(run.findings)
-    assert untold == 0
+    stories, left_out = stories_of(saved_incidents(run.verdict, run.findings), run.findings)
+    assert left_out == 0
     assert [story.finding["rule"] for story in stories] == ["lost-write", "lost-write"]
+    assert stories[0].incident.headline == "377 acknowledged writes are gone: orders-1 at offsets 224 to 600"
     assert [other["rule"] for other in stories[0].consequences] == [
         "inconsistent-offsets",
         "nonmonotonic-poll",
@@ -346,7 +348,7 @@ def test_a_bug_is_not_told_as_a_change_by_hand(saved: Path, tmp_path: Path, monk
     [
         ("verdict.json", None, "no verdict.json"),
         ("verdict.json", b"{", "verdict.json: found"),
-        ("figures.json", None, "figures.json: found nothing"),
+        ("figures.json", None, "figures.json: no such file"),
         ("figures.json", b'{"format": 2}', "found format 2"),
         ("figures.json", b'{"format": 1}', "found no 'name'"),
         ("findings.parquet", b"PAR1", "findings.parquet: found"),

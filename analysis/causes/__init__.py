@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..timelines.facts import ordered
+from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from . import (
     correlated_failure,
@@ -25,7 +25,8 @@ from . import (
     single_ack_failover,
     unclean_election,
 )
-from .attempts import Attempt, Explanation, explained
+from .attempts import Attempt, Explanation, combine_attempts
+from .decisive import decisive_steps
 from .losses import Lost
 from .lost_marker import lost_marker, with_marker
 
@@ -59,8 +60,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     """The cause of a lost range; of records that lack no more than their COMMIT marker, the cause of its loss."""
     marker = lost_marker(timeline, lost)
     if marker is not None:
-        return with_marker(_explain(CAUSES, timeline, marker.lost), marker, lost)
-    return _explain(CAUSES, timeline, lost)
+        return with_marker(_explain(CAUSES, timeline, marker.lost, decisive_steps), marker, lost)
+    return _explain(CAUSES, timeline, lost, decisive_steps)
 
 
 def explain_divergence(timeline: Timeline, differ: Lost) -> Explanation:
@@ -73,10 +74,17 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
     return _explain(LEGAL, timeline, lost)
 
 
-def _explain(causes: dict[str, tuple[Cause, str]], timeline: Timeline, lost: Lost) -> Explanation:
+def _explain(
+    causes: dict[str, tuple[Cause, str]],
+    timeline: Timeline,
+    lost: Lost,
+    further: Callable[[Timeline, Lost, list[Fact]], list[Fact]] = lambda *_: [],
+) -> Explanation:
+    """What the causes come to. Each proved chain gets the `further` facts, and is put in order of time."""
     attempts = {}
     for name, (explain, citation) in causes.items():
         attempt = explain(timeline, lost)
-        chain = ordered([timeline.told.get(fact, fact) for fact in attempt.chain])
+        facts = [*attempt.chain, *further(timeline, lost, attempt.chain)] if attempt.proved else attempt.chain
+        chain = ordered([timeline.told.get(fact, fact) for fact in facts])
         attempts[name] = (replace(attempt, chain=chain), citation)
-    return explained(attempts, "no cause that is known fits what the evidence shows")
+    return combine_attempts(attempts, "no cause that is known fits what the evidence shows")

@@ -8,49 +8,60 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from ..rules.evidence import sends_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
 from . import corruption, explain_divergence, explain_loss
-from .attempts import Explanation, explained
+from .attempts import Explanation, combine_attempts
 from .consumers import GROUP_EVENTS, Missed, explain_missed
-from .losses import Lost
+from .losses import LOSSES, Lost
 from .ranges import explain_ranges
 from .retry_duplicate import Repeated, explain_repeated
 
-MOST = 40  # explanations a partition: its findings may be many, its stories are few
 MAX_TEXT = 400  # characters of a finding's sentence
-LOSSES = ("lost-write", "acknowledged-absent")
 
 Record = dict[str, Any]
 
 
 def explain(p: Partition, findings: list[Finding]) -> list[Record]:
-    """Sets `cause` of each finding that one is known for, and tells the chains: one record an explanation.
+    """Sets `cause` of each finding whose cause is known. Returns one record an explanation.
 
-    A record has findings (ids), says (the first one's sentence), lost (what is gone, of a loss), cause, chain (says,
-    time in ns, place or source with line or byte), prevented_by, citation, missing, readings. The same chain is told
-    once for all its `findings`.
+    A record has findings (ids), says (the first one's sentence), lost (the LostRange of a loss), cause, chain (says,
+    time in ns, place or source with line or byte), prevented_by, citation, missing, readings. An explanation that
+    several findings share, word by word, is one record; incidents.py joins those of one event.
     """
-    told: list[Record] = []
+    records: list[Record] = []
     if p.timeline is not None and not p.replica_logs and not len(p.sends):
-        told = [record for record in _given_up(p.timeline) if record["cause"] != "unknown" or not _has_clients(p)]
+        records = [record for record in _given_up(p.timeline) if record["cause"] != "unknown" or not _has_clients(p)]
+    shared: dict[Any, Record] = {}
     for finding in findings:
-        if len(told) >= MOST:
-            break
-        explained = _explained(p, finding)
-        causes = dict.fromkeys(explanation.cause for _, explanation in explained)
+        explanations = _explanations_of(p, finding)
+        causes = dict.fromkeys(explanation.cause for _, explanation in explanations)
         finding.cause = ", ".join(causes) if set(causes) - {"unknown"} else None
-        for lost, explanation in explained:
-            told_of = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _numbers(lost)}
-            record = {**told_of, **record_of(explanation)}
-            same = next((other for other in told if other["chain"] and other["chain"] == record["chain"]), None)
-            if same and lost is None:
-                same["findings"].append(finding.id)
-            else:
-                told.append(record)
-    return told
+        for lost, explanation in explanations:
+            key = _identity(finding, lost, explanation)
+            if key in shared:
+                shared[key]["findings"].append(finding.id)
+                continue
+            about = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _numbers(lost)}
+            record = {**about, **record_of(explanation)}
+            records.append(record)
+            shared[key] = record
+            if explanation.chain:
+                # What follows from a loss by the same facts shares the explanation of the loss.
+                shared.setdefault((explanation.cause, tuple(explanation.chain)), record)
+    return records
+
+
+def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
+    """What findings have in common that share an explanation: its chain, or of a rule that finds no losses why the
+    cause is not known."""
+    if lost is not None or explanation.readings:
+        return finding.id, lost
+    if explanation.chain:
+        return explanation.cause, tuple(explanation.chain)
+    return finding.rule, finding.severity, explanation.cause, tuple(explanation.missing)
 
 
 def _has_clients(p: Partition) -> bool:
@@ -76,14 +87,14 @@ def _given_up(timeline: Timeline) -> list[Record]:
         span = f"offset {lost.first}" if lost.count == 1 else f"offsets {lost.first} to {lost.last}"
         says = f"broker {cut.broker} gave up {span} of {lost.name}; what was acknowledged there is not recorded"
         told.append({"findings": [], "says": says, "lost": None, **record_of(explain_loss(timeline, lost))})
-    return told[:MOST]
+    return told
 
 
 def _precedes(end: LogEnd, cut: LogEnd) -> bool:
     return end.time is not None and cut.time is not None and end.time <= cut.time and end.end > cut.end
 
 
-def _explained(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
+def _explanations_of(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
     """The explanations of a finding: of a loss one for each part of its range that has a cause of its own."""
     if finding.rule in LOSSES:
         return [] if p.timeline is None else [*explain_ranges(p.timeline, finding, sends_of(p))]
@@ -166,7 +177,7 @@ def _misread(p: Partition, finding: Finding) -> Explanation | None:
     for offset in offsets:
         attempt = corruption.explain_read(p.timeline, offset)
         if attempt.proved:
-            return explained({corruption.NAME: (attempt, corruption.CITATION)}, "")
+            return combine_attempts({corruption.NAME: (attempt, corruption.CITATION)}, "")
     return None
 
 
@@ -176,11 +187,17 @@ def _repeated(p: Partition, finding: Finding) -> Explanation | None:
     if (misread := _misread(p, finding)) is not None:
         return misread
     value = finding.values[0]
-    offsets = tuple(p.entries.filter(pl.col("value") == value)["offset"].to_list())
+    offsets = tuple(_repeated_entries(p).filter(pl.col("value") == value)["offset"].to_list())
     sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at", "acks").rows()
     told = sent[0] if sent else (None, None, None, None)
     producer = p.settings.processes.get(told[0]) if told[0] else None
     return explain_repeated(p.timeline, Repeated(p.topic, p.partition, value, offsets, *told), producer)
+
+
+@once
+def _repeated_entries(p: Partition) -> pl.DataFrame:
+    """The entries whose value stands at several offsets: few, so that each finding looks through these alone."""
+    return p.entries.filter(pl.col("value").is_duplicated())
 
 
 # Who is asked why findings of a rule happened that are no losses.

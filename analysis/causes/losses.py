@@ -10,6 +10,26 @@ from ...histories.tables import Finding
 from ..timelines.facts import Fact
 from ..wording import plural, span
 
+LOSSES = ("lost-write", "acknowledged-absent")  # rules that find them: by the clients' view, by the brokers' logs
+
+
+@dataclass(frozen=True)
+class LostRange:
+    """Acknowledged records of one topic-partition that are gone."""
+
+    topic: str
+    partition: int
+    first: int | None  # offsets, inclusive; None where they are not known
+    last: int | None
+    count: int
+    read: int | None  # how many a consumer had read; None where that is not known
+    first_acked: int | None = None  # ns
+    last_acked: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
 
 @dataclass(frozen=True)
 class Lost:
@@ -88,9 +108,8 @@ def acknowledgement(lost: Lost) -> list[Fact]:
     if lost.written is not None:
         return []
     acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
-    read = f"; consumers had read {'all' if lost.read == lost.count else lost.read} of them" if lost.read else ""
     lost_ones = f"{span(lost.first, lost.last)} of {lost.name}"
-    says = f"{lost_ones} ({plural(lost.count, 'record')}) began to be acknowledged{acks}{read}"
+    says = f"{lost_ones} ({plural(lost.count, 'record')}) began to be acknowledged{acks}"
     facts = [Fact(says, "acknowledged", lost.first_acked, place=lost.place, partition=lost.name)]
     if lost.last_acked is not None and lost.last_acked != lost.first_acked:
         says = f"the last of {lost_ones} was acknowledged"

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ...histories.tables import Finding
-from ..causes.explaining import ASKED, LOSSES, MOST
+from ..causes.explaining import ASKED
+from ..causes.losses import LOSSES
 from ..wording import some
 
 Record = dict[str, Any]
@@ -50,6 +51,5 @@ def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> li
     if never:
         says.append(f"Why is never asked of {', '.join(never)}.")
     if asked:
-        told = f"of a partition at most {MOST} causes are told"
-        says.append(f"The brokers' files prove no cause of {', '.join(asked)} ({told}).")
+        says.append(f"The brokers' files prove no cause of {', '.join(asked)}.")
     return says

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...histories.errors import InputError
+from ...histories.operation_history import History
 from ...histories.readers.edn import FrozenMap, Word
-from ...histories.readers.operations import History
 from ...models.operations import UNKNOWN, Action, Model, ModelError, Operation
 from ...models.porcupine import Part, Result, Verdict, check_operations
 from .user_model import load_model
@@ -137,6 +137,8 @@ def judge_payload(payload: bytes) -> bytes:
         "blocked": None if part.blocked is None else indices[part.blocked],
         "states": [model.describe_state(state) for state in part.states],
         "reason": part.reason,
+        "method": part.method,
+        "witness": [indices[i] for i in part.witness],
     }
     return json.dumps(told).encode()
 
@@ -182,6 +184,8 @@ _PART_FIELDS = (
     "linearizations",
     "blocked",
     "reason",
+    "method",
+    "witness",
 )
 
 
@@ -193,11 +197,15 @@ def describe_state(model: Model[Any], state: Any) -> str:
 def evidence(judgement: Judgement) -> list[str]:
     """What proves the verdict, or says how far the search came; a line each."""
     part = judgement.part
-    if part is None or part.verdict == "ok" or part.blocked is None:
+    if part is None or part.verdict == "ok":
         return []
     lines = []
     if part.key is not None:
         lines.append(f"key {part.key!r}, {len(part.operations)} operations")
+    if part.witness:
+        lines += ["these contradict each other:", *(f"  {judgement.operation(index)}" for index in part.witness)]
+    if part.blocked is None:
+        return lines
     placed = f"{part.placed} of {part.completed} completed operations can be placed"
     if part.verdict == "unknown":
         return [

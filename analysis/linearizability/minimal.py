@@ -73,7 +73,7 @@ def _starts(model: Model[Any], operations: Sequence[Operation], chosen: list[int
     states: dict[frozenset[int], set[Hashable]] = {}
     for state, path in search.reached(len(before)):
         placed = frozenset(chosen[i] for i in path) - before
-        states.setdefault(placed, set()).add(search.steps.states[state])
+        states.setdefault(placed, set()).add(state)
     return [_Start(frozenset(possible), placed) for placed, possible in states.items()]
 
 

@@ -152,7 +152,7 @@ def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, 
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    says = f"broker {row['broker']} said that the ISR of {_name(row)} is {fields['isr']}"
+    says = f"broker {row['broker']} reported the ISR of {_name(row)} as {fields['isr']}"
     old = None
     if row["kind"] == "isr-shrink":
         old = ids(fields["old"])

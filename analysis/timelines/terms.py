@@ -136,7 +136,7 @@ class Builder:
 
 def eligible(before: frozenset[str]) -> str:
     """Who could have been elected, as a clause."""
-    return f"; before, [{', '.join(sorted(before)) or 'nobody'}] were in sync or eligible"
+    return f"; the ISR had been [{', '.join(sorted(before))}]" if before else "; the ISR had been empty"
 
 
 def recalled(builder: Builder, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]) -> bool:

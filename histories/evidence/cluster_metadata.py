@@ -87,8 +87,8 @@ def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     Where the log begins after offset 0, a snapshot that reaches its beginning is replayed first.
     """
-    segments = sorted(p for p in folder.glob("*.log") if p.stem.isdecimal())
-    snapshots = sorted(p for p in folder.glob("*.checkpoint") if SNAPSHOT.fullmatch(p.name))
+    segments = sorted(p for p in folder.glob("*.log") if p.stem.isdecimal() and p.is_file())
+    snapshots = sorted(p for p in folder.glob("*.checkpoint") if SNAPSHOT.fullmatch(p.name) and p.is_file())
     first = int(segments[0].stem) if segments else None
     replay = Replay()
     begin = 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ..files import file_type_of, reason_of
 from ..tables import MAX_OFFSET
 from .checkpoints import (
     EPOCH_CHECKPOINT,
@@ -66,15 +67,22 @@ def find_parts(root: Path) -> list[Part]:
         part = _classify(root, root.name, Path(root.parent.name))
         return [part] if part else []
     parts: dict[tuple[str, str], Part] = {}
-    for path, relative in _walk(root):
-        part = _classify(path, relative.as_posix(), Path(root.name) / relative.parent)
+    for path, relative, reason in _walk(root):
+        folders = Path(root.name) / relative.parent
+        if reason:
+            part = _unreadable(path, relative.as_posix(), folders, reason)
+        else:
+            part = _classify(path, relative.as_posix(), folders)
         if part is not None:
             parts.setdefault((part.kind, part.name), part)
     return _with_broker_ids(root, [parts[key] for key in sorted(parts)])
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Files below root and their relative paths; each folder once, whatever links lead to it."""
+def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
+    """Files below root, their relative paths, and why one cannot be read; each folder once, whatever links lead to it.
+
+    What cannot be read is a folder without permission, or anything but a file: a pipe, a device, a link to nothing.
+    """
     seen: set[tuple[int, int]] = set()
     pending = [(root, Path(), 0)]
     while pending:
@@ -85,7 +93,8 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path]]:
                 continue
             seen.add((status.st_dev, status.st_ino))
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError:
+        except OSError as error:
+            yield folder, relative, f"found {reason_of(error)}, expected a folder"
             continue
         for entry in entries:
             # A name that is not UTF-8 is no evidence of Kafka's, and could not be written to a report.
@@ -96,9 +105,26 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path]]:
                     if depth < DEEPEST:
                         pending.append((Path(entry.path), relative / entry.name, depth + 1))
                 elif entry.is_file():
-                    yield Path(entry.path), relative / entry.name
-            except OSError:
-                continue
+                    yield Path(entry.path), relative / entry.name, ""
+                else:
+                    found = file_type_of(entry.stat().st_mode)
+                    yield Path(entry.path), relative / entry.name, f"found {found}, expected a file"
+            except OSError as error:
+                found = "a link to nothing" if isinstance(error, FileNotFoundError) else reason_of(error)
+                yield Path(entry.path), relative / entry.name, f"found {found}, expected a file"
+
+
+def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | None:
+    """Evidence by its name that cannot be read, to be reported; None for what would be no evidence."""
+    is_folder = path.is_dir()
+    if not is_folder and (not may_be_evidence(path.name) or path.suffix in (".txt", ".dump")):
+        return None
+    snapshot, broker = _place((*folders.parts, path.name) if is_folder else folders.parts)
+    found = PARTITION_FOLDER.fullmatch((path if is_folder else path.parent).name)
+    topic, partition = (found["topic"], int(found["partition"])) if found else (None, None)
+    if topic == METADATA_TOPIC:
+        topic = partition = None
+    return Part(snapshot, broker, "unreadable", path, name, topic, partition, reason=reason)
 
 
 def _classify(path: Path, name: str, folders: Path) -> Part | None:
@@ -160,6 +186,8 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
 
     The controller knows a broker by its node.id, whatever somebody called the folder of its files.
     """
+    unreadable = [part for part in parts if part.kind == "unreadable"]
+    parts = [part for part in parts if part.kind != "unreadable"]
     nodes = nodes_of(parts)
     by_folder = {folder: node.id for folder, node in nodes.items() if node.id}
     by_name: dict[str, set[str]] = {}
@@ -171,14 +199,16 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     # One broker's folder holds its server.log beside its log.dirs.
     only = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
     out = []
-    for part in parts:
+    for part in (*parts, *unreadable):
         if part.broker == UNKNOWN_BROKER:
             above = [part.path, *part.path.parents]
             known = next((by_folder[folder] for folder in above if folder in by_folder), only)
             out.append(replace(part, broker=known or _folder_name(root, part.path)))
         else:
             out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
-    return without_foreign_files(_without_dumps_of_segments(out), nodes)
+    readable = [part for part in out if part.kind != "unreadable"]
+    left = [part for part in out if part.kind == "unreadable"]
+    return [*without_foreign_files(_without_dumps_of_segments(readable), nodes), *left]
 
 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
@@ -319,8 +349,9 @@ def _read_dump(part: Part) -> Iterator[Block]:
         yield from _block("damage", here, dump.damage)
 
 
-def _read_left_out(part: Part) -> Iterator[Block]:
-    yield from _block("damage", part, pl.DataFrame([damage_row("left-out", part.reason)], schema=DAMAGE))
+def _read_nothing(part: Part) -> Iterator[Block]:
+    """The reason why a part of the kind left-out or unreadable is not read."""
+    yield from _block("damage", part, pl.DataFrame([damage_row(part.kind, part.reason)], schema=DAMAGE))
 
 
 _READERS = {
@@ -332,5 +363,6 @@ _READERS = {
     "properties": _read_properties,
     "log": _read_log,
     "dump": _read_dump,
-    "left-out": _read_left_out,
+    "left-out": _read_nothing,
+    "unreadable": _read_nothing,
 }

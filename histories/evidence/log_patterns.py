@@ -97,6 +97,14 @@ PATTERNS: tuple[Pattern, ...] = (
         "ISR updated to",
         rf"{PARTITION} ISR updated to \[?(?P<isr>[\d,]+)\]? .*?and (?:zkVersion|version) updated to \[?(?P<partition_epoch>\d+)",
     ),
+    # A KRaft leader logs each later change of its partition so, that of the ISR by the controller as well.
+    _pattern(
+        "isr-update",
+        "3.0+",
+        "Skipped the become-leader state change",
+        rf"Skipped the become-leader state change for {TP} with topic id \S+ and partition state"
+        r" LeaderAndIsrPartitionState\(.*?isr=\[(?P<isr>[\d, ]+)\], partitionEpoch=(?P<partition_epoch>\d+)",
+    ),
     # Leadership, as the broker that leads or follows says it.
     _pattern(
         "leader",

@@ -13,7 +13,7 @@ class Part:
     snapshot: str  # "" is the end of the run
     broker: str
     # segment, headers (a segment of a large log), metadata, offsets, epochs, properties, log, dump; or left-out: not to
-    # be judged
+    # be judged; unreadable: no file
     kind: str
     path: Path
     name: str  # the path as findings cite it: relative to the folder that was given

@@ -15,12 +15,23 @@ import gc
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State, by_key
+from ..register import REGISTER
+from ..specifications import MODELS
 from .quick_search import QuickSearch
 from .steps import Budget, Found, History, Steps, number_actions
+
+if TYPE_CHECKING:
+    from ..compiled import Ints
+    from .compiled_search import CompiledSearch
+    from .encoding import Encoding
 
 Verdict = Literal["ok", "illegal", "unknown"]
 
@@ -29,6 +40,12 @@ STATES = 100  # states that a result keeps at most
 # What both searches lay out of a history before they begin takes so many bytes for each operation, as measured by
 # benchmarks/linearize.py --long.
 OPERATION_BYTES = 300
+# Parts of so many operations at most are searched shortly first, so many candidates, all in one call or a few.
+SMALL, SHORT, CHUNK = 5_000, 20_000, 1_000
+NEVER = float("inf")
+LONG = 400_000  # candidates of a first turn of a long search
+NOT_BEGUN = Found(None, 0, [[]], [], 0)
+ILLEGAL = Found("illegal", 0, [], [], 0)  # without the evidence, which another search collects
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,10 @@ class Part:
     blocked: int | None = None
     states: list[Any] = field(default_factory=list)
     reason: str = ""  # why it is unknown
+    # Which algorithm decided. A monitor gives no linearization; of an illegal part it gives up to four operations that
+    # contradict each other, beside what a short search finds.
+    method: Literal["search", "monitor"] = "search"
+    witness: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -72,70 +93,238 @@ class Result:
         return next((part for part in self.parts if part.verdict == self.verdict), None)
 
 
-def _search(history: History, steps: Steps, budget: Budget) -> tuple[Found, float]:
-    """Search one independent object: shortly first, then as long as the budget lasts. Gives seconds, too."""
-    # A short search asks for neither by itself, and there may be millions of objects, or of operations in one.
-    if budget.is_late():
-        return Found(None, 0, [[]], [0], 0, "the time ran out"), 0.0
-    if OPERATION_BYTES * len(history.calls) > budget.memory:
-        return Found(None, 0, [[]], [0], 0, "the memory ran out"), 0.0
-    start = time.perf_counter()
-    quick = QuickSearch(history, steps, budget)
-    verdict = quick.run()
-    seconds = time.perf_counter() - start
-    first = quick.found(verdict)
-    if verdict is not None:
-        return first, seconds
-    # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
-    from .compiled_search import CompiledSearch
+class _Parts:
+    """The independent objects of a history, numbered by first appearance; operations are indices into the history."""
 
-    start = time.perf_counter()
-    search = CompiledSearch(history, steps, budget)
-    verdict = search.run()
-    seconds += time.perf_counter() - start
-    found = search.found(verdict)
-    if verdict is None and found.front < first.front:
-        found = first._replace(reason=found.reason)
-    return found, seconds
+    def __init__(self, model: Model[Any], actions: list[Action], history: History) -> None:
+        self.keys: list[Hashable] = [None]
+        self.of = np.zeros(len(history.action_of), np.int32)  # the part of each operation
+        if model.partition is not None:
+            keys = list(map(itemgetter(3) if model.partition is by_key else model.partition, actions))
+            try:
+                numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+            except TypeError as error:
+                raise ModelError(f"a key that cannot be hashed ({error})") from error
+            self.keys = list(numbers)
+            if len(self.keys) > 1:
+                self.of = np.array([numbers[key] for key in keys], np.int32)[np.asarray(history.action_of)]
+        self.sizes: list[int] = np.bincount(self.of, minlength=len(self.keys)).tolist()
 
+    @cached_property
+    def _sorted(self) -> list[NDArray[np.int64]]:
+        """The operations by part."""
+        return np.split(np.argsort(self.of, kind="stable"), np.cumsum(self.sizes[:-1]))
 
-def _part(model: Model[Any], indices: list[int], history: History, steps: Steps, found: Found) -> Part:
-    """What a search found, in the words of the caller."""
-    blocked = None
-    ends = [(end, place) for place, end in enumerate(history.ends) if end is not None]
-    if found.verdict != "ok" and ends:
-        blocked = indices[sorted(ends)[found.front][1]]
-    return Part(
-        key=model.partition(steps.actions[history.action_of[0]]) if model.partition else None,
-        verdict=found.verdict or "unknown",
-        operations=indices,
-        completed=len(ends),
-        placed=found.front,
-        configurations=found.configurations,
-        linearizations=[[indices[i] for i in path] for path in found.paths],
-        blocked=blocked,
-        states=[steps.states[i] for i in found.states[:STATES]],
-        reason=found.reason,
-    )
+    def operations(self, part: int) -> list[int]:
+        if len(self.keys) == 1:
+            return list(range(len(self.of)))
+        indices: list[int] = self._sorted[part].tolist()
+        return indices
 
 
-def _split(model: Model[Any], actions: list[Action], action_of: Sequence[int]) -> list[list[int]]:
-    """The indices of the operations on each independent object, in the order of first appearance."""
-    everything = [list(range(len(action_of)))]
-    if model.partition is None:
-        return everything
-    keys = list(map(itemgetter(3) if model.partition is by_key else model.partition, actions))
-    try:
-        distinct = dict.fromkeys(keys)
-    except TypeError as error:
-        raise ModelError(f"a key that cannot be hashed ({error})") from error
-    if len(distinct) == 1:
-        return everything
-    parts: dict[Hashable, list[int]] = {key: [] for key in distinct}
-    part_of = [parts[key] for key in keys]
-    for index, action in enumerate(action_of):
-        part_of[action].append(index)
-    return list(parts.values())
+class _Check:
+    """One check: short searches of all parts first, then long ones of what they left, in turns."""
+
+    def __init__(self, model: Model[Any], operations: Sequence[Operation], budget: Budget) -> None:
+        self.model, self.budget = model, budget
+        self.actions, self.observes, self.history = number_actions(model, operations)
+        self.encoding: Encoding | None = None
+        if any(model.step is known.step for known in MODELS.values()):
+            from .encoding import Counts, encode
+
+            counts, completed = [0] * len(self.actions), [0] * len(self.actions)
+            for action, end in zip(self.history.action_of, self.history.ends, strict=True):
+                counts[action] += 1
+                completed[action] += end is not None
+            self.encoding = encode(model, self.actions, Counts(counts, completed))
+        self.began = time.perf_counter()
+        self.parts = _Parts(model, self.actions, self.history)
+        self.found: dict[int, Found] = {}
+        self.witness: dict[int, list[int]] = {}  # by part that a monitor decided
+        self.begun: dict[int, tuple[Steps, Found]] = {}  # by part, what a short search in Python learnt
+        for part in range(len(self.parts.keys)):
+            if OPERATION_BYTES * self.parts.sizes[part] > budget.memory:
+                self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
+        self.seconds = 0.0
+
+    def run(self) -> Result:
+        """Search until one part is illegal, or all are decided, or the budget is gone."""
+        open_parts = [part for part in range(len(self.parts.keys)) if part not in self.found]
+        if self.encoding is not None:
+            left = self._monitor(self._short_machine(open_parts))
+        else:
+            left = self._short_python(open_parts)
+        if left:
+            self._long(left)
+        self.seconds = time.perf_counter() - self.began
+        illegal = [part for part, found in self.found.items() if found.verdict == "illegal"]
+        if illegal and self.found[illegal[0]] is ILLEGAL:
+            search = self._search(illegal[0], Budget(None, self.budget.memory))
+            searched = search.run(LONG if illegal[0] in self.witness else NEVER)
+            found = self._placed(illegal[0], search.found(searched))
+            if searched is None:
+                found = found._replace(verdict="illegal", front=0, states=[], reason="")
+            self.found[illegal[0]] = found
+        verdict: Verdict = "illegal" if illegal else "ok"
+        if not illegal and any(found.verdict is None for found in self.found.values()):
+            verdict = "unknown"
+        return Result(verdict, self.seconds, [self._part(part, self.found[part]) for part in sorted(self.found)])
+
+    @cached_property
+    def _events(self) -> tuple[Ints, Ints, Ints]:
+        """The events part by part, where those of each part start, and the actions of all operations."""
+        from .layout import events_of, split_events
+
+        events, part_of, count = events_of(self.history), self.parts.of, len(self.parts.keys)
+        starts = np.array([0, len(events)], np.int32)
+        if count > 1:
+            ends = np.bincount(part_of[-1 - events[events < 0]], minlength=count)
+            starts = np.concatenate([[0], np.cumsum(self.parts.sizes + ends)]).astype(np.int32)
+            events = split_events(events, part_of, starts)
+        return events, starts, np.array(self.history.action_of, np.int32)
+
+    def _completed(self, part: int) -> int:
+        starts = self._events[1]
+        return int(starts[part + 1] - starts[part] - self.parts.sizes[part])
+
+    def _monitor(self, parts: list[int]) -> list[int]:
+        """Decide those parts that are unambiguous without a search; returns the others."""
+        assert self.encoding is not None
+        if not parts or not self.encoding.monitor or self.budget.is_late():
+            return parts
+        from .monitors import ILLEGAL as BROKEN
+        from .monitors import UNDECIDED, monitor_parts
+
+        events, starts, action_of = self._events
+        _, initial, _, values, kind = self.encoding
+        chosen = np.array(parts, np.int32)
+        verdicts, witness = monitor_parts(
+            kind, events, starts, chosen, action_of, self.encoding.machine, values, initial
+        )
+        for part, verdict in zip(parts, verdicts.tolist(), strict=True):
+            if verdict == UNDECIDED:
+                continue
+            self.witness[part] = []
+            self.found[part] = Found("ok", self._completed(part), [], [], 0)
+            if verdict == BROKEN:
+                self.found[part] = ILLEGAL
+                self.witness[part] = sorted({int(i) for i in witness if i >= 0}, key=self.history.calls.__getitem__)
+                return []
+        return [part for part in parts if part not in self.found]
+
+    def _short_machine(self, parts: list[int]) -> list[int]:
+        """Search small parts in one call of compiled code; returns the parts that are not decided."""
+        from .machine import new_trie
+        from .search_kernel import EXHAUSTED, FOUND, search_parts
+
+        assert self.encoding is not None
+        small = [part for part in parts if self.parts.sizes[part] <= SMALL]
+        if not small or self.budget.is_late():
+            return parts
+        events, starts, action_of = self._events
+        machine = new_trie(self.encoding.machine, len(action_of) + 64)
+        scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
+        arrays = events, starts, action_of, np.array(self.observes, np.int32), machine, self.encoding.initial
+        for first in range(0, len(small), CHUNK):
+            chosen = np.array(small[first : first + CHUNK], np.int32)
+            outcomes, counts, orders, order_starts = search_parts(*arrays, chosen, SHORT, *scratch)
+            for place, part in enumerate(chosen.tolist()):
+                if outcomes[place] == FOUND:
+                    order = orders[order_starts[place] : order_starts[place + 1]].tolist()
+                    self.found[part] = Found("ok", self._completed(part), [order], [], int(counts[place]))
+                elif outcomes[place] == EXHAUSTED:
+                    self.found[part] = ILLEGAL
+                    return []
+            if self.budget.is_late():
+                break
+        return [part for part in parts if part not in self.found]
+
+    def _short_python(self, parts: list[int]) -> list[int]:
+        """Search each part in plain Python; returns those that are not decided."""
+        left = []
+        for part in parts:
+            if self.budget.is_late():
+                return [part for part in parts if part not in self.found]
+            indices = self.parts.operations(part)
+            history = self.history if len(self.parts.keys) == 1 else self.history.part(indices)
+            steps = Steps(self.model, self.actions, self.observes)
+            search = QuickSearch(history, steps, self.budget)
+            found = search.found(search.run())
+            if found.verdict is None:
+                left.append(part)
+                self.begun[part] = steps, found
+                continue
+            self.found[part] = self._placed(part, found)
+            if found.verdict == "illegal":
+                return []
+        return left
+
+    def _search(self, part: int, budget: Budget) -> CompiledSearch:
+        # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
+        from .compiled_search import CompiledSearch
+
+        if part in self.begun:
+            steps = self.begun[part][0]
+        else:
+            steps = Steps(self.model, self.actions, self.observes, self.encoding)
+        indices = self.parts.operations(part)
+        return CompiledSearch(self.history if len(self.parts.keys) == 1 else self.history.part(indices), steps, budget)
+
+    def _placed(self, part: int, found: Found) -> Found:
+        """What a search of a part alone found, with operations as indices into the history."""
+        indices = self.parts.operations(part)
+        return found._replace(paths=[[indices[i] for i in path] for path in found.paths])
+
+    def _long(self, parts: list[int]) -> None:
+        """Search the parts in turns, each time twice as long, so that one that is soon illegal ends the check."""
+        searches: dict[int, CompiledSearch] = {}
+        turn = LONG
+        while parts:
+            for part in parts:
+                if self.budget.is_late() and part not in searches:
+                    short = self.begun[part][1] if part in self.begun else NOT_BEGUN
+                    self.found[part] = self._placed(part, short._replace(reason="the time ran out"))
+                    continue
+                search = searches.get(part) or self._search(part, self.budget)
+                verdict = search.run(turn)
+                searches[part] = search
+                if verdict is None and not search.reason:
+                    continue
+                found = search.found(verdict)
+                if verdict is None and part in self.begun and found.front < self.begun[part][1].front:
+                    found = self.begun[part][1]._replace(reason=found.reason)
+                self.found[part] = self._placed(part, found)
+                search.release()
+                del searches[part]
+                if verdict == "illegal":
+                    return
+            parts = list(searches)
+            turn *= 2
+
+    def _part(self, part: int, found: Found) -> Part:
+        """What a search found, in the words of the caller."""
+        indices = self.parts.operations(part)
+        blocked = None
+        completed = found.front
+        if found.verdict != "ok":
+            ends = [(end, i) for i in indices if (end := self.history.ends[i]) is not None]
+            completed = len(ends)
+            if ends and (found.states or found.verdict is None):
+                blocked = sorted(ends)[found.front][1]
+        return Part(
+            key=self.parts.keys[part],
+            verdict=found.verdict or "unknown",
+            operations=indices,
+            completed=completed,
+            placed=found.front,
+            configurations=found.configurations,
+            linearizations=found.paths,
+            blocked=blocked,
+            states=found.states[:STATES],
+            reason=found.reason,
+            method="monitor" if part in self.witness else "search",
+            witness=self.witness.get(part, []),
+        )
 
 
 def check_operations(
@@ -154,37 +343,12 @@ def check_operations(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _check(model, operations, timeout, DEFAULT_MEMORY if memory is None else memory)
+        if not operations:
+            return Result("ok", 0.0, [])
+        return _Check(model, operations, Budget(timeout, DEFAULT_MEMORY if memory is None else memory)).run()
     finally:
         if collecting:
             gc.enable()
-
-
-def _check(model: Model[State], operations: Sequence[Operation], timeout: float | None, memory: int) -> Result:
-    """`check_operations`, with its budgets."""
-    if not operations:
-        return Result("ok", 0.0, [])
-    budget = Budget(timeout, memory)
-    actions, observes, history = number_actions(model, operations)
-    start = time.perf_counter()
-    split = _split(model, actions, history.action_of)
-    seconds = time.perf_counter() - start
-    verdict: Verdict = "ok"
-    parts: list[Part] = []
-    for indices in split:
-        start = time.perf_counter()
-        chosen = history if len(split) == 1 else history.part(indices)
-        steps = Steps(model, actions, observes)
-        seconds += time.perf_counter() - start
-        found, searched = _search(chosen, steps, budget)
-        seconds += searched
-        parts.append(_part(model, indices, chosen, steps, found))
-        if found.verdict == "illegal":
-            verdict = "illegal"
-            break
-        if found.verdict is None:
-            verdict = "unknown"
-    return Result(verdict, seconds, parts)
 
 
 def check_events(
@@ -216,9 +380,11 @@ def warm_up() -> None:
     """Compile the search, or load it from numba's cache, so that `seconds` does not count it."""
     from .compiled_search import CompiledSearch
 
-    model = Model("warm-up", initial=0, step=lambda state, action: state + action.value or None, partition=None)
+    def step(state: int, action: Action) -> int | None:
+        return state + action.value or None
+
     operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
-    actions, observes, history = number_actions(model, operations)
-    steps = Steps(model, actions, observes)
-    CompiledSearch(history, steps, Budget(None, DEFAULT_MEMORY)).run()
-    check_operations(model, operations)
+    actions, observes, history = number_actions(Model("warm-up", 0, step), operations)
+    CompiledSearch(history, Steps(Model("warm-up", 0, step), actions, observes), Budget(None, DEFAULT_MEMORY)).run()
+    # One object is short, the other is long enough for a monitor.
+    check_operations(REGISTER, [Operation(Action("write", i, key=i == 0), i, i + 9) for i in range(SMALL + 2)])

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..compiled import Ints
-from . import layout as layouts
 from . import search_kernel as kernel
+from . import search_state as arrays
+from .layout import events_of, lay_out, trace
+from .machine import COLUMNS, Machine, grow_trie, new_trie
 from .steps import FURTHEST, Budget, Found, History, Steps
 from .tables import FRONT, rehash_memo, rehash_pairs
 
 FUEL = 100_000  # candidates between two looks at the clock: a few milliseconds
+NO_MACHINE = Machine(  # of a model that is Python alone
+    *(np.empty(shape, np.int32) for shape in ((0, 3), 0, 0, 1, 0, (0, COLUMNS))),
+    node_keys=np.empty(0, np.int64),
+    node_values=np.empty(0, np.int32),
+    node_count=np.ones(1, np.int32),
+)
 WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all of them at once
 
 
@@ -21,71 +29,36 @@ class CompiledSearch:
 
     def __init__(self, history: History, steps: Steps, budget: Budget) -> None:
         self.steps, self.budget = steps, budget
-        # The arrays number those actions alone that this history has: there may be many others.
-        actions, action_of = np.unique(history.action_of, return_inverse=True)
-        self.actions: list[int] = actions.tolist()
-        self.layout = layouts.lay_out(history, action_of.astype(np.int32), len(actions))
         self.reason = ""
-        self.search = self._new_search()
-        number = {action: i for i, action in enumerate(self.actions)}
-        known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
-        self.enough = self._add_steps([(state, number[action], after) for (state, action), after in known])
+        self.enough, self.held = True, 0
+        action_of = np.array(history.action_of, np.int32)
+        if steps.encoding is not None:
+            self.actions = list(range(len(steps.actions)))
+            machine, initial = steps.encoding.machine, steps.encoding.initial
+        else:
+            # The arrays number those actions alone that this history has: there may be many others.
+            used, action_of = np.unique(action_of, return_inverse=True)
+            self.actions, machine, initial = used.tolist(), NO_MACHINE, 0
+        machine = new_trie(machine, len(action_of) + 64)
+        scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
+        self.layout = lay_out(events_of(history), action_of.astype(np.int32), *scratch)
+        observes = np.array([steps.observes[i] for i in self.actions], np.int32)
+        self.search = arrays.new_search(self.layout, machine, observes, initial)
+        if steps.encoding is None:
+            number = {action: i for i, action in enumerate(self.actions)}
+            known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
+            self.enough = self._add_steps([(state, number[action], after) for (state, action), after in known])
 
-    def _new_search(self) -> kernel.Search:
-        layout = self.layout
-        n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
-        self.room = layout.slots + kinds + 2
-        rows = _power_of_two(2 * n + self.room + 64)
-        width = kernel.SLOTS + (layout.slots + 31) // 32
-        registers = np.zeros(kernel.REGISTERS, np.int64)
-        registers[kernel.COUNT] = registers[kernel.STACKED] = registers[kernel.BAGS] = 1
-        registers[kernel.LATEST] = -1
-        configs = np.empty((rows, width), np.int32)
-        configs[0] = 0
-        memo = np.zeros(2 * rows, np.int32)
-        stack = np.empty(rows, np.int32)
-        stack[0] = 0
-        path = np.empty(n + 2 * members + 2, np.int32)
-        path[0] = 0
-        search = kernel.Search(
-            action=layout.action,
-            slot=layout.slot,
-            end_rank=layout.end_rank,
-            observes=np.array([self.steps.observes[i] for i in self.actions], np.int32),
-            class_action=layout.class_action,
-            class_start=layout.class_start,
-            member_rank=layout.member_rank,
-            after=layout.after,
-            before=layout.before,
-            path=path,
-            used=np.zeros(kinds, np.int32),
-            ways=np.empty(layout.slots, np.int32),
-            registers=registers,
-            configs=configs,
-            memo=memo,
-            stack=stack,
-            late_head=np.full(n + 1, -1, np.int32),
-            late_next=np.empty(rows if kinds else 0, np.int32),
-            step_keys=np.zeros(1024, np.int64),
-            step_values=np.empty(1024, np.int32),
-            bag_keys=np.zeros(128 if kinds else 1, np.int64),
-            bag_values=np.empty(128 if kinds else 1, np.int32),
-            bag_parent=np.zeros(64 if kinds else 1, np.int32),
-            bag_class=np.zeros(64 if kinds else 1, np.int32),
-            asked=np.empty((self.room, 2), np.int64),
-        )
-        kernel.remember(search, 0)
-        return search
-
-    def run(self) -> Literal["ok", "illegal", None]:
-        """Search until there is a verdict or a budget is gone: None."""
+    def run(self, fuel: float = float("inf")) -> Literal["ok", "illegal", None]:
+        """Search until there is a verdict, or so many candidates were tried, or a budget is gone: None."""
         registers = self.search.registers
-        while self.enough:
+        while self.enough and fuel > 0:
+            fuel -= FUEL
             if self.budget.is_late():
                 self.reason = "the time ran out"
                 break
-            registers[kernel.FUEL] = FUEL
-            said = kernel.search(self.search, self.room)
+            registers[arrays.FUEL] = FUEL
+            said = kernel.search(self.search)
             if said == kernel.FOUND:
                 return "ok"
             if said == kernel.EXHAUSTED:
@@ -97,9 +70,18 @@ class CompiledSearch:
         return None
 
     def _provide_steps(self) -> bool:
-        """Call the model for the pairs that the search asked for; False if there is no memory left."""
+        """Call the model for the pairs that the search asked for; False if there is no memory left.
+
+        A model that is compiled lacks only room for a new state.
+        """
         steps, search = self.steps, self.search
-        asked: list[list[int]] = search.asked[: search.registers[kernel.ASKED]].tolist()
+        if steps.encoding is not None:
+            machine = search.machine
+            if not self._has_memory_for(2 * machine.nodes.nbytes + 24 * len(machine.node_keys)):
+                return False
+            self.search = search._replace(machine=grow_trie(machine))
+            return True
+        asked: list[list[int]] = search.asked[: search.registers[arrays.ASKED]].tolist()
         state, few = asked[0][0], len(self.actions) <= WHOLE_ROW
         wanted = range(len(self.actions)) if few else dict.fromkeys(pair[1] for pair in asked)
         known, row = steps.table, state * steps.width
@@ -109,7 +91,7 @@ class CompiledSearch:
     def _add_steps(self, new: list[tuple[int, int, int]]) -> bool:
         """Put steps (state, action, state after) into the table of the search; False if there is no memory."""
         search = self.search
-        needed = 2 * (int(search.registers[kernel.STEPS]) + len(new))
+        needed = 2 * (int(search.registers[arrays.STEPS]) + len(new))
         size = len(search.step_keys)
         if needed > size:
             size = _power_of_two(2 * needed)
@@ -118,15 +100,15 @@ class CompiledSearch:
             keys, values = np.zeros(size, np.int64), np.empty(size, np.int32)
             rehash_pairs(search.step_keys, search.step_values, keys, values)
             self.search = search = search._replace(step_keys=keys, step_values=values)
-        kernel.add_steps(search, np.array(new, np.int64).reshape(-1, 3))
+        arrays.add_steps(search, np.array(new, np.int64).reshape(-1, 3))
         return self._has_memory_for(0)
 
     def _grow(self) -> bool:
         """Double the arrays of configurations or of bags, which are full; False if there is no memory."""
         search = self.search
-        count, bags = int(search.registers[kernel.COUNT]), int(search.registers[kernel.BAGS])
+        count, bags = int(search.registers[arrays.COUNT]), int(search.registers[arrays.BAGS])
         rows, width = search.configs.shape
-        if count + self.room > rows:
+        if count + int(self.search.registers[arrays.ROOM]) > rows:
             if not self._has_memory_for(2 * rows * (4 * width + 8 + 8)):
                 return False
             memo = np.zeros(4 * rows, np.int32)
@@ -139,7 +121,7 @@ class CompiledSearch:
             )
             return True
         size = 2 * len(search.bag_parent)
-        while size < bags + len(search.used) * (int(search.registers[kernel.HELD]) + 1):
+        while size < bags + len(search.used) * (int(search.registers[arrays.HELD]) + 1):
             size *= 2
         if not self._has_memory_for(size * (2 * 12 + 8)):
             return False
@@ -152,8 +134,11 @@ class CompiledSearch:
 
     def _has_memory_for(self, more: int) -> bool:
         """Whether the budget bears so many bytes more; the old arrays stand until the new ones are filled."""
-        held = sum(array.nbytes for array in self.search) + self.steps.nbytes
-        if held + more <= self.budget.memory:
+        machine = self.search.machine
+        held = sum(array.nbytes for array in (*self.search[:-1], *machine)) + self.steps.nbytes
+        self.budget.held += held - self.held
+        self.held = held
+        if self.budget.held + more <= self.budget.memory:
             return True
         self.reason = "the memory ran out"
         return False
@@ -161,37 +146,47 @@ class CompiledSearch:
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
         """What `run` found out, with its verdict."""
         search = self.search
-        count, best = int(search.registers[kernel.COUNT]), int(search.registers[kernel.BEST])
+        count, best = int(search.registers[arrays.COUNT]), int(search.registers[arrays.BEST])
         front = int(search.configs[best, FRONT])
         rows: list[int] = [best]
         states: list[int] = []
         if verdict != "ok":
             rows, states = self._furthest(count, front)
-        return Found(verdict, front, list(map(self._path, rows)), states, count, self.reason)
+        return Found(verdict, front, list(map(self._path, rows)), [self.state(i) for i in states], count, self.reason)
+
+    def state(self, number: int) -> Any:
+        """A state in Python."""
+        if self.steps.encoding is None:
+            return self.steps.states[number]
+        return self.steps.encoding.decode(self.search.machine, number)
 
     def _path(self, row: int) -> list[int]:
         """The operations that led to a configuration, in order."""
         layout = self.layout
-        path = layouts.trace(self.search.configs, row, layout.number, layout.class_start, layout.member)
+        path = trace(self.search.configs, row, layout.number, layout.class_start, layout.member)
         operations: list[int] = path.tolist()
         return operations
 
-    def reached(self, front: int) -> list[tuple[int, list[int]]]:
+    def release(self) -> None:
+        """Give its memory back to the budget."""
+        self.budget.held -= self.held
+
+    def reached(self, front: int) -> list[tuple[Any, list[int]]]:
         """The configurations in which the search first came to a front above 0: states, and operations in order.
 
         After a verdict of illegal they are all that the rest of the history can begin with, whatever it is.
         """
-        configs = self.search.configs[: self.search.registers[kernel.COUNT]]
+        configs = self.search.configs[: self.search.registers[arrays.COUNT]]
         came = configs[:, FRONT] >= front
-        rows = np.flatnonzero(came & ~came[configs[:, kernel.PARENT]])
-        return [(int(configs[row, kernel.STATE]), self._path(row)) for row in rows.tolist()]
+        rows = np.flatnonzero(came & ~came[configs[:, arrays.PARENT]])
+        return [(self.state(configs[row, arrays.STATE]), self._path(row)) for row in rows.tolist()]
 
     def _furthest(self, count: int, front: int) -> tuple[list[int], list[int]]:
         """Of the configurations that came furthest, the deepest for each state; and all their states."""
         configs = self.search.configs[:count]
         rows = np.flatnonzero(configs[:, FRONT] == front)
-        rows = rows[np.argsort(-configs[rows, kernel.DEPTH], kind="stable")]
-        states, first = np.unique(configs[rows, kernel.STATE], return_index=True)
+        rows = rows[np.argsort(-configs[rows, arrays.DEPTH], kind="stable")]
+        states, first = np.unique(configs[rows, arrays.STATE], return_index=True)
         return rows[np.sort(first)[:FURTHEST]].tolist(), states.tolist()
 
 

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled
+from ..compiled import Ints, compiled
 from .steps import History
+
+EXACT = 2.0**53  # a whole number below this is the same as a float
 
 
 class Layout(NamedTuple):
@@ -26,41 +28,42 @@ class Layout(NamedTuple):
     slots: int  # how many slots are in use at most: the greatest number of completed operations at once
 
 
-def ranks(history: History) -> tuple[Ints, Ints]:
-    """The places of the calls and of the ends (-1 for none) among all events; equal times put calls first."""
+def events_of(history: History) -> Ints:
+    """The calls (i) and ends (-1 - i) of the operations in the order of time; of equal times calls come first."""
     count = len(history.calls)
-    known = [i for i, end in enumerate(history.ends) if end is not None]
-    times = [*history.calls, *(end for end in history.ends if end is not None)]
-    array = np.array(times)
-    if array.dtype == np.int64:
+    ends = history.ends
+    known = np.arange(count, dtype=np.int32)
+    if None in ends:
+        known = np.array([i for i, end in enumerate(ends) if end is not None], np.int32)
+        ends = [end for end in ends if end is not None]
+    times = np.array([*history.calls, *ends])
+    if times.dtype == np.int64 or (
+        times.dtype == np.float64 and np.abs(times, where=np.isfinite(times), out=np.zeros(len(times))).max() < EXACT
+    ):
         # Stable, and the calls come first: so do they among equal times.
-        order = np.argsort(array, kind="stable")
+        order = np.argsort(times, kind="stable")
     else:
         # Python compares ints and floats exactly, whatever their size; numpy would round them.
-        order = np.array(sorted(range(len(times)), key=times.__getitem__), dtype=np.int64)
-    rank = np.empty(len(times), np.int32)
-    rank[order] = np.arange(len(times), dtype=np.int32)
-    end_rank = np.full(count, -1, np.int32)
-    end_rank[known] = rank[count:]
-    return rank[:count], end_rank
+        times_list = [*history.calls, *ends]
+        order = np.array(sorted(range(len(times_list)), key=times_list.__getitem__), dtype=np.int64)  # type: ignore[arg-type]
+    events = np.concatenate([np.arange(count, dtype=np.int32), -1 - known])
+    return events[order]
 
 
 @compiled
-def _number(owner: Ints, call_rank: Ints, end_rank: Ints) -> tuple[Ints, Ints]:
-    """Completed operations in the order of their ends, and each operation's number in it (-1 for none)."""
-    number = np.empty(len(owner), np.int32)
-    number_of = np.full(len(call_rank), -1, np.int32)
-    n = 0
-    for rank in range(len(owner)):
-        if end_rank[owner[rank]] == rank:
-            number[n] = owner[rank]
-            number_of[owner[rank]] = n
-            n += 1
-    return number[:n].copy(), number_of
+def split_events(events: Ints, part_of: Ints, starts: Ints) -> Ints:
+    """The events by part; `starts` says where those of each part start, and its last where they end."""
+    split = np.empty(len(events), np.int32)
+    filled = starts.copy()
+    for event in events:
+        part = part_of[event if event >= 0 else -1 - event]
+        split[filled[part]] = event
+        filled[part] += 1
+    return split
 
 
 @compiled
-def _link(owner: Ints, number_of: Ints, end_rank: Ints, n: int) -> tuple[Ints, Ints, Ints, int]:
+def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def]
     """The linked list of the events of completed operations, and their slots."""
     after = np.empty(2 * n + 1, np.int32)
     before = np.empty(2 * n + 1, np.int32)
@@ -69,12 +72,12 @@ def _link(owner: Ints, number_of: Ints, end_rank: Ints, n: int) -> tuple[Ints, I
     freed = 0
     slots = 0
     last = 2 * n
-    for rank in range(len(owner)):
-        i = number_of[owner[rank]]
+    for event in events:
+        i = number_of[event if event >= 0 else -1 - event]
         if i < 0:
             continue
         node = i
-        if end_rank[owner[rank]] == rank:
+        if event < 0:
             node = n + i
             free[freed] = slot[i]
             freed += 1
@@ -93,66 +96,75 @@ def _link(owner: Ints, number_of: Ints, end_rank: Ints, n: int) -> tuple[Ints, I
 
 
 @compiled
-def _classify(
-    owner: Ints, call_rank: Ints, end_rank: Ints, action: Ints, actions: int
-) -> tuple[Ints, Ints, Ints, Ints]:
+def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, waiting: int):  # type: ignore[no-untyped-def]
     """The operations of unknown outcome by action: classes in the order of first calls, members of calls."""
-    class_of = np.full(actions, -1, np.int32)
-    pending = np.empty(len(owner), np.int32)
-    waiting = 0
-    for rank in range(len(owner)):
-        if end_rank[owner[rank]] < 0:
-            pending[waiting] = owner[rank]
-            waiting += 1
+    pending = np.empty(waiting, np.int32)
+    rank = np.empty(waiting, np.int32)
     class_action = np.empty(waiting, np.int32)
-    size = np.zeros(waiting + 1, np.int32)
+    class_start = np.zeros(waiting + 1, np.int32)
     kinds = 0
-    for operation in pending[:waiting]:
-        kind = class_of[action[operation]]
-        if kind < 0:
-            kind = kinds
-            class_of[action[operation]] = kinds
-            class_action[kinds] = action[operation]
+    found = 0
+    for place in range(len(events)):
+        event = events[place]
+        if event < 0 or number_of[event] >= 0:
+            continue
+        pending[found] = event
+        rank[found] = place
+        found += 1
+        action = action_of[event]
+        if class_of[action] < 0:
+            class_of[action] = kinds
+            class_action[kinds] = action
             kinds += 1
-        size[kind + 1] += 1
-    class_start = np.cumsum(size[: kinds + 1]).astype(np.int32)
+        class_start[class_of[action] + 1] += 1
+    for kind in range(kinds):
+        class_start[kind + 1] += class_start[kind]
     member = np.empty(waiting, np.int32)
+    member_rank = np.empty(waiting, np.int32)
     filled = class_start.copy()
-    for operation in pending[:waiting]:
-        kind = class_of[action[operation]]
-        member[filled[kind]] = operation
+    for i in range(waiting):
+        kind = class_of[action_of[pending[i]]]
+        member[filled[kind]] = pending[i]
+        member_rank[filled[kind]] = rank[i]
         filled[kind] += 1
-    return class_action[:kinds].copy(), class_start, member, call_rank[member]
+    for kind in range(kinds):
+        class_of[class_action[kind]] = -1
+    return class_action[:kinds], class_start[: kinds + 1], member, member_rank
 
 
 @compiled
-def _lay_out(call_rank: Ints, end_rank: Ints, action: Ints, actions: int, events: int):  # type: ignore[no-untyped-def]
-    owner = np.empty(events, np.int32)
-    for i in range(len(call_rank)):
-        owner[call_rank[i]] = i
-        if end_rank[i] >= 0:
-            owner[end_rank[i]] = i
-    number, number_of = _number(owner, call_rank, end_rank)
-    after, before, slot, slots = _link(owner, number_of, end_rank, len(number))
-    class_action, class_start, member, member_rank = _classify(owner, call_rank, end_rank, action, actions)
-    return (
-        number, action[number], slot, end_rank[number], after, before,
-        class_action, class_start, member, member_rank, slots,
-    )  # fmt: skip
-
-
-def lay_out(history: History, action: Ints, actions: int) -> Layout:
-    """Lay out operations whose actions are these numbers, below `actions`."""
-    call_rank, end_rank = ranks(history)
-    events = len(action) + int(np.count_nonzero(end_rank >= 0))
-    return Layout(*_lay_out(call_rank, end_rank, action, actions, events))
+def lay_out(events: Ints, action_of: Ints, number_of: Ints, class_of: Ints) -> Layout:
+    """Lay out one part. `number_of` is scratch by operation; `class_of` is -1 for each action, before and after."""
+    n = 0
+    waiting = 0
+    for event in events:
+        if event >= 0:
+            number_of[event] = -1
+            waiting += 1
+        else:
+            number_of[-1 - event] = n
+            n += 1
+            waiting -= 1
+    number = np.empty(n, np.int32)
+    action = np.empty(n, np.int32)
+    end_rank = np.empty(n, np.int32)
+    ended = 0
+    for rank in range(len(events)):
+        if events[rank] < 0:
+            number[ended] = -1 - events[rank]
+            action[ended] = action_of[number[ended]]
+            end_rank[ended] = rank
+            ended += 1
+    after, before, slot, slots = _link(events, number_of, n)
+    class_action, class_start, member, member_rank = _classify(events, number_of, action_of, class_of, waiting)
+    return Layout(number, action, slot, end_rank, after, before, class_action, class_start, member, member_rank, slots)
 
 
 @compiled
-def trace(configs: Ints, row: int, number: Ints, class_start: Ints, member: Ints) -> Longs:
+def trace(configs: Ints, row: int, number: Ints, class_start: Ints, member: Ints) -> Ints:
     """The operations on the path to a configuration, in the order of their linearization."""
     depth = configs[row, 2]
-    taken = np.empty(depth, np.int64)
+    taken = np.empty(depth, np.int32)
     while depth > 0:
         depth -= 1
         taken[depth] = configs[row, 1]

@@ -253,7 +253,7 @@ class QuickSearch:
         states = dict.fromkeys(key[3] for key in self.memo if key[0] == furthest)
         ends = self.dead_ends.values() if furthest == self.best else [self.path]
         paths = sorted(map(self._unrolled, ends), key=len, reverse=True)
-        return Found(verdict, furthest, paths[:FURTHEST], sorted(states), visited)
+        return Found(verdict, furthest, paths[:FURTHEST], [self.steps.states[i] for i in sorted(states)], visited)
 
     def _try_lost(self, waiting: Configuration) -> None:
         """Keep as alternatives the operations of unknown outcome that may be next and make a difference.

@@ -35,148 +35,40 @@ place.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import numpy as np
 
-from ..compiled import Ints, Longs, compiled
-from .tables import FRONT, hash_of, place_of
+from ..compiled import Ints, compiled
+from .layout import lay_out, trace
+from .machine import IMPOSSIBLE, UNASKED, Machine
+from .search_state import (
+    ASKED,
+    AT,
+    BAG,
+    BAGS,
+    BEST,
+    COUNT,
+    DEPTH,
+    FUEL,
+    HELD,
+    LATEST,
+    PARENT,
+    ROOM,
+    SLOTS,
+    STACKED,
+    STATE,
+    TAKEN,
+    Search,
+    bag_with,
+    is_dominated,
+    new_search,
+    remember,
+    step_of,
+)  # fmt: skip
+from .tables import FRONT
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
-IMPOSSIBLE, UNASKED = -1, -2  # what the step table says beside a state
-
-# Columns of a configuration. Its key is all from FRONT on, of any width: the slots' bits take what they need.
-PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
-
-# The registers of a search, kept between its pauses.
-COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, REGISTERS = range(11)
 
 PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
-
-
-class Search(NamedTuple):
-    """The arrays of one search over n completed operations; int32 but where said otherwise."""
-
-    # The history: fixed.
-    action: Ints  # of a completed operation
-    slot: Ints
-    end_rank: Ints  # its end's place among all events
-    observes: Ints  # 1 for an action that never changes a state
-    class_action: Ints  # of a class of operations of unknown outcome; ordered by their first call
-    class_start: Ints  # where its members start in member_rank; one longer than the classes
-    member_rank: Ints  # the place of their calls among all events, ascending within the class
-    # The path that the search stands on.
-    after: Ints  # linked list of calls (0..n-1) and ends (n..2n-1) not linearized; 2n is its head
-    before: Ints
-    path: Ints  # configurations from the first to the present, by depth
-    used: Ints  # members used of each class
-    ways: Ints  # scratch: the completed operations that may be next
-    registers: Longs  # int64
-    # The configurations, and where the search goes next.
-    configs: Ints  # a row each
-    memo: Ints  # hash table: row + 1, 0 where empty; its length a power of two
-    stack: Ints
-    late_head: Ints  # by front: the configuration that waits there and came last, -1 for none
-    late_next: Ints  # by configuration: the one that came before it
-    # The step table and the bags, hash tables from pairs to numbers.
-    step_keys: Longs  # int64: state << 32 | action, plus 1; 0 where empty
-    step_values: Ints
-    bag_keys: Longs  # int64: bag << 32 | class, plus 1
-    bag_values: Ints
-    bag_parent: Ints
-    bag_class: Ints
-    asked: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
-
-
-@compiled
-def step_of(s: Search, state: int, action: int) -> int:
-    """The state after the action, IMPOSSIBLE, or UNASKED."""
-    key = ((state << 32) | action) + 1
-    place = place_of(s.step_keys, key)
-    return s.step_values[place] if s.step_keys[place] == key else UNASKED
-
-
-@compiled
-def add_steps(s: Search, steps: Longs) -> None:
-    """Put new steps into the table, which has room: rows of a state, an action, and the state after."""
-    for i in range(len(steps)):
-        key = ((steps[i, 0] << 32) | steps[i, 1]) + 1
-        place = place_of(s.step_keys, key)
-        s.step_keys[place] = key
-        s.step_values[place] = steps[i, 2]
-    s.registers[STEPS] += len(steps)
-
-
-@compiled
-def child_bag(s: Search, bag: int, kind: int) -> int:
-    """The bag with one more of a class not below its greatest."""
-    key = ((bag << 32) | kind) + 1
-    place = place_of(s.bag_keys, key)
-    if s.bag_keys[place] == 0:
-        made = s.registers[BAGS]
-        s.registers[BAGS] += 1
-        s.bag_keys[place] = key
-        s.bag_values[place] = made
-        s.bag_parent[made] = bag
-        s.bag_class[made] = kind
-    child: int = s.bag_values[place]
-    return child
-
-
-@compiled
-def bag_with(s: Search, bag: int, kind: int) -> int:
-    """The bag with one more of any class: down to its place in the ascending order, and up again."""
-    base = bag
-    while base != 0 and s.bag_class[base] > kind:
-        base = s.bag_parent[base]
-    made = child_bag(s, base, kind)
-    # The greater ones again, in ascending order. Walking from the root for each would be simpler and
-    # quadratic; the slots of the path beyond its end are free, so they hold them meanwhile.
-    top = len(s.path) - 1
-    free = top
-    while bag != base:
-        s.path[free] = s.bag_class[bag]
-        free -= 1
-        bag = s.bag_parent[bag]
-    while free < top:
-        free += 1
-        made = child_bag(s, made, s.path[free])
-    return made
-
-
-@compiled
-def place_in_memo(s: Search, row: int) -> int:
-    """The place of the row's configuration in the memo, whichever row it came with, or the empty one for it."""
-    place = hash_of(s.configs, row, len(s.memo))
-    while s.memo[place] != 0:
-        other = s.memo[place] - 1
-        column = FRONT
-        while column < s.configs.shape[1] and s.configs[other, column] == s.configs[row, column]:
-            column += 1
-        if column == s.configs.shape[1]:
-            break
-        place = (place + 1) & (len(s.memo) - 1)
-    return place
-
-
-@compiled
-def remember(s: Search, row: int) -> bool:
-    """Enter the configuration of a new row into the memo; False if it is known."""
-    place = place_in_memo(s, row)
-    if s.memo[place] != 0:
-        return False
-    s.memo[place] = row + 1
-    return True
-
-
-@compiled
-def is_dominated(s: Search, row: int) -> bool:
-    """Whether the same configuration is known that has used none of unknown outcome."""
-    bag = s.configs[row, BAG]
-    if bag == 0:
-        return False
-    s.configs[row, BAG] = 0
-    known: bool = s.memo[place_in_memo(s, row)] != 0
-    s.configs[row, BAG] = bag
-    return known
 
 
 @compiled
@@ -248,10 +140,10 @@ def go_to(s: Search, row: int) -> None:
             relink(s, n + taken)
             relink(s, taken)
         depth -= 1
-    step = row
-    while step != meeting:
-        s.path[configs[step, DEPTH]] = step
-        step = configs[step, PARENT]
+    below = row
+    while below != meeting:
+        s.path[configs[below, DEPTH]] = below
+        below = configs[below, PARENT]
     while depth < configs[row, DEPTH]:
         depth += 1
         taken = configs[s.path[depth], TAKEN]
@@ -306,6 +198,7 @@ def expand(s: Search, row: int) -> bool:
             return True
         if stepped == UNASKED:
             ask(s, state, s.action[node])
+        s.way_states[node] = stepped
         s.registers[FUEL] -= 1
         node = s.after[node]
     if s.registers[ASKED] > 0:
@@ -314,7 +207,7 @@ def expand(s: Search, row: int) -> bool:
     ways = 0
     node = s.after[2 * n]
     while node < n:
-        stepped = step_of(s, state, s.action[node])
+        stepped = s.way_states[node]
         if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
             # By insertion, the last to end first: what has to be placed first is stacked last.
             place = ways
@@ -325,7 +218,7 @@ def expand(s: Search, row: int) -> bool:
             ways += 1
         node = s.after[node]
     for node in s.ways[:ways]:
-        push(s, row, node, step_of(s, state, s.action[node]))
+        push(s, row, node, s.way_states[node])
     if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]:
         wait(s, row)
     return True
@@ -360,10 +253,10 @@ def expand_late(s: Search, row: int) -> bool:
 
 
 @compiled
-def search(s: Search, room: int) -> int:
+def search(s: Search) -> int:
     """Search on, from where it was left, until there is something to say.
 
-    `room` is how many configurations one expansion may add at most; the arrays are FULL when less is left.
+    The arrays are FULL when less room is left than one expansion may need.
     """
     n = len(s.action)
     registers = s.registers
@@ -385,7 +278,7 @@ def search(s: Search, room: int) -> int:
         go_to(s, top)
         # A bag may need a new node for each of its members, in each of the bags that one expansion adds.
         bags = len(s.used) * (registers[HELD] + 1) if late else 0
-        if registers[COUNT] + room > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
+        if registers[COUNT] + registers[ROOM] > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
             return FULL
         # Taken off before it is expanded, since what follows is stacked in its place; put back if steps lack.
         if late:
@@ -398,3 +291,38 @@ def search(s: Search, room: int) -> int:
             if not expand(s, top):
                 registers[STACKED] += 1
                 return MISSING
+
+
+@compiled
+def search_parts(  # type: ignore[no-untyped-def]
+    events: Ints, starts: Ints, action_of: Ints, observes: Ints, machine: Machine, initial: int,
+    chosen: Ints, fuel: int, number_of: Ints, class_of: Ints,
+):  # fmt: skip
+    """Search the chosen parts of a history shortly, one after the other, until one is illegal.
+
+    Returns by part what `search` says and how many configurations it made (0 for those not begun); and one after
+    the other the linearizations found, with where each starts. `number_of` and `class_of` are as in `lay_out`.
+    """
+    outcomes = np.full(len(chosen), PAUSED, np.int32)
+    configurations = np.zeros(len(chosen), np.int64)
+    order_starts = np.zeros(len(chosen) + 1, np.int64)
+    events_chosen = 0
+    for part in chosen:
+        events_chosen += starts[part + 1] - starts[part]
+    orders = np.empty(events_chosen, np.int32)
+    for place in range(len(chosen)):
+        part = chosen[place]
+        layout = lay_out(events[starts[part] : starts[part + 1]], action_of, number_of, class_of)
+        s = new_search(layout, machine, observes, initial)
+        s.registers[FUEL] = fuel
+        outcomes[place] = search(s)
+        configurations[place] = s.registers[COUNT]
+        stop = order_starts[place]
+        if outcomes[place] == FOUND:
+            order = trace(s.configs, s.registers[BEST], layout.number, layout.class_start, layout.member)
+            orders[stop : stop + len(order)] = order
+            stop += len(order)
+        order_starts[place + 1] = stop
+        if outcomes[place] == EXHAUSTED:
+            break
+    return outcomes, configurations, orders, order_starts

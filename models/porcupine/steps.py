@@ -6,9 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from operator import itemgetter, le
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..operations import Action, Model, ModelError, Operation
+
+if TYPE_CHECKING:
+    from .encoding import Encoding
 
 IMPOSSIBLE = -1  # in the place of a state: the action cannot have this answer here
 
@@ -21,13 +24,13 @@ STEP_BYTES, STATE_BYTES = 100, 150
 class Found(NamedTuple):
     """What a search can say: its verdict (None: it gave up), and how far it came.
 
-    Operations are indices into the list that was searched, states are numbers of `Steps`.
+    Operations are indices into the list that was searched.
     """
 
     verdict: Literal["ok", "illegal", None]
     front: int  # completed operations that were placed, by their ends
     paths: list[list[int]]  # ok: the linearization; else the longest partial ones among the furthest
-    states: list[int]  # possible at the furthest front
+    states: list[Any]  # possible at the furthest front
     configurations: int
     reason: str = ""  # why it gave up
 
@@ -55,6 +58,7 @@ class Budget:
     def __init__(self, timeout: float | None, memory: int) -> None:
         self.deadline = float("inf") if timeout is None else time.perf_counter() + timeout
         self.memory = memory
+        self.held = 0  # bytes, by all searches that are not released
 
     def is_late(self) -> bool:
         """Whether the time ran out."""
@@ -64,8 +68,15 @@ class Budget:
 class Steps:
     """The steps that were asked for: the model is called once for each pair of a state and an action."""
 
-    def __init__(self, model: Model[Any], actions: Sequence[Action], observes: Sequence[bool]) -> None:
+    def __init__(
+        self,
+        model: Model[Any],
+        actions: Sequence[Action],
+        observes: Sequence[bool],
+        encoding: Encoding | None = None,
+    ) -> None:
         self.model, self.actions, self.observes = model, actions, observes
+        self.encoding = encoding  # the steps are compiled, and the model is never called
         self.states: list[Any] = [model.initial]
         self.numbers: dict[Any, int] = {model.initial: 0}
         self.width = len(actions)

@@ -1,40 +1,40 @@
-"""Findings told as stories: a loss with its consequences beneath it; bounded lists, with counts of the rest."""
+"""Incidents with their findings for the report, and what happened in the run in order of time; bounded lists, with
+counts of the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
-from ...analysis.causes.explaining import LOSSES
-from ...analysis.finding_order import lead, worst_rows_first
+from ...analysis.causes.incidents import Incident
+from ...analysis.causes.losses import LOSSES
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
 from ..clock import clock
 from ..style import fault_kind
+from .root_causes import shown_facts
 
-if TYPE_CHECKING:
-    from .root_causes import Why
-
-MAX_STORIES = 25
-MAX_CONSEQUENCES = 8
+MAX_INCIDENTS = 25
+MAX_FINDINGS = 9  # of an incident
 MAX_MOMENTS = 60
 
 Row = dict[str, Any]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Story:
-    """One event: the finding that leads, and what followed from it."""
+    """An incident with its worst findings."""
 
-    finding: Row
-    consequences: list[Row] = field(default_factory=list)
-    left_out: int = 0  # consequences that are not listed
+    incident: Incident
+    finding: Row  # the worst
+    consequences: list[Row]  # its other findings
+    left_out: int  # findings that are not listed
 
 
-@dataclass
+@dataclass(frozen=True)
 class Moment:
     """A line of the timeline."""
 
@@ -44,21 +44,23 @@ class Moment:
     says: str
 
 
-def stories_of(findings: pl.DataFrame) -> tuple[list[Story], int]:
-    """The worst stories, and how many findings lead one that is not told."""
-    ranked = worst_rows_first(findings).with_columns(loss=lead())
-    # A consequence whose loss is not among the findings (filtered, damaged) leads its own story.
-    beneath = pl.col("loss").is_in(ranked["id"].implode()).fill_null(False)
-    leading, consequences = ranked.filter(~beneath).drop("loss"), ranked.filter(beneath)
-    stories = []
-    for row in leading.head(MAX_STORIES).iter_rows(named=True):
-        mine = consequences.filter(pl.col("loss") == row["id"]).drop("loss")
-        shown = mine.head(MAX_CONSEQUENCES).to_dicts()
-        stories.append(Story(row, shown, len(mine) - len(shown)))
-    return stories, len(leading) - len(stories)
+def stories_of(incidents: Sequence[Incident], findings: pl.DataFrame) -> tuple[list[Story], int]:
+    """The worst incidents that have findings, and how many findings belong to the others only."""
+    found = [incident for incident in incidents if incident.findings]
+    listed = [(incident, incident.findings[:MAX_FINDINGS]) for incident in found[:MAX_INCIDENTS]]
+    names = [name for _, ids in listed for name in ids]
+    rows = {row["id"]: row for row in findings.filter(pl.col("id").is_in(names)).iter_rows(named=True)}
+    stories = [
+        Story(incident, rows[ids[0]], [rows[name] for name in ids[1:]], len(incident.findings) - len(ids))
+        for incident, ids in listed
+    ]
+    shown = {name for incident, _ in listed for name in incident.findings}
+    return stories, len(findings) - len(shown)
 
 
-def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] = ()) -> tuple[list[Moment], int]:
+def timeline(
+    stories: Sequence[Story], figures: dict[str, Any], incidents: Sequence[Incident] = ()
+) -> tuple[list[Moment], int]:
     """Faults, the facts of known causes and findings in order of time, and how many are left out (the latest of the
     least severe first)."""
     moments = []
@@ -68,11 +70,11 @@ def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] 
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
             moments.append((0, band["to"], "heal", f"fault ended: {named}"))
-    known = [why for why in whys if why.known and why.lost]
-    explained = {name for why in known for name in why.findings}  # their chains tell when they were acknowledged
+    known = [incident for incident in incidents if incident.known and incident.lost]
+    dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
     for rank, story in enumerate(stories):
         for finding in [story.finding, *story.consequences]:
-            if finding["id"] not in explained:
+            if finding["id"] not in dated:
                 moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
     moments += [*_facts(known, figures), *_leadership(figures)]
     kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MAX_MOMENTS]
@@ -82,11 +84,11 @@ def timeline(stories: list[Story], figures: dict[str, Any], whys: Sequence[Why] 
     return told, len(moments) - len(kept)
 
 
-def _facts(known: list[Why], figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
+def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
     """What brokers and clients are known to have done on the way to a loss, each once; faults are told as such."""
     stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
     faults = {(told, node) for kind, node in stopped for told in (kind, RESTART)}
-    facts = [fact for why in known for fact in (*why.facts, *why.alike_facts)]
+    facts = [fact for incident in known for fact in shown_facts(incident.chain)]
     told = {
         (fact["time"], fact["says"]): None for fact in facts if (fact.get("kind"), fact.get("broker")) not in faults
     }

@@ -9,14 +9,16 @@ from typing import Any
 import polars as pl
 from markupsafe import escape
 
+from ...analysis.causes.incidents import saved_incidents
 from ...analysis.rules import RULES
 from ...analysis.wording import either, plural, some
 from .. import PLOTS, draw, style
 from ..clock import clock
 from ..escaping import file_name, markdown
 from .incidents import Story, faults_before, first_sign, place_of, stories_of, timeline
-from .root_causes import MAX_WHYS, blame, impact_by_cause, whys_of
+from .root_causes import blame, impact_by_cause, root_cause_of
 
+MAX_ROOT_CAUSES = 12
 VERDICTS = {
     "valid": "No breach: every guarantee that this run can show held.",
     "invalid": "A guarantee was broken.",
@@ -105,9 +107,10 @@ def _told(
 ) -> dict[str, Any]:
     """Everything that the templates show."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])
-    stories, untold = stories_of(findings)
-    whys = whys_of(verdict.get("causes", []), figures["started_at"])
-    moments, moments_left_out = timeline(stories, figures, whys)
+    incidents = saved_incidents(verdict, findings)
+    stories, findings_left_out = stories_of(incidents, findings)
+    causes = [incident for incident in incidents if incident.explained]
+    moments, moments_left_out = timeline(stories, figures, incidents)
     sign = first_sign(stories, figures)
     said, meaning = headline(verdict, figures["impact"]), _meaning(verdict)
     return {
@@ -119,25 +122,26 @@ def _told(
         "source": verdict["input"].get("path") or _source(verdict),
         "counts": verdict["counts"],
         "rules": rules,
-        "guarantees": {name: RULES[name].breach if name in RULES else "" for name in rules},
+        "guarantees": {name: RULES[name] for name in rules if name in RULES},
         "assumptions": verdict["assumptions"],
         "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
+        "provenance": verdict.get("provenance"),
         "stories": stories,
-        "untold": untold,
+        "findings_left_out": findings_left_out,
         "breaches": [story for story in stories if story.finding["severity"] == "violation"],
         "totals": _totals(rules),
         "impact": _judged_impact(figures["impact"], skipped),
         "never_received": [_never_received(*row) for row in figures["never_received"]],
         "missed": rules.get("consumer-loss", {}).get("count", 0),
         "headline": said,
-        "blame": blame(whys, set(findings.filter(pl.col("severity") == "violation")["id"])),
+        "blame": blame(incidents),
         "moments": moments,
         "moments_left_out": moments_left_out,
         "faults": faults_before(stories, figures),
         "faults_left_out": figures["faults_left_out"],
-        "whys": whys[:MAX_WHYS],
-        "whys_left_out": max(len(whys) - MAX_WHYS, 0),
-        "impact_by_cause": impact_by_cause(whys),
+        "root_causes": [root_cause_of(incident, figures["started_at"]) for incident in causes[:MAX_ROOT_CAUSES]],
+        "root_causes_left_out": max(len(causes) - MAX_ROOT_CAUSES, 0),
+        "impact_by_cause": impact_by_cause(incidents),
         "brokers_seen": bool(verdict["counts"].get("kept records")),
         "clients_seen": bool(verdict["counts"].get("operations")),
         "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),

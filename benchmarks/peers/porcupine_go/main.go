@@ -1,7 +1,8 @@
 // Checks histories with Go Porcupine and prints one JSON object: file to seconds of searching alone, and verdict.
 //
 // Usage: porcupine_go MILLISECONDS TIMEOUT_SECONDS FILE...
-// A file that ends in .log is a register's history (etcd under Jepsen), any other a key-value store's.
+// A file that ends in .log is a register's history (etcd under Jepsen), in .ops a generated one, any other a key-value
+// store's.
 // Each file is checked again and again for so many milliseconds, and at least thrice unless one check takes a second;
 // the seconds are the least. Reading is done once, before.
 package main
@@ -208,7 +209,10 @@ func main() {
 	for _, name := range os.Args[3:] {
 		model := keyValueModel()
 		events := []porcupine.Event{}
-		if strings.HasSuffix(name, ".log") {
+		operations := []porcupine.Operation{}
+		if strings.HasSuffix(name, ".ops") {
+			model, operations = readGenerated(readLines(name))
+		} else if strings.HasSuffix(name, ".log") {
 			model = registerModel()
 			events = readRegister(readLines(name))
 		} else {
@@ -218,7 +222,12 @@ func main() {
 		began := time.Now()
 		for i := 0; i < 3 || time.Since(began) < length; i++ {
 			start := time.Now()
-			result := porcupine.CheckEventsTimeout(model, events, timeout)
+			var result porcupine.CheckResult
+			if len(operations) > 0 {
+				result = porcupine.CheckOperationsTimeout(model, operations, timeout)
+			} else {
+				result = porcupine.CheckEventsTimeout(model, events, timeout)
+			}
 			seconds := time.Since(start).Seconds()
 			if best.Seconds < 0 || seconds < best.Seconds {
 				best.Seconds = seconds

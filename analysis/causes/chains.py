@@ -1,0 +1,67 @@
+"""Chains of dated facts, as records: several joined into one, and the fact on which one turns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...histories.tables import MIN_INT64
+from ..wording import plural
+from .losses import LostRange
+
+# What makes records be gone, the most decisive first: a change of leader, else the death of who held them.
+DECISIVE_KINDS = (
+    ("elected", "elected-unclean"),
+    ("begins",),
+    ("power-loss", "fault-truncate", "kill", "failed", "fenced"),
+)
+
+Record = dict[str, Any]
+
+
+def decisive_fact(chain: Sequence[Record]) -> Record | None:
+    """The fact with which the records were gone; None where the chain has no such fact with a time."""
+    for kinds in DECISIVE_KINDS:
+        facts = [fact for fact in chain if fact.get("kind") in kinds and fact["time"] is not None]
+        if facts:
+            return facts[-1]
+    return None
+
+
+def merge_chains(explanations: Iterable[Record], lost: Sequence[LostRange]) -> list[Record]:
+    """The facts of all chains in order of time, each once.
+
+    Where several ranges of one partition are gone, the acknowledgements of all are two facts: the first and the last.
+    """
+    chains = [one["chain"] for one in explanations]
+    ranges = Counter(one.name for one in lost)
+    acknowledged: dict[str, list[Record]] = {}
+    facts: dict[Any, tuple[int, Record]] = {}
+    for chain in chains:
+        latest = MIN_INT64
+        for fact in chain:
+            latest = latest if fact["time"] is None else fact["time"]
+            if _is_acknowledgement(fact) and ranges[fact["partition"]] > 1:
+                acknowledged.setdefault(fact["partition"], []).append(fact)
+            else:
+                facts.setdefault((fact["says"], fact["time"], fact["source"], fact["line"]), (latest, fact))
+    for name, told in acknowledged.items():
+        for fact in _first_and_last(name, told, [one for one in lost if one.name == name]):
+            facts[name, fact["says"]] = (fact["time"], fact)
+    return [fact for _, fact in sorted(facts.values(), key=lambda item: item[0])]
+
+
+def _is_acknowledgement(fact: Record) -> bool:
+    """Whether it dates a lost record's acknowledgement; that of the record in its place has an offset."""
+    return fact.get("kind") == "acknowledged" and fact["time"] is not None and fact.get("offset") is None
+
+
+def _first_and_last(name: str, facts: list[Record], ranges: Sequence[LostRange]) -> list[Record]:
+    records = plural(sum(one.count for one in ranges), "record")
+    ordered = sorted(facts, key=lambda fact: fact["time"])
+    first = min((one.first for one in ranges if one.first is not None), default=0)
+    last = max((one.last for one in ranges if one.last is not None), default=0)
+    which = f"offsets {first} to {last} of {name} ({records})"
+    began = {**ordered[0], "says": f"{which} began to be acknowledged"}
+    return [began, {**ordered[-1], "says": f"the last of {which} was acknowledged"}]

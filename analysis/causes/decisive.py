@@ -1,0 +1,56 @@
+"""The steps that every chain to a loss needs, whatever its cause: who left the ISR and why, and which epochs began.
+
+A cause's chain holds the facts that prove it. A reader also needs what had made the failure possible: the deaths
+that took the other replicas out of the ISR, the ISR that acknowledged the records, and the changes of leader
+between the one that acknowledged them and the one that no longer had them.
+"""
+
+from __future__ import annotations
+
+from ..timelines.facts import SECOND, Fact
+from ..timelines.timeline import Timeline
+from .losses import Lost
+from .replica_history import death_facts
+
+MAX_ISR_CHANGES = 4  # of an ISR that flaps all the while the last ones are decisive
+
+
+def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fact]:
+    """Facts to add to a proved chain, each dated before the chain's last change of leader or death."""
+    if any(fact.kind == "damaged" for fact in chain):
+        return []  # what readers get from a damaged copy depends on no change of the ISR
+    turns = [fact.time for fact in chain if fact.kind in ("elected", "elected-unclean", "begins", "leaderless", "isr")]
+    until = max((time for time in turns if time is not None), default=lost.last_acked)
+    if lost.first_acked is None or until is None:
+        return []
+    changes = _isr_changes(timeline, lost.first_acked, until)
+    replicas = {*timeline.replica_logs.replicas, *(broker for _, isr, _ in timeline.isr for broker in isr)}
+    remained = changes[-1][1] if changes else frozenset()
+    # The last change comes before the election, so its own leader may have died since: the cause names that.
+    absent = sorted(replicas - remained) if remained else []
+    left = [fact for broker in absent for fact in _death(timeline, broker, lost.first_acked, until)]
+    return [*left, *(fact for _, _, fact in changes), *_terms(timeline, chain, until)]
+
+
+def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, frozenset[str], Fact]]:
+    """The change that made the ISR at a time what it was, and those that followed before another time."""
+    dated = [(time, isr, fact) for time, isr, fact in timeline.isr if time is not None and time < until]
+    changed = [entry for i, entry in enumerate(dated) if i == 0 or entry[1] != dated[i - 1][1]]
+    before = [entry for entry in changed if entry[0] <= since][-1:]
+    return [*before, *[entry for entry in changed if entry[0] > since][-MAX_ISR_CHANGES:]]
+
+
+def _death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> list[Fact]:
+    """The death that kept a broker out of the ISR, if it was not up when the records were acknowledged."""
+    lives = [
+        e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= acknowledged + SECOND
+    ]
+    return death_facts(timeline, broker, min(until, acknowledged)) if lives and lives[-1].kind == "died" else []
+
+
+def _terms(timeline: Timeline, chain: list[Fact], until: int) -> list[Fact]:
+    """The first fact of each term between the first and the last that a chain names."""
+    named = [fact.epoch for fact in chain if fact.epoch is not None]
+    between = range(min(named, default=0) + 1, max(named, default=0))
+    terms = [term for epoch, term in timeline.terms.items() if epoch in between and epoch not in named]
+    return [fact for term in terms for fact in term.facts[:1] if fact.time is not None and fact.time <= until]

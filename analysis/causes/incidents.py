@@ -1,0 +1,332 @@
+"""Incidents: all findings and explanations of one event, joined once. Every output renders these.
+
+Rules find ranges of records and causes explain them part by part: an election that loses 345 writes gives a finding
+at each change of acks, a second one for each from the brokers' logs, and consequences of all of them. An incident
+joins them again:
+
+- lost writes of one event (`related` to each other), with what follows from them;
+- losses with the same cause and the same change of leader, or the same death, in one partition or in several;
+- other findings of one rule in one partition, with the same cause.
+
+Losses of an event that have different causes, or a cause for a part of them only, are an incident a cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from ..finding_order import rank
+from ..wording import plural, some
+from .chains import decisive_fact, merge_chains
+from .losses import LOSSES, LostRange
+
+MAX_APART_NS = 2_000_000_000  # between what one event did to two partitions
+UNKNOWN = "unknown"
+FINDING_COLUMNS = (
+    "id",
+    "rule",
+    "severity",
+    "topic",
+    "partition",
+    "first_offset",
+    "last_offset",
+    "count",
+    "sentence",
+    "related",
+)
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One event: what was found of it, and why it happened."""
+
+    number: int  # from 1, the worst first
+    headline: str  # a sentence without its full stop
+    severity: str  # the worst of its findings'
+    cause: str  # a name that `logjudge causes` explains, or "unknown"
+    findings: tuple[str, ...]  # ids, the worst first
+    rules: tuple[Record, ...]  # of each rule: rule, findings, records
+    lost: tuple[LostRange, ...] = ()
+    chain: tuple[Record, ...] = ()  # dated facts in order of time, each once
+    prevented_by: tuple[str, ...] = ()
+    citation: str = ""
+    missing: tuple[str, ...] = ()  # the evidence that an unknown cause would need; empty where no cause was looked for
+    readings: tuple[Record, ...] = ()  # of conflicting evidence: cause, chain, citation
+
+    @property
+    def known(self) -> bool:
+        return self.cause != UNKNOWN
+
+    @property
+    def explained(self) -> bool:
+        """Whether a cause was looked for."""
+        return self.known or bool(self.missing or self.readings)
+
+    @property
+    def records(self) -> int:
+        """How many acknowledged records it lost."""
+        return sum(lost.count for lost in self.lost)
+
+    def record(self) -> Record:
+        """As verdict.json has it."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+def from_record(record: Mapping[str, Any]) -> Incident:
+    """The incident that `record` made."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    return Incident(**{**values, "lost": tuple(LostRange(**lost) for lost in record["lost"])})
+
+
+@dataclass
+class _Group:
+    """An incident in the making."""
+
+    cause: str
+    findings: dict[str, Record] = field(default_factory=dict)
+    explanations: list[Record] = field(default_factory=list)
+
+    def add(self, other: _Group) -> None:
+        self.findings |= other.findings
+        self.explanations += other.explanations
+
+
+def rows_of(findings: pl.DataFrame) -> Iterator[Record]:
+    """What `incidents_of` needs of findings with the columns of FINDINGS."""
+    return findings.select(FINDING_COLUMNS).iter_rows(named=True)
+
+
+def saved_incidents(verdict: Record, findings: pl.DataFrame) -> list[Incident]:
+    """The incidents of a verdict.json; of one that an earlier version wrote they are joined now."""
+    if "incidents" in verdict:
+        return [from_record(record) for record in verdict["incidents"]]
+    return incidents_of(rows_of(findings), verdict.get("causes", []))
+
+
+def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[Incident]:
+    """The incidents of a run or a partition, the worst first.
+
+    findings: rows with FINDING_COLUMNS. causes: explanations as in
+    verdict.json (explaining.explain), their findings among these; those of other findings are left out.
+    """
+    rows = {row["id"]: row for row in findings}
+    events = _events(rows)
+    groups: dict[Any, _Group] = {}
+    # Losses go first: an explanation of what followed from a loss joins the loss.
+    for cause in sorted(causes, key=lambda cause: cause["lost"] is None):
+        known = [name for name in cause["findings"] if name in rows]
+        if not known and cause["findings"]:
+            continue
+        group = groups.setdefault(_key(cause, known, rows, events, groups), _Group(cause["cause"]))
+        group.explanations.append(cause)
+        group.findings |= {name: rows[name] for name in known}
+    _place_the_rest(groups, rows, events)
+    joined = _join_one_event(list(groups.values()))
+    made = sorted((_incident(group) for group in joined), key=_order)
+    return [replace(incident, number=number) for number, incident in enumerate(made, 1)]
+
+
+def _events(rows: Mapping[str, Record]) -> dict[str, str]:
+    """The first loss of its event, by finding: of losses, and of what follows from one."""
+    first: dict[str, str] = {}
+    for name, row in rows.items():
+        if row["rule"] == "lost-write":
+            # `related` names the loss before it in the same event, which stands before it here, too.
+            before = (other for other in row["related"] if other in first and rows[other]["rule"] == "lost-write")
+            first[name] = first.get(next(before, ""), name)
+    followed = ((name, row["related"][0]) for name, row in rows.items() if _follows(row))
+    return {**first, **{name: first[loss] for name, loss in followed if loss in first}}
+
+
+def _follows(row: Record) -> bool:
+    return row["rule"] != "lost-write" and bool(row["related"])
+
+
+def _key(
+    cause: Record, known: list[str], rows: Mapping[str, Record], events: Mapping[str, str], groups: Mapping[Any, _Group]
+) -> Any:
+    """Which group an explanation belongs to."""
+    event = next((events[name] for name in known if name in events), None)
+    if cause["lost"] is not None:
+        return event or known[:1] or id(cause), cause["cause"]
+    if event is not None and cause["cause"] == UNKNOWN:
+        same = [key for key in groups if isinstance(key, tuple) and key[0] == event]
+        return same[0] if same else (event, UNKNOWN)
+    if event is not None and (event, cause["cause"]) in groups:
+        return event, cause["cause"]
+    if not known:
+        return cause["says"], cause["cause"]
+    row = rows[known[0]]
+    return (row["rule"], row["severity"], row["topic"], row["partition"]), cause["cause"], tuple(cause["missing"])
+
+
+def _place_the_rest(groups: dict[Any, _Group], rows: Mapping[str, Record], events: Mapping[str, str]) -> None:
+    """Adds the findings that no explanation names: to their event, or to their rule's in the partition."""
+    placed = {name for group in groups.values() for name in group.findings}
+    of_event: dict[str, _Group] = {}
+    for group in sorted(groups.values(), key=_size, reverse=True):
+        for name in group.findings:
+            if name in events:
+                of_event.setdefault(events[name], group)
+    for name, row in rows.items():
+        if name in placed:
+            continue
+        event = events.get(name)
+        if event in of_event:
+            of_event[event].findings[name] = row
+            continue
+        key = event or (row["rule"], row["severity"], row["topic"], row["partition"])
+        group = groups.setdefault((key, UNKNOWN), _Group(UNKNOWN))
+        group.findings[name] = row
+        if event:
+            of_event[event] = group
+
+
+def _size(group: _Group) -> int:
+    return sum(one["lost"]["count"] for one in group.explanations if one["lost"] is not None)
+
+
+def _join_one_event(groups: list[_Group]) -> list[_Group]:
+    """Joins groups whose losses have one cause and one turning point: the same broker was elected, or died, at one
+    time."""
+    out: list[_Group] = []
+    alike: dict[Any, list[tuple[int, _Group]]] = {}
+    for group in groups:
+        first = group.explanations[0] if group.explanations else None
+        turn = decisive_fact(first["chain"]) if first and first["lost"] and group.cause != UNKNOWN else None
+        if first is None or turn is None:
+            out.append(group)
+        else:
+            key = (group.cause, *first["prevented_by"], turn["kind"], turn.get("broker"))
+            alike.setdefault(key, []).append((turn["time"], group))
+    for same in alike.values():
+        latest: int | None = None
+        for time, group in sorted(same, key=lambda item: item[0]):
+            if latest is not None and time - latest <= MAX_APART_NS:
+                out[-1].add(group)
+            else:
+                out.append(group)
+            latest = time
+    return out
+
+
+def _incident(group: _Group) -> Incident:
+    ranked = sorted(group.findings.values(), key=_gravity)
+    lost = _lost(group)
+    first = max(group.explanations, key=lambda one: one["lost"]["count"] if one["lost"] else 0, default=None)
+    rules: dict[str, list[int]] = {}
+    for row in ranked:
+        counts = rules.setdefault(row["rule"], [0, 0])
+        counts[0] += 1
+        counts[1] += row["count"]
+    return Incident(
+        0,
+        _headline(lost, ranked, rules, first),
+        ranked[0]["severity"] if ranked else "note",
+        group.cause,
+        tuple(row["id"] for row in ranked),
+        tuple({"rule": rule, "findings": many, "records": records} for rule, (many, records) in rules.items()),
+        lost,
+        tuple(merge_chains(group.explanations, lost)) if group.cause != UNKNOWN else (),
+        tuple(dict.fromkeys(measure for one in group.explanations for measure in one["prevented_by"])),
+        first["citation"] if first else "",
+        tuple(dict.fromkeys(lacking for one in group.explanations for lacking in one["missing"])),
+        tuple(first["readings"]) if first else (),
+    )
+
+
+def _gravity(row: Record) -> tuple[Any, ...]:
+    return *rank(row["rule"], row["severity"], _follows(row)), -row["count"]
+
+
+def _lost(group: _Group) -> tuple[LostRange, ...]:
+    """The ranges that are gone, most records first. The brokers' logs and the clients' view may give the same range."""
+    ranges: list[LostRange] = []
+    explained: set[str] = set()
+    named = [one for one in group.explanations if one["lost"] is not None]
+    for one in sorted(named, key=lambda one: (not _has_lost_write(one, group), -one["lost"]["count"])):
+        explained.update(one["findings"])
+        lost = LostRange(**one["lost"])
+        if _has_lost_write(one, group) or not any(_overlap(lost, other) for other in ranges):
+            ranges.append(lost)
+    # acknowledged-absent counts where no lost-write does: both speak of the same records.
+    bare = [row for name, row in group.findings.items() if name not in explained and row["rule"] in LOSSES]
+    for row in sorted(bare, key=lambda row: LOSSES.index(row["rule"])):
+        last = row["first_offset"] if row["last_offset"] is None else row["last_offset"]
+        lost = LostRange(row["topic"], row["partition"], row["first_offset"], last, row["count"], None)
+        if row["rule"] == LOSSES[0] or not any(_overlap(lost, other) for other in ranges):
+            ranges.append(lost)
+    return tuple(sorted(ranges, key=lambda lost: (-lost.count, lost.topic, lost.partition, lost.first or 0)))
+
+
+def _has_lost_write(explanation: Record, group: _Group) -> bool:
+    return any(group.findings[name]["rule"] == LOSSES[0] for name in explanation["findings"] if name in group.findings)
+
+
+def _overlap(one: LostRange, other: LostRange) -> bool:
+    if (one.topic, one.partition) != (other.topic, other.partition):
+        return False
+    if one.first is None or one.last is None or other.first is None or other.last is None:
+        return True
+    return one.first <= other.last and other.first <= one.last
+
+
+def _headline(
+    lost: tuple[LostRange, ...], ranked: list[Record], rules: Mapping[str, list[int]], first: Record | None
+) -> str:
+    if lost:
+        records = sum(one.count for one in lost)
+        are = "is" if records == 1 else "are"
+        return f"{plural(records, 'acknowledged write')} {are} gone: {places_of(lost)}{_consumed(lost, records)}"
+    if not ranked:
+        return str(first["says"]) if first else ""
+    worst = ranked[0]
+    many, records = rules[worst["rule"]]
+    if len(ranked) == 1:
+        return str(worst["sentence"])
+    found = f"{plural(records, 'record')} in {plural(many, 'finding')} of {worst['rule']}"
+    return f"{found}, for example: {worst['sentence']}"
+
+
+def places_of(lost: Iterable[LostRange]) -> str:
+    """orders-0 at offsets 255 to 630, orders-1 at …; several ranges of a partition by their ends and number."""
+    by_partition: dict[str, list[LostRange]] = {}
+    for one in lost:
+        by_partition.setdefault(one.name, []).append(one)
+    return some([_place(name, ranges) for name, ranges in by_partition.items()], 4)
+
+
+def _place(name: str, ranges: list[LostRange]) -> str:
+    known = sorted((one.first, one.last) for one in ranges if one.first is not None and one.last is not None)
+    if not known:
+        return name
+    first, last = known[0][0], max(end for _, end in known)
+    if first == last:
+        return f"{name} at offset {first}"
+    return f"{name} at offsets {first} to {last}" + (f" in {len(known)} ranges" if len(known) > 1 else "")
+
+
+def _consumed(lost: tuple[LostRange, ...], records: int) -> str:
+    known = [one.read for one in lost if one.read is not None]
+    if len(known) < len(lost):
+        return ""
+    read = sum(known)
+    if records == 1:
+        return "; a consumer had read it" if read else "; no recorded consumer had read it"
+    if read in (0, records):
+        return "; consumers had read all of them" if read else "; no recorded consumer had read them"
+    return f"; consumers had read {read:,} of them"
+
+
+def _order(incident: Incident) -> tuple[Any, ...]:
+    """Breaches first, then losses, then what has a known cause, then more records."""
+    worst = incident.rules[0]["rule"] if incident.rules else "lost-write"
+    gravity, _, turn = rank(worst, incident.severity)
+    records = incident.records or sum(rule["records"] for rule in incident.rules[:1])
+    return gravity, not incident.lost, not incident.known, turn, -records, incident.findings[:1], incident.headline

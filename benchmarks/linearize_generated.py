@@ -1,0 +1,246 @@
+"""Compares the linearizability engine with Go Porcupine on generated histories of many classes, in one run.
+
+    python benchmarks/linearize_generated.py [COUNT [SEED [SECONDS [CLASSES]]]]
+
+A class is an object, a number of clients, keys, few or unique values, and a fault or none. Of each class so many
+histories are generated. Prints each class's ratio of sums of seconds, the sums, and every history on which the
+verdicts differ or Go alone decides. SECONDS limits one search. CLASSES draws so many classes at random instead of all.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from linearize import build_peer
+from logjudge.models.porcupine import UNKNOWN, Action, Operation, check_operations, warm_up
+from logjudge.models.specifications import MODELS
+
+UPDATES = {
+    "register": ("write", "write", "cas"),
+    "key-value": ("append", "append", "put"),
+    "append-log": ("append",),
+    "set": ("add", "add", "remove"),
+    "queue": ("enqueue",),
+    "stack": ("push",),
+    "priority-queue": ("insert",),
+}
+READS = {
+    "register": ("read",),
+    "key-value": ("get",),
+    "append-log": ("read", "end"),
+    "set": ("contains", "contains", "read"),
+    "queue": ("dequeue",),
+    "stack": ("pop",),
+    "priority-queue": ("delete-min",),
+}
+MILLISECONDS = 30
+FAULTS = ("none", "stale", "lost", "reordered", "duplicated")
+SHAPES = ((1, 1), (4, 1), (8, 1), (8, 10), (50, 1), (100, 1000))  # clients, keys
+
+
+class Class(NamedTuple):
+    """What the histories of a class have in common."""
+
+    name: str
+    clients: int
+    keys: int
+    unique: bool
+    lost: bool  # whether some outcomes are unknown
+    fault: str
+
+
+def classes() -> Iterator[Class]:
+    for name in UPDATES:
+        for clients, keys in SHAPES:
+            for unique in (True, False):
+                for fault in FAULTS:
+                    for lost in (False, True):
+                        yield Class(name, clients, keys, unique, lost, fault)
+
+
+def apply(name: str, state: list[int], f: str, argument: Any, rng: Random) -> Any:
+    """The answer of an operation, which changes the state as the model says."""
+    if f in ("write", "put"):
+        state[:] = [argument]
+    elif f == "cas":
+        old, new = argument
+        if state != [old]:
+            return False
+        state[:] = [new]
+        return True
+    elif f in ("append", "enqueue", "push", "insert"):
+        state.append(argument)
+        state.sort() if f == "insert" else None
+        return len(state) - 1 if name == "append-log" else None
+    elif f == "add" and argument not in state:
+        state.append(argument)
+    elif f == "remove" and argument in state:
+        state.remove(argument)
+    elif f == "contains":
+        return argument in state
+    elif f in ("dequeue", "delete-min", "pop"):
+        return state.pop(-1 if f == "pop" else 0) if state else None
+    elif f == "end":
+        return len(state)
+    elif name == "append-log":
+        return tuple(state[argument : argument + rng.randrange(1, 9)])
+    return tuple(state)
+
+
+def corrupt(state: list[int], fault: str, rng: Random) -> None:
+    """Damage the state as a faulty system would."""
+    if fault == "lost" and state:
+        del state[rng.randrange(max(0, len(state) - 5), len(state))]
+    elif fault == "reordered" and len(state) > 1:
+        state[-1], state[-2] = state[-2], state[-1]
+    elif fault == "duplicated" and state:
+        state.append(state[rng.randrange(max(0, len(state) - 5), len(state))])
+
+
+def generate(kind: Class, count: int, rng: Random) -> list[Operation]:
+    """One history: each operation takes effect at a point of its interval; one fault in its second half."""
+    free = [(rng.randrange(1000), client) for client in range(kind.clients)]
+    points = []
+    while len(points) < count:
+        at, client = heapq.heappop(free)
+        point = at + rng.randrange(1, 1000)
+        end = point + rng.randrange(1, 1000)
+        points.append((point, at, end, client))
+        heapq.heappush(free, (end + rng.randrange(1, 500), client))
+    states: dict[int, list[int]] = {}
+    old: dict[int, list[int]] = {}
+    operations = []
+    faulty = kind.fault != "none"
+    for number, (_, at, end, client) in enumerate(sorted(points)):
+        key = rng.randrange(kind.keys)
+        state = states.setdefault(key, [])
+        f = rng.choice(rng.choice((UPDATES, READS))[kind.name])
+        new = number if kind.unique else rng.randrange(5)
+        argument: Any = None
+        if f == "cas":
+            argument = (state[0] if state and rng.random() < 0.5 else rng.randrange(5), new)
+        elif f in ("remove", "contains"):
+            argument = rng.choice(state) if state and rng.random() < 0.7 else new
+        elif f in UPDATES[kind.name]:
+            argument = new
+        elif (kind.name, f) == ("append-log", "read"):
+            argument = rng.randrange(len(state) + 1) if rng.random() < 0.5 else max(0, len(state) - 3)
+        if faulty and number > count / 2 and len(state) > 1 - (kind.name == "register"):
+            if kind.fault == "stale" and f in READS[kind.name]:
+                state, faulty = list(old.get(key, [])), False
+            elif kind.fault != "stale":
+                corrupt(state, kind.fault, rng)
+                faulty = False
+        if number % 40 == 0:
+            old[key] = list(state)
+        if kind.lost and rng.random() < 0.02:
+            if rng.random() < 0.5:
+                apply(kind.name, state, f, argument, rng)
+            operations.append(Operation(Action(f, argument, UNKNOWN, key), at, None, client))
+            continue
+        result = apply(kind.name, state, f, argument, rng)
+        if kind.name == "register" and f == "read":
+            result = result[0] if result else None
+        operations.append(Operation(Action(f, argument, result, key), at, end, client))
+    return sorted(operations, key=lambda operation: operation.call)
+
+
+def numbers(value: Any) -> str:
+    """A value or an answer as the Go program reads it."""
+    if value is None:
+        return ""
+    return ",".join(str(int(each)) for each in (value if isinstance(value, tuple) else (value,)))
+
+
+def write(path: Path, name: str, operations: list[Operation]) -> None:
+    """Write a history for the Go program."""
+    lines = [name]
+    for (f, value, result, key), call, end, _ in operations:
+        answer = "?" if result is UNKNOWN else numbers(result)
+        if name == "set" and isinstance(result, tuple):
+            answer = numbers(tuple(sorted(result)))
+        if name == "register" and f == "read" and result is None:
+            answer = "nil"
+        lines.append(f"{key} {f} {call} {-1 if end is None else end} {numbers(value)} {answer}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def as_text(operations: list[Operation]) -> list[Operation]:
+    """A key-value history with strings, as the Go program spells them."""
+
+    def spell(value: Any) -> Any:
+        if value is None or value is UNKNOWN:
+            return value
+        return "".join(f"x {each} y" for each in (value if isinstance(value, tuple) else (value,)))
+
+    return [
+        operation._replace(action=operation.action._replace(value=spell(operation.action.value), result=spell(result)))
+        for operation in operations
+        for result in [operation.action.result]
+    ]
+
+
+def here(name: str, operations: list[Operation], timeout: float) -> tuple[float, str]:
+    """Seconds and verdict of this engine: as the Go program, the least of three searches or of 30 ms of them."""
+    best, verdict = float("inf"), ""
+    began, repeats = time.perf_counter(), 0
+    while repeats < 3 or time.perf_counter() - began < MILLISECONDS / 1000:
+        repeats += 1
+        result = check_operations(MODELS[name], operations, timeout)
+        best, verdict = min(best, result.seconds), result.verdict
+        if result.seconds > 1:
+            break
+    return best, verdict
+
+
+def main() -> None:
+    count, seed, seconds, drawn = [*map(int, sys.argv[1:]), *(5, 1, 10, 0)[len(sys.argv) - 1 :]]
+    rng = Random(seed)
+    binary = build_peer()
+    warm_up()
+    rows = []
+    differ = undecided = histories = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in rng.sample(list(classes()), drawn) if drawn else classes():
+            made = [generate(kind, rng.choice((100, 300, 1000)), rng) for _ in range(count)]
+            paths = [Path(folder) / f"{number}.ops" for number in range(count)]
+            for path, operations in zip(paths, made, strict=True):
+                write(path, kind.name, operations)
+            command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
+            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            theirs = ours = 0.0
+            verdicts = []
+            for path, operations in zip(paths, made, strict=True):
+                go, go_verdict = told[str(path)]["seconds"], told[str(path)]["verdict"]
+                spelled = as_text(operations) if kind.name == "key-value" else operations
+                mine, verdict = here(kind.name, spelled, seconds)
+                theirs, ours, histories = theirs + go, ours + mine, histories + 1
+                verdicts.append(verdict)
+                if verdict == "unknown" != go_verdict:
+                    undecided += 1
+                    print(f"Go alone decides ({go_verdict}, {go:.2f} s): {kind}", flush=True)
+                elif go_verdict != "unknown" and verdict != go_verdict:
+                    differ += 1
+                    print(f"**{verdict} here, {go_verdict} by Go: {kind}**", flush=True)
+            rows.append((ours / theirs, theirs, ours, kind, verdicts.count("illegal")))
+    rows.sort(reverse=True, key=lambda row: row[:3])
+    print("\n| class | Go, ms | here, ms | ratio | illegal |\n|---|---:|---:|---:|---:|")
+    for ratio, theirs, ours, kind, illegal in rows[:25]:
+        print(f"| {tuple(kind)} | {theirs * 1e3:.2f} | {ours * 1e3:.2f} | {ratio:.2f} | {illegal} |")
+    theirs, ours = sum(row[1] for row in rows), sum(row[2] for row in rows)
+    print(f"| all {len(rows)} | {theirs * 1e3:.0f} | {ours * 1e3:.0f} | {ours / theirs:.3f} | |")
+    over = sum(row[0] > 3 for row in rows)
+    print(f"{histories} histories; {differ} verdicts differ; Go alone decides {undecided}; {over} classes above 3 x")
+
+
+if __name__ == "__main__":
+    main()

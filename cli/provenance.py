@@ -1,0 +1,84 @@
+"""Where a verdict comes from: the tool, the command line, and the SHA-256 of what was judged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..histories.bundle import Run
+
+MAX_HASHED = 1 << 30  # bytes of a run: what is larger would be read again for seconds
+
+SECRETS = ("password", "secret", "jaas", "token", "ssl.key")  # parts of names of settings
+
+Record = dict[str, Any]
+
+
+def provenance_of(run: Run) -> Record:
+    """The provenance in verdict.json (docs/verdict.md). Files behind the first GiB have no hash."""
+    config = run.settings.config
+    system = config.get("system")
+    return {
+        "tool": {"name": "logjudge", "version": version("logjudge")},
+        "judged_at": _now(),
+        "command": shlex.join(["logjudge", *sys.argv[1:]]),
+        "inputs": [] if run.uri else _inputs(run),
+        "system": system if isinstance(system, dict) else {},
+        "topics": _objects(config.get("topics")),
+        "processes": _objects(config.get("processes")),
+    }
+
+
+def _now() -> str:
+    """The time of day in UTC; SOURCE_DATE_EPOCH (reproducible-builds.org) replaces it."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.fromtimestamp(int(fixed), UTC) if fixed.isdecimal() else datetime.now(UTC)
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _objects(value: object) -> Record:
+    """Configurations by name."""
+    if not isinstance(value, dict):
+        return {}
+    return {str(name): _without_secrets(about) for name, about in value.items() if isinstance(about, dict)}
+
+
+def _without_secrets(about: Record) -> Record:
+    """Settings of clients may hold credentials, which a report must not spread."""
+    return {name: "(hidden)" if any(word in str(name) for word in SECRETS) else value for name, value in about.items()}
+
+
+def _inputs(run: Run) -> list[Record]:
+    """The files of a run in the order of their names: the history, run.json, and what brokers kept."""
+    root = run.path if run.path.is_dir() else run.path.parent
+    history = [Path(split.path) for split in run.splits]
+    paths = dict.fromkeys([*history, root / "run.json", *(part.path for part in run.evidence)])
+    hashed: list[tuple[Path, int]] = []
+    left = MAX_HASHED
+    sizes = {path: path.stat().st_size for path in paths if path.is_file()}
+    for path, size in sizes.items():
+        if size <= left:
+            hashed.append((path, size))
+            left -= size
+    with ThreadPoolExecutor(2) as pool:
+        digests = dict(zip((path for path, _ in hashed), pool.map(_sha256, (path for path, _ in hashed)), strict=True))
+    names = {path: str(path.relative_to(root)) if path.is_relative_to(root) else str(path) for path in sizes}
+    rows = [{"file": names[path], "bytes": size, "sha256": digests.get(path)} for path, size in sizes.items()]
+    return sorted(rows, key=lambda row: str(row["file"]))
+
+
+def _sha256(path: Path) -> str | None:
+    """None where the file cannot be read any more: the judge has said so."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None

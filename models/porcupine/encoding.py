@@ -1,0 +1,290 @@
+"""Writes the actions of the built-in models as instructions of machine.py, and reads its states back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import append_log, counter, key_value, lock, priority_queue, queue, register, set, stack
+from ..compiled import Ints
+from ..operations import UNKNOWN, Action, Model
+from . import machine as m
+
+MAX_INT32 = 2**31 - 2
+Code = tuple[int, int, int]
+Decoder = Callable[[m.Machine, int], Any]
+
+
+class Encoding(NamedTuple):
+    """A model's actions as a machine runs them."""
+
+    machine: m.Machine  # with no trie yet
+    initial: int
+    decode: Decoder  # the state in Python
+    values: int  # how many values the code numbers
+    monitor: int  # which of monitors.py knows the model, 0 for none
+
+
+class Counts(NamedTuple):
+    """How many operations have each action, and how many of these completed."""
+
+    all: Sequence[int]
+    completed: Sequence[int]
+
+
+class _Writer:
+    """Numbers values and collects words."""
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        self.numbers: dict[Any, int] = {value: number for number, value in enumerate(values)}
+        self.words: list[Sequence[int] | Ints] = []
+
+    def number(self, value: Any) -> int:
+        return self.numbers.setdefault(value, len(self.numbers))
+
+    def word(self, units: Sequence[int] | Ints) -> int:
+        self.words.append(units)
+        return len(self.words) - 1
+
+    def text(self, value: str) -> int:
+        """The word of a string: its characters."""
+        return self.word(np.frombuffer(value.encode("utf-32-le", "surrogatepass"), np.int32))
+
+    def finish(
+        self, code: Sequence[Code], decode: Decoder, initial: int = 0, spelled: bool = False, monitor: int = 0
+    ) -> Encoding:
+        lengths = [len(word) for word in self.words]
+        machine = m.Machine(
+            code=np.array(code, np.int32).reshape(-1, 3),
+            units=np.concatenate([np.empty(0, np.int32), *self.words]).astype(np.int32, copy=False),
+            word_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32),
+            spelled=np.array([spelled], np.int32),
+            matched=np.empty(0, np.int32),
+            nodes=np.empty((0, m.COLUMNS), np.int32),
+            node_keys=np.empty(0, np.int64),
+            node_values=np.empty(0, np.int32),
+            node_count=np.ones(1, np.int32),
+        )
+        return Encoding(machine, initial, decode, len(self.numbers), monitor)
+
+    def decode_value(self, wrap: Callable[[Any], Any]) -> Decoder:
+        values = list(self.numbers)
+        return lambda _, state: wrap(values[state])
+
+    def decode_labels(self, collect: Callable[[Iterator[Any]], Any]) -> Decoder:
+        values = list(self.numbers)
+        return lambda machine, state: collect(values[label] for label in labels_of(machine, state))
+
+
+def labels_of(machine: m.Machine, node: int) -> list[int]:
+    """The labels from the root to a node."""
+    labels = []
+    while node:
+        labels.append(int(machine.nodes[node, m.LABEL]))
+        node = int(machine.nodes[node, m.PARENT])
+    return labels[::-1]
+
+
+def _register(actions: Sequence[Action], _: Counts) -> Encoding:
+    writer = _Writer([None])
+    number = writer.number
+    swaps = {True: m.CAS, False: m.CAS_FAILED, UNKNOWN: m.CAS_ANY}
+    code: list[Code] = []
+    for f, value, result, _key in actions:
+        if f == "write":
+            code.append((m.WRITE, number(value), 0))
+        elif f == "cas":
+            code.append((swaps[result], number(value[0]), number(value[1])))
+        else:
+            code.append((m.PASS, 0, 0) if result is UNKNOWN else (m.READ, number(result), 0))
+    return writer.finish(code, writer.decode_value(lambda value: (value,)), monitor=m.REGISTER)
+
+
+def _key_value(actions: Sequence[Action], counts: Counts) -> Encoding | None:
+    asked = {"" if action.value is None else action.value for action in actions if action.f != "get"}
+    if not any(action.f == "append" for action in actions):
+        return _values_by_key(actions)
+    if not all(isinstance(value, str) for value in asked):
+        return None
+    written = sorted(asked - {""})
+    # If no value begins with another, only one sequence of values spells a content: a label is a whole value.
+    spelled = not any(after.startswith(before) for before, after in pairwise(written))
+    writer = _Writer()
+    word_of = {value: writer.text(value) for value in ["", *written]}
+    places = _places_of_appends(actions, counts, written) if spelled else {}
+    append, put = (m.APPEND, m.REPLACE) if spelled else (m.SPELL, m.RESPELL)
+    code: list[Code] = []
+    for f, value, result, key in actions:
+        if f == "get":
+            text = "" if result is None else result
+            if text is UNKNOWN:
+                code.append((m.PASS, 0, 0))
+            else:
+                code.append((m.IS, writer.text(text), 0) if isinstance(text, str) else (m.NEVER, 0, 0))
+        elif not value:
+            code.append((m.PASS, 0, 0) if f == "append" else (m.WRITE, 0, 0))
+        else:
+            code.append((append if f == "append" else put, word_of[value], places.get((key, value), -1)))
+    spell = ["", *written].__getitem__ if spelled else chr
+    return writer.finish(code, lambda machine, state: "".join(map(spell, labels_of(machine, state))), spelled=spelled)
+
+
+def _places_of_appends(actions: Sequence[Action], counts: Counts, written: Sequence[str]) -> dict[tuple[Any, str], int]:
+    """How many values stand before a value, by key, for those written once that a completed get returned.
+
+    Such a value is appended there in every linearization, so that the search need not try it elsewhere.
+    """
+    times: Counter[tuple[Any, str]] = Counter()
+    gets: list[tuple[str, str, Any]] = []
+    for (f, value, result, key), count, completed in zip(actions, *counts, strict=True):
+        if f != "get" and value:
+            times[key, value] += count
+        elif f == "get" and completed and result and isinstance(result, str):
+            gets.append((str(key), result, key))
+    places: dict[tuple[Any, str], int] = {}
+    known, lengths = frozenset(written), sorted({len(value) for value in written})
+    before, at, number = ("", ""), 0, 0
+    # In this order most contents begin with the one before, whose values are not looked at again.
+    for name, text, key in sorted(gets, key=lambda get: get[:2]):
+        if name != before[0] or not text.startswith(before[1]):
+            at = number = 0
+        before = name, text
+        while at < len(text):
+            value = next((text[at : at + size] for size in lengths if text[at : at + size] in known), "")
+            if not value:
+                break
+            if times[key, value] == 1:
+                places.setdefault((key, value), number)
+            at, number = at + len(value), number + 1
+    return places
+
+
+def _values_by_key(actions: Sequence[Action]) -> Encoding:
+    """A map without appends: a register for each key."""
+    writer = _Writer([""])
+    number = writer.number
+    code: list[Code] = []
+    for f, value, result, _key in actions:
+        if f == "put":
+            code.append((m.WRITE, number("" if value is None else value), 0))
+        elif result is UNKNOWN:
+            code.append((m.PASS, 0, 0))
+        else:
+            code.append((m.READ, number("" if result is None else result), 0))
+    return writer.finish(code, writer.decode_value(lambda value: value), monitor=m.REGISTER)
+
+
+def _set(actions: Sequence[Action], _: Counts) -> Encoding:
+    writer = _Writer()
+    number = writer.number
+    code: list[Code] = []
+    for f, value, result, _key in actions:
+        if f in ("add", "remove"):
+            code.append((m.INCLUDE if f == "add" else m.REMOVE, number(value), 0))
+        elif result is UNKNOWN:
+            code.append((m.PASS, 0, 0))
+        elif f == "contains":
+            code.append((m.CONTAINS if result else m.LACKS, number(value), 0))
+        else:
+            labels = sorted({number(element) for element in result})
+            code.append((m.IS, writer.word(labels), 0) if len(labels) == len(result) else (m.NEVER, 0, 0))
+    return writer.finish(code, writer.decode_labels(frozenset))
+
+
+def _append_log(actions: Sequence[Action], _: Counts) -> Encoding:
+    writer = _Writer()
+    number = writer.number
+    code: list[Code] = []
+    for f, value, result, _key in actions:
+        if f == "append":
+            code.append((m.APPEND, number(value), -1 if result is UNKNOWN else min(result, MAX_INT32)))
+        elif result is UNKNOWN:
+            code.append((m.PASS, 0, 0))
+        elif f == "end":
+            code.append((m.LENGTH, min(result, MAX_INT32), 0))
+        elif not result:
+            code.append((m.LENGTH_MAX, min(value, MAX_INT32), 0))
+        else:
+            code.append((m.SLICE, writer.word([number(each) for each in result]), min(value, MAX_INT32)))
+    return writer.finish(code, writer.decode_labels(tuple), monitor=m.LOG)
+
+
+def _buffer(
+    monitor: int, insert: int, insert_name: str, take: int, take_any: int, values: Iterable[Any], wrap: Any
+) -> Any:
+    """The encoder of a queue, a stack or a priority queue."""
+
+    def encode(actions: Sequence[Action], _: Counts) -> Encoding:
+        writer = _Writer(sorted(values(actions), reverse=True) if callable(values) else values)
+        number = writer.number
+        code: list[Code] = []
+        for f, value, result, _key in actions:
+            if f == insert_name:
+                code.append((insert, number(value), -1))
+            elif result is UNKNOWN:
+                code.append((take_any, 0, 0))
+            else:
+                code.append((m.LENGTH, 0, 0) if result is None else (take, number(result), 0))
+        return writer.finish(code, writer.decode_labels(wrap), monitor=monitor)
+
+    return encode
+
+
+def _priorities(actions: Sequence[Action]) -> Any:
+    inserted = {action.value for action in actions if action.f == "insert"}
+    return inserted | {action.result for action in actions if action.f != "insert"} - {None, UNKNOWN}
+
+
+def _counter(actions: Sequence[Action], counts: Counts) -> Encoding | None:
+    # States are sums plus a bound of what all additions can take away.
+    bound = sum(counts.all) * max((abs(action.value) for action in actions if action.f != "read"), default=0)
+    if 2 * bound > MAX_INT32:
+        return None
+    code: list[Code] = []
+    for f, value, result, _key in actions:
+        if f != "read":
+            code.append((m.ADD, value if f == "add" else -value, 0))
+        elif result is UNKNOWN:
+            code.append((m.PASS, 0, 0))
+        else:
+            code.append((m.READ, result + bound, 0) if abs(result) <= bound else (m.NEVER, 0, 0))
+    return _Writer().finish(code, lambda _, state: state - bound, initial=bound)
+
+
+def _lock(actions: Sequence[Action], _: Counts) -> Encoding:
+    writer = _Writer([m])  # no owner equals a module: this one stands for none
+    code: list[Code] = []
+    for f, value, _result, _key in actions:
+        owner = writer.number(value)
+        code.append((m.CAS, 0, owner) if f == "acquire" else (m.CAS, owner, 0))
+    return writer.finish(code, writer.decode_value(lambda owner: () if owner is m else (owner,)))
+
+
+ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action], Counts], Encoding | None]]] = {
+    register.step: (register.REGISTER, _register),
+    key_value.step: (key_value.KEY_VALUE, _key_value),
+    set.step: (set.SET, _set),
+    append_log.step: (append_log.APPEND_LOG, _append_log),
+    counter.step: (counter.COUNTER, _counter),
+    lock.step: (lock.LOCK, _lock),
+    queue.step: (queue.QUEUE, _buffer(m.QUEUE, m.APPEND, "enqueue", m.DEQUEUE, m.DEQUEUE_ANY, (), tuple)),
+    stack.step: (stack.STACK, _buffer(m.STACK, m.APPEND, "push", m.POP, m.POP_ANY, (), tuple)),
+    priority_queue.step: (
+        priority_queue.PRIORITY_QUEUE,
+        _buffer(
+            m.PRIORITY_QUEUE, m.INSERT, "insert", m.POP, m.POP_ANY, _priorities, lambda values: tuple(values)[::-1]
+        ),
+    ),
+}
+
+
+def encode(model: Model[Any], actions: Sequence[Action], counts: Counts) -> Encoding | None:
+    """The actions as instructions; None if the model is not built in, or they do not fit."""
+    known, encoder = ENCODERS.get(model.step, (None, None))
+    if known is None or encoder is None or known.initial != model.initial:
+        return None
+    return encoder(actions, counts)

@@ -1,0 +1,256 @@
+"""The compiled steps of the built-in models: an action is an instruction, a state is a number.
+
+The state of a register, a counter or a lock is a value's number. Sequences and sets are nodes of a trie, so that
+equal states have equal numbers and an append costs one look-up: the path from the root to a node spells the content.
+A queue's `LINK` leads to the node without the first label; a set and a priority queue keep their labels ascending.
+encoding.py writes the instructions; the models in Python are what they are tested against.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..compiled import Ints, Longs, compiled
+from .tables import place_of, rehash_pairs
+
+IMPOSSIBLE, UNASKED = -1, -2  # in the place of a state: the answer does not fit; not known yet, or no room for it
+
+# Instructions, with their arguments a and b.
+PASS, NEVER, READ, WRITE, ADD = range(5)  # of values: READ a, WRITE a, ADD a
+CAS, CAS_FAILED, CAS_ANY = range(5, 8)  # from a to b
+APPEND, SPELL, REPLACE, RESPELL = range(8, 12)  # label a (where the length is b, if b >= 0); all labels of word a
+IS, SLICE, LENGTH, LENGTH_MAX = range(12, 16)  # the content is word a; word a stands at b; its length; at most a
+DEQUEUE, DEQUEUE_ANY, POP, POP_ANY = range(16, 20)  # label a, first or last
+INSERT, INCLUDE, REMOVE, CONTAINS, LACKS = range(20, 25)  # label a; INSERT may repeat it
+
+# Which of monitors.py knows the model.
+NO_MONITOR, REGISTER, LOG, QUEUE, STACK, PRIORITY_QUEUE = range(6)
+
+# Columns of a node.
+PARENT, LABEL, SIZE, DEPTH, JUMP, FIRST, LINK, COLUMNS = range(8)
+
+
+class Machine(NamedTuple):
+    """Instructions and the trie of states that they have reached."""
+
+    code: Ints  # by action: instruction, a, b; empty if the model is Python alone
+    units: Ints  # the words, one after the other: labels, or characters
+    word_start: Ints  # where each word starts; one longer than the words
+    spelled: Ints  # [1] if a label is a word and its text counts, [0] if a label is a unit
+    matched: Ints  # by action: the only node whose content it reads, -1 while unknown
+    nodes: Ints  # a row each; the root is 0
+    node_keys: Longs  # int64: node << 32 | label, plus 1; 0 where empty
+    node_values: Ints
+    node_count: Ints  # [number of nodes]
+
+
+def new_trie(machine: Machine, room: int) -> Machine:
+    """The machine with an empty trie that has room for so many nodes."""
+    nodes = np.zeros((room, COLUMNS), np.int32)
+    size = 2 << max(4, (room - 1).bit_length())
+    return machine._replace(
+        matched=np.full(len(machine.code), -1, np.int32),
+        nodes=nodes,
+        node_keys=np.zeros(size, np.int64),
+        node_values=np.empty(size, np.int32),
+        node_count=np.ones(1, np.int32),
+    )
+
+
+def grow_trie(machine: Machine) -> Machine:
+    """The machine with room for twice as many nodes."""
+    grown = new_trie(machine, 2 * len(machine.nodes))
+    grown.nodes[: len(machine.nodes)] = machine.nodes
+    rehash_pairs(machine.node_keys, machine.node_values, grown.node_keys, grown.node_values)
+    return grown._replace(node_count=machine.node_count, matched=machine.matched)
+
+
+@compiled
+def child(m: Machine, node: int, label: int) -> int:
+    """The node with one more label; UNASKED if there is no room for it."""
+    key = ((node << 32) | label) + 1
+    place = place_of(m.node_keys, key)
+    if m.node_keys[place] == key:
+        known: int = m.node_values[place]
+        return known
+    made = m.node_count[0]
+    if made == len(m.nodes):
+        return UNASKED
+    m.node_count[0] = made + 1
+    m.node_keys[place] = key
+    m.node_values[place] = made
+    row, above = m.nodes[made], m.nodes[node]
+    row[PARENT], row[LABEL], row[DEPTH] = node, label, above[DEPTH] + 1
+    row[SIZE] = above[SIZE] + (m.word_start[label + 1] - m.word_start[label] if m.spelled[0] else 1)
+    row[FIRST] = label if node == 0 else above[FIRST]
+    row[LINK] = 0 if node == 0 else -1
+    # Myers's skip pointers: any ancestor is O(log depth) away.
+    far = m.nodes[above[JUMP]]
+    even = above[DEPTH] - far[DEPTH] == far[DEPTH] - m.nodes[far[JUMP], DEPTH]
+    row[JUMP] = far[JUMP] if even else node
+    return made
+
+
+@compiled
+def spell(m: Machine, node: int, word: int) -> int:
+    """The node with all units of a word appended."""
+    for i in range(m.word_start[word], m.word_start[word + 1]):
+        node = child(m, node, m.units[i])
+        if node < 0:
+            break
+    return node
+
+
+@compiled
+def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
+    """Whether the content ends with these units."""
+    while high > low:
+        label = m.nodes[node, LABEL]
+        if m.spelled[0]:
+            stop = m.word_start[label + 1]
+            size = stop - m.word_start[label]
+            if size > high - low:
+                return False
+            for i in range(1, size + 1):
+                if m.units[high - i] != m.units[stop - i]:
+                    return False
+            high -= size
+        else:
+            high -= 1
+            if m.units[high] != label:
+                return False
+        node = m.nodes[node, PARENT]
+    return True
+
+
+@compiled
+def reads(m: Machine, node: int, action: int) -> bool:
+    """Whether the content is what the action reads. One node at most has it: its number is kept."""
+    if m.matched[action] >= 0:
+        return bool(m.matched[action] == node)
+    low, high = m.word_start[m.code[action, 1]], m.word_start[m.code[action, 1] + 1]
+    if m.nodes[node, SIZE] != high - low or not ends_with(m, node, low, high):
+        return False
+    m.matched[action] = node
+    return True
+
+
+@compiled
+def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
+    """Whether the labels from `start` on are those of the word, and perhaps others after them."""
+    low, high = m.word_start[word], m.word_start[word + 1]
+    depth = start + high - low
+    if m.nodes[node, DEPTH] < depth:
+        return False
+    while m.nodes[node, DEPTH] > depth:
+        jump = m.nodes[node, JUMP]
+        node = jump if m.nodes[jump, DEPTH] >= depth else m.nodes[node, PARENT]
+    return ends_with(m, node, low, high)
+
+
+@compiled
+def without_first(m: Machine, node: int) -> int:
+    """The node without the first label."""
+    steps = 0
+    base = node
+    while m.nodes[base, LINK] < 0:
+        base = m.nodes[base, PARENT]
+        steps += 1
+    if steps == 0:
+        known: int = m.nodes[node, LINK]
+        return known
+    chain = np.empty(steps, np.int32)
+    while node != base:
+        steps -= 1
+        chain[steps] = node
+        node = m.nodes[node, PARENT]
+    link = m.nodes[base, LINK]
+    for each in chain:
+        link = child(m, link, m.nodes[each, LABEL])
+        if link < 0:
+            return UNASKED
+        m.nodes[each, LINK] = link
+    return int(link)
+
+
+@compiled
+def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
+    """The ascending labels with one more, or without one."""
+    base = node
+    above = 0
+    while base != 0 and m.nodes[base, LABEL] > label:
+        base = m.nodes[base, PARENT]
+        above += 1
+    present = base != 0 and m.nodes[base, LABEL] == label
+    if instruction == CONTAINS or instruction == LACKS:  # noqa: SIM109 (numba has no `in` for these)
+        return node if present == (instruction == CONTAINS) else IMPOSSIBLE
+    if instruction != INSERT and present == (instruction == INCLUDE):
+        return node
+    greater = np.empty(above, np.int32)
+    for i in range(above):
+        greater[above - 1 - i] = m.nodes[node, LABEL]
+        node = m.nodes[node, PARENT]
+    made = m.nodes[base, PARENT] if instruction == REMOVE else child(m, base, label)
+    for each in greater:
+        if made < 0:
+            break
+        made = child(m, made, each)
+    return int(made)
+
+
+@compiled
+def step_value(instruction: int, a: int, b: int, state: int) -> int:
+    """The step of an instruction on values."""
+    if instruction == READ:
+        return state if state == a else IMPOSSIBLE
+    if instruction == WRITE:
+        return a
+    if instruction == ADD:
+        return state + a
+    if state == a:
+        return b if instruction != CAS_FAILED else IMPOSSIBLE
+    return state if instruction != CAS else IMPOSSIBLE
+
+
+@compiled
+def step_observation(m: Machine, instruction: int, action: int, state: int) -> bool:
+    """Whether what an instruction reads of a sequence fits."""
+    a, b = m.code[action, 1], m.code[action, 2]
+    if instruction == IS:
+        return reads(m, state, action)
+    if instruction == SLICE:
+        return has_slice(m, state, a, b)
+    if instruction == LENGTH:
+        return bool(m.nodes[state, DEPTH] == a)
+    return bool(m.nodes[state, DEPTH] <= a)
+
+
+@compiled
+def step(m: Machine, state: int, action: int) -> int:
+    """The state after the action, IMPOSSIBLE, or UNASKED if the trie is full."""
+    instruction, a, b = m.code[action, 0], m.code[action, 1], m.code[action, 2]
+    if instruction == PASS:
+        return state
+    if instruction == NEVER:
+        return IMPOSSIBLE
+    if instruction < APPEND:
+        return step_value(instruction, a, b, state)
+    if instruction == APPEND:
+        return child(m, state, a) if b < 0 or m.nodes[state, DEPTH] == b else IMPOSSIBLE
+    if instruction < IS:
+        if instruction == REPLACE:
+            return child(m, 0, a)
+        return spell(m, state if instruction == SPELL else 0, a)
+    if instruction < DEQUEUE:
+        return state if step_observation(m, instruction, action, state) else IMPOSSIBLE
+    if instruction >= INSERT:
+        return changed_set(m, state, a, instruction)
+    if state == 0:
+        return 0 if instruction == DEQUEUE_ANY or instruction == POP_ANY else IMPOSSIBLE  # noqa: SIM109
+    if instruction == DEQUEUE or instruction == DEQUEUE_ANY:  # noqa: SIM109
+        fits = instruction == DEQUEUE_ANY or m.nodes[state, FIRST] == a
+        return without_first(m, state) if fits else IMPOSSIBLE
+    fits = instruction == POP_ANY or m.nodes[state, LABEL] == a
+    return int(m.nodes[state, PARENT]) if fits else IMPOSSIBLE

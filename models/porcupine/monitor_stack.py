@@ -1,0 +1,136 @@
+"""Decides unambiguous histories of a stack in n log n."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..compiled import Ints, compiled
+from .monitor_buffers import Values
+from .spans import ILLEGAL, LINEARIZABLE
+
+
+@compiled
+def add_cover(least: Ints, added: Ints, low: int, high: int, by: int) -> None:
+    """Add to the cover of times low..high-1; a tree of sums with the least of each subtree."""
+    size = len(least) // 2
+    left, right = low + size, high + size
+    first, last = left, right - 1
+    while left < right:
+        if left & 1:
+            least[left] += by
+            added[left] += by
+            left += 1
+        if right & 1:
+            right -= 1
+            least[right] += by
+            added[right] += by
+        left //= 2
+        right //= 2
+    for node in (first // 2, last // 2):
+        while node >= 1:
+            least[node] = min(least[2 * node], least[2 * node + 1]) + added[node]
+            node //= 2
+
+
+@compiled
+def is_covered(added: Ints, time: int) -> bool:
+    """Whether a time has any cover."""
+    node, total = time + len(added) // 2, 0
+    while node >= 1:
+        total += added[node]
+        node //= 2
+    return total > 0
+
+
+@compiled
+def next_uncovered(least: Ints, added: Ints, time: int) -> int:
+    """The first time from this one on without cover; there is one."""
+    size = len(least) // 2
+    node = time + size
+    above = 0
+    up = node // 2
+    while up >= 1:
+        above += added[up]
+        up //= 2
+    while least[node] + above > 0:
+        while node & 1:
+            node //= 2
+            above -= added[node]
+        node += 1
+    while node < size:
+        above += added[node]
+        node *= 2
+        if least[node] + above > 0:
+            node += 1
+    return node - size
+
+
+@compiled
+def set_latest(latest: Ints, end: Ints, place: int, k: int) -> None:
+    """Put a value, or -1, at a place of a tree of the values that are taken last."""
+    node = place + len(latest) // 2
+    latest[node] = k
+    node //= 2
+    while node >= 1:
+        left, right = latest[2 * node], latest[2 * node + 1]
+        latest[node] = left if right < 0 or (left >= 0 and end[left] >= end[right]) else right
+        node //= 2
+
+
+@compiled
+def find_latest(latest: Ints, end: Ints, low: int, high: int) -> int:
+    """The value at places low..high-1 that is taken last, or -1."""
+    size = len(latest) // 2
+    left, right, best = low + size, high + size, -1
+    while left < right:
+        if left & 1:
+            if latest[left] >= 0 and (best < 0 or end[latest[left]] > end[best]):
+                best = latest[left]
+            left += 1
+        if right & 1:
+            right -= 1
+            if latest[right] >= 0 and (best < 0 or end[latest[right]] > end[best]):
+                best = latest[right]
+        left //= 2
+        right //= 2
+    return int(best)
+
+
+@compiled
+def check_stack(v: Values, never: int) -> int:
+    """Last in, first out: take away the bottom value of each stretch of time that is covered, again and again.
+
+    Where no value is certainly present, the stack may be empty: all that it holds may be taken before or put after.
+    Throughout a covered stretch it is not empty, so that one value lies at its bottom all the time: it was put before
+    any other of the stretch has to be, and is taken after any other has to be. Which one of several such does not
+    matter, since either may be moved to the bottom; and if none is, the history is illegal. A value whose put and take
+    overlap may come and go at one moment, and is left out. Stretches are looked at from left to right.
+    """
+    size = 2
+    while size < never + 2:
+        size *= 2
+    least, added = np.zeros(2 * size, np.int32), np.zeros(2 * size, np.int32)
+    latest = np.full(2 * size, -1, np.int32)
+    called = np.full(never + 1, -1, np.int32)
+    left = 0
+    for k in range(len(v.put)):
+        if v.put_end[k] < v.take_call[k]:
+            add_cover(least, added, v.put_end[k], v.take_call[k], 1)
+            called[v.put_call[k]] = k
+            left += 1
+    start = entered = 0
+    while left > 0:
+        while not is_covered(added, start):
+            start += 1
+        stop = next_uncovered(least, added, start)
+        while entered < start:
+            if called[entered] >= 0:
+                set_latest(latest, v.take_end, v.put_end[called[entered]], called[entered])
+            entered += 1
+        k = find_latest(latest, v.take_end, start, stop)
+        if k < 0 or v.take_end[k] < stop:
+            return ILLEGAL
+        set_latest(latest, v.take_end, v.put_end[k], -1)
+        add_cover(least, added, v.put_end[k], v.take_call[k], -1)
+        left -= 1
+    return LINEARIZABLE

@@ -1,0 +1,67 @@
+"""Which open transaction hides records from the final reads, and what the logs hold of them."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from logjudge.analysis.partitions.partition import Partition
+from logjudge.analysis.replicas.replica_logs import replica_logs_of
+from logjudge.analysis.rules.loss import lost_write
+from logjudge.histories.bundle import Settings
+from logjudge.histories.tables import READS, SENDS
+
+from .test_replicas import logs
+
+PROCESSES = {"final": {"role": "final"}, "t": {"transactional.id": "tx-t"}}
+
+
+def in_transaction(tables, offset, producer):
+    """The logs, with the record at an offset as one of an open transaction of a producer."""
+    own = pl.col("offset") == offset
+    opened = {"transactional": pl.when(own).then(True).otherwise("transactional")}
+    opened["producer_id"] = pl.when(own).then(pl.lit(producer, pl.Int64)).otherwise("producer_id")
+    return {**tables, "records": tables["records"].with_columns(**opened)}
+
+
+def why_unknown(held):
+    """Why it is not known whether c and d are lost: the final reads stop at b, which t left open at offset 1."""
+    config = {"format": 1, "final": True, "processes": PROCESSES}
+    settings = Settings(config=config)
+    sends = [
+        {"process": process, "outcome": outcome, "invoked": at, "completed": at, "invoked_at": at, "at": at, "index": 0}
+        | {"offset": offset, "value": value, "acks": "all", "acknowledged": outcome == "ok", "txn": outcome != "ok"}
+        | {"synthetic": False}
+        for at, (process, outcome, offset, value) in enumerate(
+            [("p", "ok", 0, "a"), ("t", "info", 1, "b"), ("p", "ok", 2, "c"), ("p", "ok", 3, "d")], 1
+        )
+    ]
+    read = {
+        "process": "final",
+        "outcome": "ok",
+        "invoked": 20,
+        "completed": 21,
+        "invoked_at": 20,
+        "at": 21,
+        "txn": False,
+    }
+    reads = [{**read, "index": 0, "offset": 0, "value": "a", "exempt": False}]
+    frames = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS)
+    tables = None if held is None else in_transaction(logs(held), 1, 7)
+    kept = None if tables is None else replica_logs_of("x", 0, tables, leader="1")
+    p = Partition("x", 0, settings, *frames, replica_logs=kept)
+    assert list(lost_write.native(p)) == []
+    [says] = [text for text in p.unjudged["lost-write"] if "open transaction" in text]
+    return says.split(": ")[1]
+
+
+@pytest.mark.parametrize(
+    ("held", "ids", "rest"),
+    [
+        ("1: 0a 1b 2c 3d", "tx-t, producer id 7", "; the leader's log holds all of them"),
+        ("1: 0a 1b 2c", "tx-t, producer id 7", "; the leader's log holds 1 of them"),
+        (None, "tx-t", ""),
+    ],
+)
+def test_an_open_transaction_is_named_where_it_is_known(held, ids, rest):
+    whose = f"an open transaction of t (transactional.id {ids}) whose first record is at x-0@1"
+    assert why_unknown(held) == f"{whose} may hide them from the final reads{rest}"

@@ -1,0 +1,312 @@
+"""Incidents: which findings and explanations are one event, what its chain holds, and how outputs write it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+import polars as pl
+import pytest
+from figure_cases import FINAL, Script, judged, write_run
+from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, rows_of, saved_incidents
+from logjudge.cli.document import Document
+from logjudge.histories.tables import FINDINGS
+from logjudge.plots.report.incidents import stories_of, timeline
+from logjudge.plots.report.root_causes import MAX_STEPS, blame, impact_by_cause, root_cause_of, sentence_of
+
+KILL = {
+    "says": "broker 1 was killed",
+    "time": 10_830_589_426,
+    "source": "history.jsonl",
+    "line": 2568,
+    "byte": None,
+    "kind": "kill",
+    "broker": "1",
+}
+LOST = {"topic": "orders", "partition": 0, "first": 255, "last": 630, "count": 376, "read": 3}
+
+
+def finding(name: str = "lost-write/orders-0/0", **changed: Any) -> dict[str, Any]:
+    rule, place, _ = name.split("/")
+    topic, _, partition = place.rpartition("-")
+    row = {
+        "id": name,
+        "rule": rule,
+        "severity": "violation",
+        "topic": topic,
+        "partition": int(partition),
+        "first_offset": 255,
+        "last_offset": 630,
+        "count": 376,
+        "sentence": f"{rule} of {place}",
+        "related": [],
+    }
+    return {**row, **changed}
+
+
+def cause(**changed: Any) -> dict[str, Any]:
+    record = {
+        "findings": ["lost-write/orders-0/0"],
+        "says": "376 writes",
+        "lost": LOST,
+        "cause": "unclean-election",
+        "chain": [KILL],
+        "prevented_by": ["unclean.leader.election.enable=false"],
+        "citation": "KIP-106",
+        "missing": [],
+        "readings": [],
+    }
+    return copy.deepcopy({**record, **changed})
+
+
+def of_partition(number: int, **changed: Any) -> dict[str, Any]:
+    lost = {**LOST, "partition": number}
+    return cause(**{"findings": [f"lost-write/orders-{number}/0"], "lost": lost, **changed})
+
+
+def joined(causes: Iterable[dict[str, Any]], *others: dict[str, Any]) -> list[Incident]:
+    """The incidents of explanations and of their findings, and of others."""
+    causes = list(causes)
+    given = {row["id"]: row for row in others}
+    named = {name: finding(name) for one in causes for name in one["findings"]}
+    return incidents_of({**named, **given}.values(), causes)
+
+
+def test_a_headline_counts_what_was_lost() -> None:
+    (incident,) = joined([cause()])
+    lost = "376 acknowledged writes are gone: orders-0 at offsets 255 to 630"
+    assert incident.headline == f"{lost}; consumers had read 3 of them"
+    (step,) = root_cause_of(incident, "2026-11-21T09:45:55.831Z").steps
+    assert (step.seconds, step.clock, step.source) == ("10.831", "2026-11-21 09:46:06.661Z", "history.jsonl:2568")
+
+
+@pytest.mark.parametrize(
+    ("count", "read", "ending"),
+    [
+        (17, 17, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17; consumers had read all of them"),
+        (17, 0, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17; no recorded consumer had read them"),
+        (17, None, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17"),
+        (1, 1, "1 acknowledged write is gone: orders-0 at offset 1; a consumer had read it"),
+        (1, 0, "1 acknowledged write is gone: orders-0 at offset 1; no recorded consumer had read it"),
+    ],
+)
+def test_headlines_read_like_english(count: int, read: int | None, ending: str) -> None:
+    (incident,) = joined([cause(lost={**LOST, "first": 1, "last": count, "count": count, "read": read})])
+    assert incident.headline == ending
+
+
+def test_what_two_rules_find_of_one_loss_is_counted_once() -> None:
+    absent = "acknowledged-absent/orders-0/0"
+    again = cause(findings=[absent], lost={**LOST, "first": 300, "count": 331})
+    (incident,) = joined([again, cause()], finding(absent, related=["lost-write/orders-0/0"], count=331))
+    assert incident.findings == ("lost-write/orders-0/0", absent)
+    assert incident.records == 376
+    assert impact_by_cause([incident]) == [("unclean-election", 376, 3)]
+
+
+def test_losses_split_by_acks_are_one_incident_with_the_number_of_all() -> None:
+    rows = [
+        finding(f"lost-write/orders-0/{n}", first_offset=10 * n, last_offset=10 * n + 4, count=5, severity=severity)
+        | {"related": [f"lost-write/orders-0/{n - 1}"] if n else []}
+        for n, severity in enumerate(["permitted", "violation"] * 38)
+    ]
+    (incident,) = incidents_of(rows, [])
+    assert incident.headline == "380 acknowledged writes are gone: orders-0 at offsets 0 to 754 in 76 ranges"
+    assert (incident.severity, incident.cause, len(incident.findings)) == ("violation", "unknown", 76)
+    assert not incident.explained
+    assert incident.rules == ({"rule": "lost-write", "findings": 76, "records": 380},)
+
+
+def test_neighbouring_writes_lost_under_different_acks_are_findings_of_one_event(tmp_path: Path) -> None:
+    script = Script().send("p", "a", 0)
+    for offset in range(1, 7):
+        script.send("pq"[offset % 2], f"v{offset}", offset)
+    script.send("p", "x", 1).poll("final", (0, "a"), (1, "x"))
+    end = {"f": "end_offsets", "offsets": [{"topic": "orders", "partition": 0, "offset": 2}]}
+    script._both("ok", "final", end, {})
+    processes = {"p": {"acks": "all"}, "q": {"acks": "1"}, **FINAL["processes"]}
+    run = judged(write_run(tmp_path / "run", script.events, {"final": True, "processes": processes}))
+    losses = run.findings.filter(pl.col("rule") == "lost-write")
+    assert len(losses) > 1
+    incident = saved_incidents(run.verdict, run.findings)[0]
+    assert set(losses["id"]) <= set(incident.findings)
+    assert incident.headline.startswith(f"{losses['count'].sum()} acknowledged writes are gone: orders-0 at offsets")
+
+
+def test_two_events_of_a_partition_stay_two_incidents() -> None:
+    rows = [finding(count=3), finding("lost-write/orders-0/1", first_offset=900, last_offset=903, count=4)]
+    assert [one.records for one in incidents_of(rows, [])] == [4, 3]
+
+
+def test_what_follows_from_a_loss_belongs_to_its_incident() -> None:
+    loss, follows = finding(), finding("realtime-order/orders-0/0", related=["lost-write/orders-0/0"], count=9)
+    alone = [finding(f"poll-skip/orders-0/{n}", count=2) for n in range(3)]
+    first, second = incidents_of([loss, follows, *alone], [cause()])
+    assert first.findings == (loss["id"], follows["id"])
+    assert [rule["rule"] for rule in first.rules] == ["lost-write", "realtime-order"]
+    assert second.headline == "6 records in 3 findings of poll-skip, for example: poll-skip of orders-0"
+
+
+def test_a_divergence_split_by_compaction_is_one_incident() -> None:
+    rows = [finding(f"replica-divergence/orders-0/{n}", first_offset=9 * n, count=2) for n in range(130)]
+    (incident,) = incidents_of(rows, [])
+    assert incident.rules == ({"rule": "replica-divergence", "findings": 130, "records": 260},)
+
+
+def test_parts_of_a_loss_with_different_causes_are_an_incident_each() -> None:
+    parts = [
+        cause(lost={**LOST, "last": 600, "count": 346}),
+        cause(lost={**LOST, "first": 601, "count": 30}, cause="unknown", chain=[], missing=["a log"]),
+    ]
+    follows = finding("realtime-order/orders-0/0", related=["lost-write/orders-0/0"])
+    known, unknown = joined(parts, follows)
+    assert (known.records, unknown.records, unknown.missing) == (346, 30, ("a log",))
+    assert follows["id"] in known.findings
+    assert follows["id"] not in unknown.findings
+
+
+def test_a_chain_holds_the_steps_of_all_partitions_in_order_of_time_shared_ones_once() -> None:
+    def step(partition: int, at: int, says: str, kind: str) -> dict[str, Any]:
+        return {**KILL, "says": says, "time": at, "kind": kind, "partition": f"orders-{partition}", "line": at % 7}
+
+    elected = [step(number, 11 * 10**9 + number, f"elected {number}", "elected") for number in range(2)]
+    acked = [step(number, (9 - number) * 10**9, f"acknowledged {number}", "acknowledged") for number in range(2)]
+    (incident,) = joined(of_partition(n, chain=[acked[n], KILL, elected[n]]) for n in range(2))
+    assert [fact["says"] for fact in incident.chain] == [
+        "acknowledged 1", "acknowledged 0", "broker 1 was killed", "elected 0", "elected 1"
+    ]  # fmt: skip
+    assert "orders-0 at offsets 255 to 630, orders-1 at offsets 255 to 630" in incident.headline
+
+
+def test_acknowledgements_of_many_ranges_of_a_partition_are_two_steps() -> None:
+    def part(number: int) -> dict[str, Any]:
+        lost = {**LOST, "first": 10 * number, "last": 10 * number + 4, "count": 5}
+        acked = {**KILL, "kind": "acknowledged", "partition": "orders-0", "time": number, "says": f"range {number}"}
+        return cause(findings=[f"lost-write/orders-0/{number}"], lost=lost, chain=[acked, KILL])
+
+    (incident,) = joined(map(part, range(9)))
+    which = "offsets 0 to 84 of orders-0 (45 records)"
+    first, last, killed = incident.chain
+    assert (first["says"], first["time"]) == (f"{which} began to be acknowledged", 0)
+    assert (last["says"], last["time"]) == (f"the last of {which} was acknowledged", 8)
+    assert killed == KILL
+
+
+@pytest.mark.parametrize("other", [{"kind": "power-loss"}, {"broker": "2"}, {"time": KILL["time"] + 3 * 10**9}])
+def test_losses_by_another_event_stay_apart(other: dict[str, Any]) -> None:
+    assert len(joined([cause(), of_partition(1, chain=[{**KILL, **other}])])) == 2
+    assert len(joined([cause(), of_partition(1)])) == 1
+
+
+def test_a_cause_of_another_name_stays_apart() -> None:
+    assert len(joined([cause(), of_partition(1, cause="correlated-failure")])) == 2
+
+
+def test_a_thousand_partitions_are_few_words_and_few_steps_and_all_is_stored() -> None:
+    facts = [
+        [{**KILL, "says": f"{n}: {kind}", "kind": kind, "partition": f"orders-{n}"} for kind in ("begins", "elected")]
+        for n in range(1000)
+    ]
+    (incident,) = joined(of_partition(number, chain=[KILL, *facts[number]]) for number in range(1000))
+    assert len(incident.chain) == 2001
+    assert incident.headline.count("orders-") == 4
+    shown = root_cause_of(incident, "")
+    assert len(shown.steps) <= MAX_STEPS
+    assert shown.steps_left_out == 2001 - len(shown.steps)
+    assert "broker 1 was killed" in {step.says for step in shown.steps}
+    assert impact_by_cause([incident])[0][1] == 376_000
+
+
+def test_results_of_an_earlier_version_are_joined_when_they_are_read() -> None:
+    bare = {name: value for name, value in KILL.items() if name not in ("kind", "broker")}
+    causes = [cause(chain=[bare]), of_partition(1, chain=[bare])]
+    rows = [finding(), finding("lost-write/orders-1/0")]
+    frame = pl.DataFrame([{name: row.get(name) for name in FINDINGS} for row in rows], schema=FINDINGS)
+    assert [one.number for one in saved_incidents({"causes": causes}, frame)] == [1, 2]
+    made = incidents_of(rows_of(frame), causes)
+    assert saved_incidents({"incidents": [one.record() for one in made]}, frame) == made
+    assert [from_record(one.record()) for one in made] == made
+
+
+def test_breaches_stand_before_what_is_permitted_and_known_causes_before_unknown_ones() -> None:
+    permitted = finding("lost-write/orders-1/0", severity="permitted", count=900)
+    unknown = of_partition(2, cause="unknown", chain=[], missing=["a log"])
+    incidents = joined([cause(), unknown, of_partition(1, chain=[])], permitted)
+    assert [(one.severity, one.cause) for one in incidents] == [
+        ("violation", "unclean-election"), ("violation", "unknown"), ("permitted", "unclean-election")
+    ]  # fmt: skip
+
+
+def test_a_story_lists_few_findings_of_an_incident_and_counts_the_rest() -> None:
+    rows = [finding(f"poll-skip/orders-0/{n}") for n in range(30)]
+    frame = pl.DataFrame([{name: row.get(name) for name in FINDINGS} for row in rows], schema=FINDINGS)
+    (story,), left_out = stories_of(incidents_of(rows, []), frame)
+    assert (len(story.consequences), story.left_out, left_out) == (8, 21, 0)
+
+
+def test_a_death_that_a_fault_tells_is_no_moment_of_its_own() -> None:
+    band = {"kind": "kill", "nodes": ["1"], "place": "", "from": 10 * 10**9, "to": 20 * 10**9}
+    figures = {"faults": [band], "partitions": [], "started_at": "", "times": {}}
+    noticed = {**KILL, "says": "the controller noticed the failure of broker 1", "kind": "failed"}
+    chain = [
+        {**KILL, "says": "in other words"},
+        {**KILL, "kind": "restart"},
+        {**KILL, "says": "broker 2 was killed", "broker": "2"},
+        noticed,
+    ]
+    moments, _ = timeline([], figures, joined([cause(chain=chain)]))
+    assert [moment.kind for moment in moments] == ["fault", "fact", "fact", "heal"]
+    assert moments[-1].says == "fault ended: kill of 1"
+    moments, _ = timeline([], {**figures, "faults": []}, joined([cause(chain=chain[:1])]))
+    assert [moment.says for moment in moments] == ["in other words"]
+
+
+def test_unknown_reads_make_the_impact_unknown() -> None:
+    incidents = joined([cause(), of_partition(1, lost={**LOST, "partition": 1, "read": None})])
+    assert impact_by_cause(incidents) == [("unclean-election", 752, None)]
+
+
+def test_a_headline_blames_the_causes_of_breaches_alone() -> None:
+    duplicate = "duplicate/orders-0/0"
+    other = cause(findings=[duplicate], lost=None, cause="retry-duplicate", prevented_by=[])
+    known = "Cause: unclean-election, which would have been prevented by unclean.leader.election.enable=false."
+    assert blame(joined([cause(), other], finding(duplicate, severity="permitted"))) == known
+    assert blame(joined([cause(), other])) == f"{known} Cause: retry-duplicate."
+    assert not blame([])
+    unknown = of_partition(1, cause="unknown", chain=[], missing=["a log"])
+    assert blame(joined([unknown])) == "The cause is not known."
+    assert blame(joined([cause(), unknown])) == f"{known} The cause of the rest is not known."
+
+
+def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> None:
+    (known,) = joined([cause()])
+    says, cited = sentence_of(known, cited=True)
+    assert says.endswith(". Prevented by unclean.leader.election.enable=false")
+    assert cited == " [KIP-106]"
+    assert sentence_of(known, cited=False) == (known.headline, "")
+    (unknown,) = joined([cause(cause="unknown", chain=[], missing=["the controller's log"])])
+    assert sentence_of(unknown, cited=True)[0].endswith("; the cause is not known, needed: the controller's log")
+    (conflict,) = joined([cause(cause="unknown", chain=[], readings=[cause(), cause(cause="correlated-failure")])])
+    assert sentence_of(conflict, cited=True)[0].endswith("needed: 2 readings conflict")
+    assert [one.cause for one in root_cause_of(conflict, "").readings] == ["unclean-election", "correlated-failure"]
+
+
+def test_hostile_text_is_harmless_in_documents() -> None:
+    evil = "\x1b[31m<script>alert(1)</script> | @everyone [x](http://e.vil) \u202e"
+    document = Document()
+    document.heading(evil)
+    document.say(evil)
+    document.numbered([(evil, evil)])
+    document.table([evil], [[evil]])
+    terminal = click.unstyle(document.terminal())
+    assert "\x1b" not in terminal
+    assert "\u202e" not in terminal
+    shown = document.markdown()
+    assert "<script>" not in shown
+    assert "[x](http" not in shown
+    assert "http://" not in shown
+    assert "@everyone" not in shown
+    assert "\x1b" not in shown

@@ -1,0 +1,50 @@
+"""Where a verdict comes from stands in verdict.json and in the reports."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from figure_cases import FINAL, lossy, write_run
+from logjudge.cli import provenance
+from logjudge.cli.main import cli
+from logjudge.histories.bundle import open_run
+
+CONFIG = {
+    "system": {"name": "kafka", "version": "4.1.1"},
+    "topics": {"orders": {"min.insync.replicas": 2}},
+    **FINAL,
+    "processes": {**FINAL["processes"], "p": {"role": "producer", "acks": "all", "sasl.password": "hunter2"}},
+}
+
+
+def test_a_verdict_names_tool_command_inputs_and_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
+    run, out = write_run(tmp_path / "run", lossy(), CONFIG), tmp_path / "out"
+    CliRunner().invoke(cli, ["check", str(run), "--engine", "local", "--no-plots", "--out", str(out)])
+    found = json.loads((out / "verdict.json").read_text())["provenance"]
+    assert found["tool"]["name"] == "logjudge"
+    assert found["judged_at"] == "2027-01-15T08:00:00Z"
+    assert found["command"].startswith("logjudge")
+    assert {item["file"]: item["sha256"] for item in found["inputs"]} == {
+        name: hashlib.sha256((run / name).read_bytes()).hexdigest() for name in ("history.jsonl", "run.json")
+    }
+    assert found["system"]["version"] == "4.1.1"
+    assert found["topics"] == CONFIG["topics"]
+    assert found["processes"]["p"]["acks"] == "all"
+    assert found["processes"]["p"]["sasl.password"] == "(hidden)"
+    for name in ("report.html", "report.md"):
+        text = (out / name).read_text()
+        assert found["inputs"][0]["sha256"] in text
+        assert "2027-01-15T08:00:00Z" in text
+
+
+def test_what_is_behind_the_limit_has_no_hash_but_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = open_run(write_run(tmp_path / "run", lossy(), CONFIG))
+    size = (tmp_path / "run" / "run.json").stat().st_size
+    monkeypatch.setattr(provenance, "MAX_HASHED", size)
+    hashed = {item["file"]: item["sha256"] is not None for item in provenance.provenance_of(run)["inputs"]}
+    assert hashed == {"history.jsonl": False, "run.json": True}
