@@ -185,9 +185,12 @@ class Evidence:
     byte: int | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Finding:
-    """One breach of one rule; a row of findings.parquet once it is numbered and its places are resolved."""
+    """One breach of one rule; a row of findings.parquet once it is numbered and its places are resolved.
+
+    Later stages add to it with `dataclasses.replace`: its id, severity, related findings and cause.
+    """
 
     rule: str
     sentence: str

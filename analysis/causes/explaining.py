@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -24,8 +25,8 @@ MAX_TEXT = 400  # characters of a finding's sentence
 Record = dict[str, Any]
 
 
-def explain(p: Partition, findings: list[Finding]) -> list[Record]:
-    """Sets `cause` of each finding whose cause is known. Returns one record an explanation.
+def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Record]]:
+    """The findings with their cause where it is known, and one record for each explanation.
 
     A record has findings (ids), says (the first one's sentence), lost (the LostRange of a loss), cause, chain (says,
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. An explanation that
@@ -35,10 +36,11 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
     if p.timeline is not None and not p.replica_logs and not len(p.sends):
         records = [record for record in _given_up(p.timeline) if record["cause"] != "unknown" or not _has_clients(p)]
     shared: dict[Any, Record] = {}
+    with_cause: list[Finding] = []
     for finding in findings:
         explained = _explained(p, finding)
         causes = dict.fromkeys(explanation.cause for _, explanation in explained)
-        finding.cause = ", ".join(causes) if set(causes) - {"unknown"} else None
+        with_cause.append(replace(finding, cause=", ".join(causes) if set(causes) - {"unknown"} else None))
         for lost, explanation in explained:
             key = _identity(finding, lost, explanation)
             if key in shared:
@@ -51,7 +53,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
             if explanation.chain:
                 # What follows from a loss by the same facts shares the explanation of the loss.
                 shared.setdefault((explanation.cause, tuple(explanation.chain)), record)
-    return records
+    return with_cause, records
 
 
 def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:

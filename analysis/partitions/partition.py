@@ -5,7 +5,7 @@ A rule is a pure function of a Partition. Nothing here knows of Spark, of files,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,8 +67,6 @@ class Partition:
         self.generation = generation  # of its topic, where that was deleted; else None
         self.otherwise: list[Partition] = []  # what it is if deletions of unknown outcome happened
         self.ambiguous: list[tuple[str, str]] = []  # what rules need, and why it may be another generation's
-        self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
-        self.untold: set[tuple[str, str]] = set()  # rule, and the setting without which it cannot judge something
         self.memo: dict[Callable[..., Any], Any] = {}  # by function: what one rule computed and another needs (once)
 
     @property
@@ -80,15 +78,6 @@ class Partition:
         """The name, with the number of the topic's generation where the run has several: orders-0#1."""
         several = self.generation is not None and self.generation.of > 1
         return f"{self.name}#{self.generation.number}" if several and self.generation else self.name
-
-    def add_unknown(self, rule: str, says: str) -> None:
-        """The rule cannot judge something here, for a reason in words."""
-        if says not in self.unjudged.setdefault(rule, []):
-            self.unjudged[rule].append(says)
-
-    def depends_on_isolation_level(self, rule: str, processes: Iterable[str]) -> None:
-        """The rule cannot judge something here, as nobody told the isolation level of these processes."""
-        self.untold |= {(rule, f"isolation.level of {name}") for name in processes if self.isolation(name) is None}
 
     @property
     def is_named_only(self) -> bool:
