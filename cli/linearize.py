@@ -13,7 +13,8 @@ from ..analysis.linearizability.linearize import Judgement, MapPayloads, evidenc
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
 from ..analysis.linearizability.user_model import load_model
 from ..histories.errors import LogjudgeError, UsageError
-from ..histories.readers.operations import OPERATION_READERS, History, read_operations
+from ..histories.operation_history import History, read_operations
+from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
 from .main import (
@@ -56,7 +57,7 @@ def _model_for(history: History) -> str:
 
 def _spark(spark: Spark, quiet: bool) -> MapPayloads:
     """What runs payloads on Spark."""
-    from ..analysis.spark import map_payloads
+    from ..analysis.engines.spark import map_payloads
 
     with Progress("linearize", quiet) as progress:
         return partial(map_payloads, session=spark.open(progress))
@@ -120,7 +121,10 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
 @click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str, takes_stdin=True))
 @click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or your own as FILE.py:NAME.")
 @click.option(
-    "--from", "format_name", type=click.Choice(list(OPERATION_READERS)), help="Format of the files, instead of a look."
+    "--from",
+    "format_name",
+    type=click.Choice(readers_of(OPERATIONS)),
+    help="Format of the files; recognised by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each file.")

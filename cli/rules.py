@@ -7,7 +7,7 @@ import textwrap
 import click
 
 from ..analysis.rules import RULES, Rule
-from ..histories.errors import UsageError, meant
+from ..histories.errors import UsageError, did_you_mean
 from .completing import completed
 
 NOTATION = (
@@ -39,7 +39,7 @@ def command(name: str | None, markdown: bool) -> None:
             click.echo(f"\nBreaks it: {rule.example}\n")
             click.echo(textwrap.fill(NOTATION, 92))
     else:
-        raise UsageError(f"found {name}, expected one of {', '.join(RULES)}{meant(name, RULES)}")
+        raise UsageError(f"found {name}, expected one of {', '.join(RULES)}{did_you_mean(name, RULES)}")
 
 
 def document() -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from ..analysis.wording import plural
-from ..histories.errors import UsageError, meant
+from ..histories.errors import UsageError, did_you_mean
 from ..histories.simulation import scenario_file
 from ..models.exploration.invariants import INVARIANTS
 from ..models.exploration.narrative import narrate_scenario
@@ -56,7 +56,7 @@ def _space_options(command: Command) -> Command:
     def with_space(variant: str, faults: str | None, settings: tuple[str, ...], **options: Any) -> Any:
         kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
         for kind in (kind for kind in kinds if kind not in PATTERNS):
-            there = ", ".join(PATTERNS) + meant(kind, PATTERNS)
+            there = ", ".join(PATTERNS) + did_you_mean(kind, PATTERNS)
             raise UsageError(f"there is no fault {kind!r} to draw; there are {there}")
         return command(**options, space=Space(variant, kinds, dict(option(text) for text in settings)))
 
@@ -188,7 +188,7 @@ def _run(work: list[Work], jobs: int) -> Iterator[Explored]:
 
 def _on_spark(work: list[Work], session: Any, progress: Callable[..., None]) -> Iterator[Explored]:
     """In the order of the seeds, as the first breach is to be the same."""
-    from ..analysis.spark import map_payloads
+    from ..analysis.engines.spark import map_payloads
 
     done = map(pickle.loads, map_payloads(explore_payload, map(pickle.dumps, enumerate(work)), session, progress))
     yield from (explored for _, explored in sorted(done, key=itemgetter(0)))

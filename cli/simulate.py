@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..histories.errors import UsageError, meant
+from ..histories.errors import UsageError, did_you_mean
 from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import Written, write_bundle
 from ..histories.simulation.outcome import outcome
@@ -110,7 +110,7 @@ def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
     for kind in kinds:
         if not is_known(kind):
             said = f"there are {DRAWN}; {WRITTEN[0].lower()}{WRITTEN[1:]}"
-            raise UsageError(f"there is no fault {kind!r}; {said}{meant(kind, FAULTS)}")
+            raise UsageError(f"there is no fault {kind!r}; {said}{did_you_mean(kind, FAULTS)}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn; write it into a scenario file")
     options = {**required_options(kinds), **scenario.options}
@@ -130,7 +130,7 @@ def option(text: str) -> tuple[str, Any]:
         raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
     if name not in OPTIONS:
         said = f"there is no configuration {name!r}; `logjudge simulate --help` lists them"
-        raise UsageError(said + meant(name, OPTIONS))
+        raise UsageError(said + did_you_mean(name, OPTIONS))
     if value in ("true", "false"):
         return name, value == "true"
     return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value

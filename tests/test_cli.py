@@ -160,7 +160,7 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("check", "nowhere"), "found nothing"),
+        (("check", "nowhere"), "no such file or folder, expected"),
         (("check", str(CLEAN), "--only", "lost"), "expected one of lost-write"),
         (("check", str(CLEAN), "--only", "unseen", "--skip", "unseen"), "found no rule that --only and --skip leave"),
         (("check", str(CLEAN), "--allow", "lost-write:acks=7"), "expected RULE or RULE:acks=1"),
@@ -506,7 +506,7 @@ def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
 
 def test_convert_says_what_it_leaves_behind(tmp_path: Path) -> None:
     assert "run.json" in run("convert", LOSSY, tmp_path / "history.parquet").stderr
-    assert "found no folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
+    assert "no such folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
 
 
 def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:

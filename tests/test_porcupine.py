@@ -15,7 +15,7 @@ from histories_of_operations import is_linearizable, is_linearization, register_
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.linearizability.user_model import load_model
-from logjudge.histories.readers.operations import read_operations
+from logjudge.histories.operation_history import read_operations
 from logjudge.models.operations import by_key
 from logjudge.models.porcupine import (
     UNKNOWN,

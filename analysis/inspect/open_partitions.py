@@ -9,8 +9,8 @@ from ...histories.bundle import open_run
 from ...histories.errors import UsageError
 from ...histories.tables import Finding
 from ..causes.explaining import explain
+from ..engines.local import Gathered, Progress, gather
 from ..kernel import findings_of, judge, partitions_of
-from ..local import Gathered, Progress, gather
 from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition
 from ..results import Results
