@@ -93,7 +93,7 @@ def test_nothing_is_found_where_nothing_is(recorded, name):
     run = recorded(name)
     for topic, partition in run.partitions():
         judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
-        assert judged.findings == []
+        assert judged.findings == ()
         assert judged.unknowns == ()
 
 
@@ -101,7 +101,7 @@ def test_a_stranger_s_cluster_has_one_replica_ahead_and_no_divergence(recorded):
     run = recorded("custom-kraft")
     for topic, partition in run.partitions():
         judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
-        assert judged.findings == []
+        assert judged.findings == ()
     ahead = run.tables[("demo", 0)]["records"].group_by("broker").agg(pl.col("offset").max()).sort("broker")
     assert ahead["broker"].to_list()[-1] == "103"
     assert sum(run.tables[at]["metadata"].filter(

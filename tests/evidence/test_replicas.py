@@ -230,9 +230,9 @@ def test_absent_is_what_was_acknowledged_and_stands_nowhere_it_should(name, text
     assert judged.unknowns == ()
 
 
-def test_without_the_leader_s_log_nobody_knows():
+def test_without_the_leader_s_log_absence_is_unknown():
     judged = judge_absence(of(logs("1: 0a\n2: 0a"), replicas=("1", "2", "3")), sends("a@0", "b@1"))
-    assert judged.findings == []
+    assert judged.findings == ()
     [why] = judged.unknowns
     assert "last leader is not known" in why
 
@@ -245,7 +245,7 @@ def test_all_assigned_replicas_are_enough_without_a_leader():
 def test_what_a_damaged_range_may_hold_is_unknown():
     tables = {**logs("1: 0a 2c"), "damage": damage("crc", first=1, last=1)}
     judged = judge_absence(of(tables, leader="1"), sends("a@0", "b@1", "c@2"))
-    assert judged.findings == []
+    assert judged.findings == ()
     assert len(judged.unknowns) == 1
 
 
@@ -260,7 +260,7 @@ def test_logs_that_lack_what_the_final_reads_hold_say_nothing_of_what_is_behind_
 def test_an_early_snapshot_says_nothing_of_later_sends():
     tables = logs("1: 0a", "early")
     judged = judge_absence(of(tables, snapshots=("early",), times={"early": 2}, leader="1"), sends("a@0", "b@1"))
-    assert judged.findings == []
+    assert judged.findings == ()
 
 
 def test_epochs_must_not_decrease():
@@ -359,7 +359,7 @@ def test_nobody_knows_which_of_two_undated_snapshots_is_the_earlier():
     marks = ("after", "high-watermark", "1", 3), ("before", "high-watermark", "1", 1), ("", "high-watermark", "1", 3)
     tables["checkpoints"] = checkpoints(*marks)
     judged = judge_checkpoints(of(tables, snapshots=("after", "before", "")), sends())
-    assert judged.findings == []
+    assert judged.findings == ()
     assert len(judged.unknowns) == 1
     times = {"before": 1, "after": 2}
     dated = judge_checkpoints(of(tables, snapshots=("before", "after", ""), times=times), sends())
@@ -369,7 +369,7 @@ def test_nobody_knows_which_of_two_undated_snapshots_is_the_earlier():
 def test_an_undated_snapshot_says_nothing_of_what_was_acknowledged():
     tables = logs("1: 0a", "before")
     judged = judge_absence(of(tables, snapshots=("before", "")), sends("b@1"))
-    assert judged.findings == []
+    assert judged.findings == ()
     assert len(judged.unknowns) == 1
 
 
