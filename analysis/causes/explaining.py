@@ -14,7 +14,7 @@ from ..rules.evidence import sends_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
 from . import corruption, explain_divergence, explain_loss
-from .attempts import Explanation, explained
+from .attempts import Explanation, combine_attempts
 from .consumers import GROUP_EVENTS, Missed, explain_missed
 from .losses import LOSSES, Lost
 from .ranges import explain_ranges
@@ -38,10 +38,10 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     shared: dict[Any, Record] = {}
     with_cause: list[Finding] = []
     for finding in findings:
-        explained = _explained(p, finding)
-        causes = dict.fromkeys(explanation.cause for _, explanation in explained)
+        explanations = _explanations_of(p, finding)
+        causes = dict.fromkeys(explanation.cause for _, explanation in explanations)
         with_cause.append(replace(finding, cause=", ".join(causes) if set(causes) - {"unknown"} else None))
-        for lost, explanation in explained:
+        for lost, explanation in explanations:
             key = _identity(finding, lost, explanation)
             if key in shared:
                 shared[key]["findings"].append(finding.id)
@@ -96,7 +96,7 @@ def _precedes(end: LogEnd, cut: LogEnd) -> bool:
     return end.time is not None and cut.time is not None and end.time <= cut.time and end.end > cut.end
 
 
-def _explained(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
+def _explanations_of(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
     """The explanations of a finding: of a loss one for each part of its range that has a cause of its own."""
     if finding.rule in LOSSES:
         return [] if p.timeline is None else [*explain_ranges(p.timeline, finding, sends_of(p))]
@@ -179,7 +179,7 @@ def _misread(p: Partition, finding: Finding) -> Explanation | None:
     for offset in offsets:
         attempt = corruption.explain_read(p.timeline, offset)
         if attempt.proved:
-            return explained({corruption.NAME: (attempt, corruption.CITATION)}, "")
+            return combine_attempts({corruption.NAME: (attempt, corruption.CITATION)}, "")
     return None
 
 

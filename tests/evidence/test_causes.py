@@ -15,7 +15,7 @@ from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergenc
 from logjudge.analysis.causes.consumers import CONSUMER_CAUSES
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.ranges import explain_ranges
-from logjudge.analysis.causes.replica_history import ended_short
+from logjudge.analysis.causes.replica_history import short_log_facts
 from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.leaders import last_leader
@@ -459,8 +459,8 @@ def test_a_snapshot_of_a_follower_does_not_tell_that_its_own_log_was_short():
     about = {"snapshots": ("",), "times": {"": 20 * SECOND}}
     dark = (fault("power-loss", "2", 6),)
     followed = timeline(short, about, meta, leader="1", faults=(*dark, fault("restart", "2", 10)))
-    assert not ended_short(followed, "2", lost(), 1)
-    assert ended_short(timeline(short, about, meta, leader="1", faults=dark), "2", lost(), 1)
+    assert not short_log_facts(followed, "2", lost(), 1)
+    assert short_log_facts(timeline(short, about, meta, leader="1", faults=dark), "2", lost(), 1)
 
 
 def test_what_a_leader_says_of_the_isr_after_it_was_replaced_is_overruled():
@@ -550,7 +550,7 @@ def test_a_load_belongs_to_the_nearer_start():
         starts = [Fault("heal", "restart", ("2",), at, at, place=1) for at in (5 * SECOND, 5_800_000_000)]
         kill = Fault("fault", "kill", ("2",), 5_500_000_000, 5_500_000_000, place=1)
         found = timeline({}, events=[server_log("2", (loaded, LOADED % 1))], faults=(starts[0], kill, starts[1]))
-        return ended_short(found, "2", replace(lost(), first_acked=5_400_000_000, last_acked=5_400_000_000), 1)
+        return short_log_facts(found, "2", replace(lost(), first_acked=5_400_000_000, last_acked=5_400_000_000), 1)
 
     assert short(loaded=5) == []
     assert short(loaded=6)
