@@ -25,13 +25,8 @@ MAX_TEXT = 400  # characters of a finding's sentence
 Record = dict[str, Any]
 
 
-<<<<<<< HEAD
 def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Record]]:
     """The findings with their cause where it is known, and one record for each explanation.
-=======
-def explain(p: Partition, findings: list[Finding]) -> list[Record]:
-    """Sets `cause` of each finding with a known cause. Returns one record per explanation.
->>>>>>> main
 
     A record has findings (ids), says (the first one's sentence), lost (the LostRange of a loss), cause, chain (says,
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. Findings with equal
