@@ -24,7 +24,7 @@ CONTENT = LOG
 
 # What is read from the file; the rest of EVENTS is added.
 _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
-_INTEGERS = ("time", "op", "partition", "offset")
+_INTEGERS = ("time", "op", "partition", "offset", "timestamp")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
 # Bytes that a process parses before it loads the compiled loops: loading takes as long as parsing so many without them.
