@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import polars as pl
 import pyarrow as pa
 
-from ..histories.operations import PLACED_EVENTS
+from ..histories.pairing import PLACED_EVENTS
 from .stages import Parts
 
 BLOCK = "kind string, topic string, partition int, name string, turn long, payload binary"

@@ -12,7 +12,7 @@ from typing import TypeVar
 import polars as pl
 
 from ..histories.bundle import Run
-from ..histories.operations import PLACED_EVENTS
+from ..histories.pairing import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
 from .kernel import Common, Judged, Tables, judge_unit, to_frame
 from .results import Results

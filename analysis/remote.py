@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from ..histories import bundle
 from ..histories.bundle import EXPECTED, Run, Stored, history_names, path_below
-from ..histories.errors import InputError, UsageError, first_line
+from ..histories.errors import NO_SUCH_FILE, InputError, UsageError, describe_error
 from ..histories.evidence.checkpoints import LARGEST
 from ..histories.evidence.layout import SMALL_FILES, is_text, may_be_evidence, split_part
 from ..histories.evidence.parts import Part
-from ..histories.files import HEAD_BYTES, MAX_HEAD, PARQUET_MAGIC, SPLIT_BYTES
+from ..histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES
 from .fetching import (
     COMPRESSED,
     Frame,
@@ -119,9 +119,9 @@ def _list(session: Session, uri: str) -> Listing:
         # Spark gives no row of an empty file, though it names it.
         paths = sorted(map(unquote, files.inputFiles()))
     except Exception as error:
-        raise InputError(uri, f"nothing that Spark can list ({first_line(error)})", EXPECTED, CHECK) from error
+        raise InputError(uri, f"nothing that Spark can list ({describe_error(error)})", EXPECTED, CHECK) from error
     if not paths:
-        raise InputError(uri, "nothing", EXPECTED, CHECK)
+        raise InputError(uri, NO_SUCH_FILE, EXPECTED, CHECK)
     sizes = {path_below(root, path): found.get(path, 0) for path in paths}
     path, name = paths[0], path_below(root, paths[0])
     if name:
@@ -191,7 +191,7 @@ def _content(session: Session, uri: str) -> bytes:
     except Exception as error:
         if "PATH_NOT_FOUND" in str(error):
             return b""
-        raise InputError(uri, f"what Spark cannot read ({first_line(error)})", EXPECTED, CHECK) from error
+        raise InputError(uri, f"what Spark cannot read ({describe_error(error)})", EXPECTED, CHECK) from error
     return bytes(rows[0]["content"]) if rows else b""
 
 
@@ -209,7 +209,7 @@ def _collected(uri: str, frame: Frame) -> list[Any]:
     try:
         return list(frame.collect())
     except Exception as error:
-        raise InputError(uri, f"what Spark cannot read ({first_line(error)})", EXPECTED, CHECK) from error
+        raise InputError(uri, f"what Spark cannot read ({describe_error(error)})", EXPECTED, CHECK) from error
 
 
 def _begin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -220,7 +220,7 @@ def _begin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             head += joined(lines)
             if len(head) >= HEAD_BYTES:
                 break
-        most = min(max(HEAD_BYTES, head.find(b"\n") + 1), MAX_HEAD)
+        most = min(max(HEAD_BYTES, head.find(b"\n") + 1), MAX_HEAD_BYTES)
         yield pa.RecordBatch.from_pydict({"path": [path], "head": pa.array([bytes(head[:most])], pa.binary())})
         if size > SPLIT_BYTES:
             return
@@ -281,7 +281,7 @@ def _told(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UsageError(
-            f"{uri}: cannot be written by Spark ({first_line(error)}); its file systems"
+            f"{uri}: cannot be written by Spark ({describe_error(error)}); its file systems"
             " come with --conf spark.jars.packages=..., or name a local folder with --out"
         ) from error
 

@@ -21,10 +21,10 @@ import polars as pl
 import pyarrow as pa
 
 from ..histories.bundle import Run, Settings
-from ..histories.errors import MissingComponentError, first_line
+from ..histories.errors import MissingComponentError, describe_error
 from ..histories.evidence.parts import Part
 from ..histories.files import SPLIT_BYTES, Split
-from ..histories.operations import PLACED_EVENTS
+from ..histories.pairing import PLACED_EVENTS
 from ..histories.tables import CONTEXT, SENDS
 from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpack
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
@@ -75,7 +75,7 @@ def open_session(
             session = builder.getOrCreate()
     except Exception as error:
         raise MissingComponentError(
-            f"Spark could not be started on {remote or master or 'local[*]'} ({first_line(error)});"
+            f"Spark could not be started on {remote or master or 'local[*]'} ({describe_error(error)});"
             " `logjudge doctor` says what is missing,"
             " and --engine local needs neither Spark nor Java"
         ) from error

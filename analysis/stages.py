@@ -21,8 +21,8 @@ from ..histories.evidence.layout import read_part
 from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import ASKED
 from ..histories.files import Split
-from ..histories.observations import Observations, called_failed, observe
-from ..histories.operations import PLACED_EVENTS, close, pair
+from ..histories.observations import Observations, count_indeterminate_failures, observe
+from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
 from ..histories.parsing import Parsed, parse_split
 from ..histories.tables import CONTEXT, OPERATIONS, complete
 from .replicas.identical_batches import decode, jobs, split_identical_batches
@@ -166,7 +166,7 @@ def decode_batches(unit: Unit, job: pl.DataFrame) -> Parts:
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
     """Pairs what waited in all splits; what is open then never completed, or is malformed."""
     parts = Parts()
-    paired = close(waiting, settings.dialect)
+    paired = pair_remaining(waiting, settings.dialect)
     parts.add("never completed", int(paired.operations["completed"].null_count()))
     _take_apart(paired.operations, settings, parts)
     parts.leave_out(paired.malformed)
@@ -184,7 +184,7 @@ def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> N
     for (outcome,), group in operations.group_by("outcome", maintain_order=True):
         parts.add(str(outcome), len(group))
     if settings.dialect == "native":
-        parts.add("called failed", called_failed(operations))
+        parts.add("called failed", count_indeterminate_failures(operations))
     backwards = operations.select((pl.col("completed") < pl.col("invoked")).sum()).item()
     parts.add("completed before invoked", int(backwards or 0))
     if settings.producers():

@@ -30,7 +30,7 @@ import time
 from pathlib import Path
 
 from logjudge.analysis.linearizability.minimal import minimal_failure
-from logjudge.histories.readers.operations import read_operations
+from logjudge.histories.operation_history import read_operations
 from logjudge.models.porcupine import Action, Operation, check_operations, warm_up
 from logjudge.models.specifications import MODELS
 

@@ -14,25 +14,9 @@ import click
 
 from ..analysis import causes
 from ..analysis.causes import legal_absence
-from ..histories.errors import UsageError, meant
+from ..histories.errors import UsageError, did_you_mean
 from .completing import completed
 
-REMEDIES = {
-    "unclean-election": "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=all.",
-    "high-watermark-truncation": "Kafka 0.11 or later with message format v2 (KIP-101); min.insync.replicas=2 with"
-    " acks=all narrows the window only.",
-    "single-ack-failover": "acks=all with min.insync.replicas=2.",
-    "last-replica-standing": "min.insync.replicas=2 with acks=all; eligible leader replicas (KIP-966).",
-    "correlated-failure": "Replicas in separate failure domains (broker.rack); flush.messages=1, at its price.",
-    "leader-epoch-divergence": "Kafka 2.1 or later (KIP-279, KIP-320).",
-    "retry-duplicate": "enable.idempotence=true, which needs acks=all.",
-    "commit-before-handle": "enable.auto.commit=false, and commits after the records are handled.",
-    "committed-offset-vanished": "offsets.retention.minutes above the longest absence of a group;"
-    " auto.offset.reset=earliest or none.",
-    "consumer-reset": "auto.offset.reset=earliest or none; or a commit for the group before its first start.",
-    legal_absence.RETENTION: "Nothing is wrong. retention.ms and retention.bytes decide how long records stay.",
-    legal_absence.COMPACTION: "Nothing is wrong. cleanup.policy=delete keeps every record of a key.",
-}
 _LINKS = {
     "KIP": "https://cwiki.apache.org/confluence/display/KAFKA/KIP-{}",
     "KAFKA": "https://issues.apache.org/jira/browse/KAFKA-{}",
@@ -48,12 +32,8 @@ class Cause(NamedTuple):
     title: str
     about: str  # paragraphs
     evidence: str  # needed to prove it
+    remedy: str
     citation: str
-
-    @property
-    def remedy(self) -> str:
-        """The settings that prevent it."""
-        return REMEDIES.get(self.name, "")
 
     def links(self) -> list[tuple[str, str]]:
         """The KIPs and tickets that its text mentions, with their addresses."""
@@ -77,13 +57,24 @@ def _documented() -> Iterator[Cause]:
         evidence = [text.removeprefix("Needs: ") for text in rest if text.startswith("Needs: ")]
         about = [text for text in rest if not text.startswith("Needs: ")]
         title = first.partition(": ")[2]
-        yield Cause(cause.NAME, _line(title), "\n\n".join(map(_line, about)), _line(" ".join(evidence)), cause.CITATION)
+        needs = _line(" ".join(evidence))
+        yield Cause(cause.NAME, _line(title), "\n\n".join(map(_line, about)), needs, cause.REMEDY, cause.CITATION)
     needs = dict(re.findall(r"^(\w+) needs (.+)$", inspect.getdoc(legal_absence) or "", re.MULTILINE))
-    for name, citation, title in (
-        (legal_absence.RETENTION, legal_absence.RETENTION_CITATION, "records were deleted as configured or asked for."),
-        (legal_absence.COMPACTION, legal_absence.COMPACTION_CITATION, "a newer record of the key replaced them."),
+    for name, title, remedy, citation in (
+        (
+            legal_absence.RETENTION,
+            "records were deleted as configured or requested.",
+            legal_absence.RETENTION_REMEDY,
+            legal_absence.RETENTION_CITATION,
+        ),
+        (
+            legal_absence.COMPACTION,
+            "a newer record of the key replaced them.",
+            legal_absence.COMPACTION_REMEDY,
+            legal_absence.COMPACTION_CITATION,
+        ),
     ):
-        yield Cause(name, title, "No loss, but the reason for an absence.", needs[name], citation)
+        yield Cause(name, title, "No loss, but the reason for an absence.", needs[name], remedy, citation)
 
 
 def _line(text: str) -> str:
@@ -104,7 +95,7 @@ def command(name: str | None, markdown: bool) -> None:
     elif name in known:
         _explain(known[name])
     else:
-        raise UsageError(f"found {name}, expected one of {', '.join(known)}{meant(name, known)}")
+        raise UsageError(f"found {name}, expected one of {', '.join(known)}{did_you_mean(name, known)}")
 
 
 def _explain(cause: Cause) -> None:

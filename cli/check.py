@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from ..histories.errors import LogjudgeError, UsageError, meant
+from ..histories.errors import LogjudgeError, UsageError, did_you_mean
 from ..histories.files import is_uri
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
@@ -191,7 +191,7 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
         if name not in RULES:
             expected = f"one of {', '.join(RULES)}; `logjudge rules` explains them"
-            raise UsageError(f"found rule {name}, expected {expected}{meant(name, RULES)}")
+            raise UsageError(f"found rule {name}, expected {expected}{did_you_mean(name, RULES)}")
     for item in allow:
         if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")

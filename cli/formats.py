@@ -142,9 +142,9 @@ def sarif(runs: list[Judged]) -> str:
     rules = [
         {
             "id": name,
-            "shortDescription": {"text": rule.breach},
-            "fullDescription": {"text": rule.about},
-            "help": {"text": f"logjudge rules {name}: {rule.about}"},
+            "shortDescription": {"text": rule.summary},
+            "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.parts)},
+            "help": {"text": f"logjudge rules {name} prints this text with an example"},
             "helpUri": f"{HOME}#{name}",
         }
         for name, rule in RULES.items()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 
 from ..histories.errors import UsageError
-from ..histories.readers import READERS
+from ..histories.readers import LOG, readers_of
 from .document import Document
 
 Form = Literal["terminal", "markdown", "json"]
@@ -35,7 +35,7 @@ def form_options(json_help: str) -> Callable[[Command], Command]:
 
 
 from_option = click.option(
-    "--from", "reader", type=click.Choice(list(READERS)), help="Format of the history [default: detected]."
+    "--from", "reader", type=click.Choice(readers_of(LOG)), help="Format of the history [default: detected]."
 )
 
 

@@ -13,7 +13,8 @@ from ..analysis.linearizability.linearize import Judgement, MapPayloads, evidenc
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
 from ..analysis.linearizability.user_model import load_model
 from ..histories.errors import LogjudgeError, UsageError
-from ..histories.readers.operations import OPERATION_READERS, History, read_operations
+from ..histories.operation_history import History, read_operations
+from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
 from .main import (
@@ -119,7 +120,10 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
 @click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str, takes_stdin=True))
 @click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or FILE.py:NAME for your own.")
 @click.option(
-    "--from", "format_name", type=click.Choice(list(OPERATION_READERS)), help="Format of the files [default: detected]."
+    "--from",
+    "format_name",
+    type=click.Choice(readers_of(OPERATIONS)),
+    help="Format of the files [default: detected].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only one JSON object.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit for each file, in seconds.")

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import click
 
-from ..histories.errors import LogjudgeError, meant
+from ..histories.errors import LogjudgeError, did_you_mean
 
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -105,7 +105,7 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             # click itself looks for close names among commands that are imported.
-            if close := meant(args[0], COMMANDS):
+            if close := did_you_mean(args[0], COMMANDS):
                 raise click.UsageError(f"No such command {args[0]!r}{close}", ctx) from error
             raise
 

@@ -7,7 +7,7 @@ import textwrap
 import click
 
 from ..analysis.rules import RULES, Rule
-from ..histories.errors import UsageError, meant
+from ..histories.errors import UsageError, did_you_mean
 from .completing import completed
 
 NOTATION = (
@@ -27,16 +27,19 @@ def command(name: str | None, markdown: bool) -> None:
         click.echo(document(), nl=False)
     elif name is None:
         for rule in RULES.values():
-            click.echo(f"{rule.name:22} {rule.breach}")
+            click.echo(f"{rule.name:22} {rule.summary}")
     elif name in RULES:
         rule = RULES[name]
-        click.echo(f"{click.style(rule.name, bold=True)}: {rule.breach}\n")
-        click.echo(textwrap.fill(rule.about, 92))
+        click.echo(f"{click.style(rule.name, bold=True)}: {rule.summary}")
+        for heading, text in rule.parts:
+            click.echo(
+                "\n" + textwrap.fill(f"{heading}: {text}", 92).replace(heading, click.style(heading, bold=True), 1)
+            )
         if rule.example:
             click.echo(f"\nBreaks it: {rule.example}\n")
             click.echo(textwrap.fill(NOTATION, 92))
     else:
-        raise UsageError(f"found {name}, expected one of {', '.join(RULES)}{meant(name, RULES)}")
+        raise UsageError(f"found {name}, expected one of {', '.join(RULES)}{did_you_mean(name, RULES)}")
 
 
 def document() -> str:
@@ -53,9 +56,10 @@ def document() -> str:
 def _section(rule: Rule) -> str:
     judged = "native histories and Jepsen's" if rule.jepsen else "native histories"
     return (
-        f"## {rule.name}\n\n{rule.breach.capitalize()}.\n\n{rule.about}\n\n"
-        + (f"- Breaks it: `{rule.example}`\n" if rule.example else "")
-        + f"- Judges {judged if rule.example else 'what brokers kept'}\n"
+        f"## {rule.name}\n\n{rule.summary}.\n\n"
+        + "".join(f"- **{heading}**: {text}\n" for heading, text in rule.parts)
+        + (f"- **Example**: `{rule.example}`\n" if rule.example else "")
+        + f"- **Judges** {judged if rule.example else 'what brokers kept'}\n"
     )
 
 

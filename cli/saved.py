@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..histories.errors import InputError, LogjudgeError, first_line
+from ..histories.errors import NO_SUCH_FILE, InputError, LogjudgeError, describe_error
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,7 +64,7 @@ def drawn_from(folder: Path) -> Iterator[None]:
     except Exception as error:
         if not is_saved(folder) or _is_unchanged(folder):
             raise
-        found = f"results that cannot be drawn ({type(error).__name__}: {first_line(error)})"
+        found = f"results that cannot be drawn ({type(error).__name__}: {describe_error(error)})"
         raise InputError(str(folder), found, "them as `logjudge check` wrote them", _AGAIN) from error
 
 
@@ -86,7 +86,7 @@ def _text(figures: dict[str, Any]) -> str:
 
 def _object(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
     if not file.is_file():
-        raise InputError(str(file), "no such file", _EXPECTED, _AGAIN)
+        raise InputError(str(file), NO_SUCH_FILE, _EXPECTED, _AGAIN)
     try:
         content = json.loads(file.read_bytes())
     except (ValueError, RecursionError, OSError) as error:
@@ -106,8 +106,10 @@ def _findings(file: Path) -> pl.DataFrame:
     from ..histories.tables import FINDINGS
 
     if not file.is_file():
-        raise InputError(str(file), "no such file", _EXPECTED, _AGAIN)
+        raise InputError(str(file), NO_SUCH_FILE, _EXPECTED, _AGAIN)
     try:
         return pl.read_parquet(file.read_bytes()).select(list(FINDINGS)).cast(pl.Schema(FINDINGS))
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(str(file), first_line(error), "the findings that `logjudge check` wrote", _AGAIN) from error
+        raise InputError(
+            str(file), describe_error(error), "the findings that `logjudge check` wrote", _AGAIN
+        ) from error

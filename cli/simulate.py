@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..histories.errors import UsageError, meant
+from ..histories.errors import UsageError, did_you_mean
 from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import Written, write_bundle
 from ..histories.simulation.outcome import outcome
@@ -112,7 +112,7 @@ def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
     for kind in kinds:
         if not is_known(kind):
             known = f"expected one of {DRAWABLE}; {FILE_ONLY[0].lower()}{FILE_ONLY[1:]}"
-            raise UsageError(f"found fault {kind!r}, {known}{meant(kind, FAULTS)}")
+            raise UsageError(f"found fault {kind!r}, {known}{did_you_mean(kind, FAULTS)}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn at random; write it into a scenario file")
     options = {**required_options(kinds), **scenario.options}
@@ -132,7 +132,7 @@ def option(text: str) -> tuple[str, Any]:
         raise UsageError(f"found --set {text}, expected NAME=VALUE")
     if name not in OPTIONS:
         error = f"found setting {name!r}, expected one that `logjudge simulate --help` lists"
-        raise UsageError(error + meant(name, OPTIONS))
+        raise UsageError(error + did_you_mean(name, OPTIONS))
     if value in ("true", "false"):
         return name, value == "true"
     return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value

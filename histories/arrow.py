@@ -1,7 +1,6 @@
 """Arrow arrays over numpy's memory.
 
-`pa.array` of a numpy array would do, but it imports pandas to look whether it is one of its own: half a second of
-each command.
+Not `pa.array(values)`: it imports pandas to check the type of its argument, which costs each command half a second.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ Mask = npt.NDArray[np.bool_]
 
 
 def validity(present: Mask | None) -> pa.Buffer | None:
-    """The bitmap of what is present, None where all is."""
+    """The validity bitmap of an array; None where all values are present."""
     return None if present is None or present.all() else _bits(present)
 
 
 def numbers(values: npt.NDArray[Any], present: Mask | None = None) -> pa.Array:
-    """Numbers, null where they are not present."""
+    """An array of numbers, null where not present."""
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [validity(present), pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def flags(values: Mask, present: Mask | None = None) -> pa.Array:
-    """Truth values, null where they are not present."""
+    """An array of booleans, null where not present."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [validity(present), _bits(values)])
 
 
 def lists(ends: npt.NDArray[np.int64], items: pa.Array, present: Mask) -> pa.Array:
-    """A list a row, which ends before the item that `ends` says; null where it is not present."""
+    """One list for each row: `ends` has the exclusive end of each in `items`. Null where not present."""
     bounds = np.concatenate([[0], ends]).astype(np.int64)
     buffers = [validity(present), pa.py_buffer(bounds)]
     return pa.Array.from_buffers(pa.large_list(items.type), len(ends), buffers, children=[items])

@@ -1,4 +1,4 @@
-"""Opens a run: which parts it has, which reader each file needs, and what run.json says of it."""
+"""Opens a run: finds its parts and the reader of each file, and reads run.json."""
 
 from __future__ import annotations
 
@@ -15,108 +15,117 @@ from .errors import InputError, UsageError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.parts import Part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of, reason_of
-from .readers import READERS, recognise
-from .readers.parquet import opened
+from .readers import LOG, READERS, readers_of, recognise
+from .readers.parquet import inspect_parquet
 
 EXPECTED = (
     "a history (JSON lines, Parquet, Jepsen's EDN of its kafka workload, the lines of VerifiableProducer or"
-    " VerifiableConsumer), a run bundle, or what brokers kept (log folders, server.log, the text of kafka-dump-log)"
+    " VerifiableConsumer), a run bundle, or brokers' files (log folders, server.log, the text of kafka-dump-log)"
 )
 
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
-LARGE_BYTES = 256 << 20  # of all segments of a run; the variable LOGJUDGE_LARGE_BYTES overrides it
-SEVEN_DAYS_MS = 604_800_000  # Kafka's own retention.ms
+LARGE_BYTES = 256 << 20  # of all segments of a run; LOGJUDGE_LARGE_BYTES overrides it
+SEVEN_DAYS_MS = 604_800_000  # Kafka's default of retention.ms
 ROLES = ("producer", "consumer", "producer+consumer", "final", "admin")
 UNDATED = "1970-01-01T00:00:00+00:00"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What run.json says, in the words of Kafka's configuration. Shipped to every worker as JSON."""
+    """The content of run.json, with the names of Kafka's configuration. Shipped to every worker as JSON."""
 
     name: str = ""
-    dialect: str = "native"  # whose rules judge: "jepsen" for Jepsen's own histories
+    dialect: str = "native"  # "jepsen" for Jepsen's own histories: its semantics of rules apply
     config: dict[str, Any] = field(default_factory=dict)
-    allow: tuple[str, ...] = ()  # rule, or rule:acks=1: breaches that the user accepts
+    allow: tuple[str, ...] = ()  # accepted breaches: a rule, or rule:acks=1
     rules: tuple[str, ...] = ()  # the rules to judge; empty: all
-    strict: bool = False  # what the configuration permits is a breach too
+    strict: bool = False  # also report breaches that the configuration permits
 
     @cached_property
     def processes(self) -> dict[str, dict[str, Any]]:
+        """The configuration of each process, by its name."""
         return {name: about for name, about in _object(self.config, "processes").items() if isinstance(about, dict)}
 
     @property
     def final(self) -> bool:
-        """Whether the run claims to end with reads of everything (format.md)."""
+        """Whether run.json declares that the run ends with final reads of all partitions (docs/format.md)."""
         return self.config.get("final") is True
 
     @property
     def undated(self) -> bool:
-        """Whether times are since 1970, as no history says when the run began."""
+        """Whether times count from 1970, as the start of the run is not recorded."""
         return self.config.get("started_at") == UNDATED
 
     def role(self, process: str) -> str:
+        """The role of a process (of ROLES), or nothing."""
         return str(self.processes.get(process, {}).get("role", ""))
 
     def final_processes(self) -> list[str]:
+        """The processes that made the final reads."""
         return [name for name in self.processes if self.role(name) == "final"]
 
     def producers(self) -> list[str]:
+        """The processes with the role of a producer."""
         return [name for name in self.processes if self.role(name) in ("producer", "producer+consumer")]
 
     def odd_roles(self) -> list[str]:
-        """Processes with a role that means nothing, each with it."""
+        """Processes with an unknown role, as `process: role`."""
         return [f"{name}: {self.role(name)}" for name in self.processes if self.role(name) not in ("", *ROLES)]
 
     def acks(self, process: str) -> str:
-        """Kafka's default since 3.0 is all; -1 is the same."""
+        """The configured acks: all, 1 or 0. Kafka's default since 3.0 is all; -1 means all."""
         acks = str(self.processes.get(process, {}).get("acks", "all"))
         return "all" if acks == "-1" else acks
 
     def reads_uncommitted(self, process: str) -> bool:
-        """Kafka's own default is read_uncommitted, but a run that says nothing is judged strictly."""
+        """Whether read_uncommitted is configured. Kafka's default is it; logjudge's is read_committed."""
         return bool(self.processes.get(process, {}).get("isolation.level") == "read_uncommitted")
 
     def group_of(self, process: str) -> str:
+        """The configured group.id, or nothing."""
         return str(self.processes.get(process, {}).get("group.id", ""))
 
     def topic(self, name: str) -> dict[str, Any]:
+        """The configuration of a topic."""
         return _object(_object(self.config, "topics"), name)
 
     def compacted(self, topic: str) -> bool:
+        """Whether cleanup.policy contains compact."""
         return "compact" in str(self.topic(topic).get("cleanup.policy", ""))
 
     def retention_ms(self, topic: str) -> int | None:
-        """After how long records of the topic may be deleted; None: never. What is no number may be anything."""
+        """The age in ms at which records of the topic may be deleted; None: never, 0: the setting is not a number."""
         about = self.topic(topic)
         if "delete" not in str(about.get("cleanup.policy", "delete")):
             return None
-        told = str(about.get("retention.ms", SEVEN_DAYS_MS))
-        return None if told == "-1" else int(told) if re.fullmatch(r"[0-9]{1,18}", told) else 0
+        setting = str(about.get("retention.ms", SEVEN_DAYS_MS))
+        return None if setting == "-1" else int(setting) if re.fullmatch(r"[0-9]{1,18}", setting) else 0
 
     def limited_in_size(self, topic: str) -> bool:
-        """Whether records of the topic may be deleted because its log is large."""
+        """Whether records of the topic may be deleted for the size of the log (retention.bytes)."""
         about = self.topic(topic)
         deletes = "delete" in str(about.get("cleanup.policy", "delete"))
         return deletes and str(about.get("retention.bytes", "-1")) != "-1"
 
     def to_json(self) -> str:
+        """The settings as JSON, for a worker."""
         return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})
 
     @staticmethod
     def from_json(text: str) -> Settings:
-        told = json.loads(text)
-        return Settings(**{**told, "allow": tuple(told["allow"]), "rules": tuple(told["rules"])})
+        """The settings from `to_json`."""
+        values = json.loads(text)
+        return Settings(**{**values, "allow": tuple(values["allow"]), "rules": tuple(values["rules"])})
 
 
 def idempotence(producer: Mapping[str, Any], acks: str) -> bool | None:
-    """Whether a process of run.json is an idempotent producer; None where nobody told.
+    """Whether a process of run.json is an idempotent producer; None where run.json does not decide it.
 
-    Where it is not configured, acks 0 and 1 turn it off, as it needs acks=all (KIP-98).
+    Where enable.idempotence is not set, acks 0 and 1 turn it off, as it needs acks=all (KIP-98).
     """
-    told = producer.get("enable.idempotence")
-    if told is not None:
-        return str(told).lower() == "true"
+    setting = producer.get("enable.idempotence")
+    if setting is not None:
+        return str(setting).lower() == "true"
     return None if acks in ("all", "-1") else False
 
 
@@ -126,12 +135,12 @@ def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 class Stored(NamedTuple):
-    """A file at a URI that a task needs whole."""
+    """A file at a URI that a task reads as a whole."""
 
     name: str  # below the URI
-    home: str  # what it is read as: itself, or the folder that holds it
+    home: str  # the path that a reader gets: the file itself, or its folder
     size: int  # bytes
-    content: bytes | None = None  # where it is small, and read already
+    content: bytes | None = None  # of a small file, which is read already
 
 
 @dataclass(frozen=True)
@@ -141,17 +150,19 @@ class Run:
     path: Path
     settings: Settings
     splits: tuple[Split, ...]
-    files: tuple[str, ...]  # as shown to the user, in the order of their splits
+    files: tuple[str, ...]  # as shown to users, in the order of their splits
     bytes: int
-    evidence: tuple[Part, ...] = ()  # what brokers kept, in parts that a task reads
-    uri: str = ""  # where Spark reads it, if it is no local path; the paths of its evidence are relative to it
+    evidence: tuple[Part, ...] = ()  # brokers' files, in parts that one task reads
+    uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
 
     def source_of(self, split: int) -> str:
+        """The file of a split, as shown to users."""
         return self.shown[split]
 
     @cached_property
     def shown(self) -> list[str]:
+        """The file of each split, as shown to users: its path below the run."""
         if self.uri:
             return [path_below(self.uri, split.path) or split.path.rsplit("/", 1)[-1] for split in self.splits]
         root = self.path if self.path.is_dir() else self.path.parent
@@ -163,8 +174,8 @@ def _shown_path(path: Path, root: Path) -> str:
 
 
 def path_below(root: str, uri: str) -> str:
-    """The part of a URI below the root; nothing for the root itself. One of both may leave out the host."""
-    here, there = (told.partition("://")[2].partition("/")[2].strip("/") for told in (root, uri))
+    """The part of a URI below the root; empty for the root itself. One of the two may leave out the host."""
+    here, there = (each.partition("://")[2].partition("/")[2].strip("/") for each in (root, uri))
     return there.removeprefix(here).lstrip("/")
 
 
@@ -174,9 +185,9 @@ def open_run(
     split_bytes: int = SPLIT_BYTES,
     pieces: Callable[[Part], list[Part]] = split_part,
 ) -> Run:
-    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing to read.
+    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError where it finds neither.
 
-    `pieces` makes of a broker's file what single tasks read.
+    `pieces` cuts a broker's file into the parts that one task reads.
     """
     try:
         return _open_run(path, reader, split_bytes, pieces)
@@ -186,18 +197,18 @@ def open_run(
 
 def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable[[Part], list[Part]]) -> Run:
     check_path(path, EXPECTED)
-    _refuse_no_run(path)
+    _refuse_other_folders(path)
     evidence = _evidence(path, reader, pieces)
     if path.is_dir():
-        kept = {part.path for part in evidence}  # a segment and a server.log end as a history may
-        files = [file for file in _history_files(path) if not kept & {file, file.parent}]
+        taken = {part.path for part in evidence}  # a segment and a server.log have endings of histories
+        files = [file for file in _history_files(path) if not taken & {file, file.parent}]
     else:
         files = [] if evidence else [path]
     for file in files:
         check_path(file, EXPECTED)
-        _check_text(file)
+        _check_encoding(file)
     if not files and not evidence:
-        raise InputError(str(path), "no history and no broker's files in it", EXPECTED)
+        raise InputError(str(path), "a folder without a history or brokers' files", EXPECTED)
     config, config_name = _read_config(path)
     splits: list[Split] = []
     readers = set()
@@ -205,7 +216,7 @@ def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable
     for file in files:
         size += file.stat().st_size
         if magic_of(file) == PARQUET_MAGIC:
-            groups, dialect = opened(file)
+            groups, dialect = inspect_parquet(file)
             readers.add(dialect)
             first = len(splits)
             splits += [Split(first + group, str(file), "parquet", "", group, group + 1) for group in range(groups)]
@@ -216,23 +227,23 @@ def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable
     dialect = "jepsen" if "jepsen" in readers else "native"
     name = str(config.get("name") or config_name)
     if not files and "started_at" not in config:
-        # Without a history nothing says when the run began: times then count from 1970.
+        # Without a history the start of the run is not recorded: times count from 1970.
         config = {**config, "started_at": UNDATED}
     settings = Settings(name, dialect, config)
     run = Run(path, settings, tuple(splits), (), size, evidence)
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
 
 
-def _check_text(path: Path) -> None:
-    """Neither Parquet nor Spark opens a path whose bytes are no text, and no finding can name it. Raises InputError."""
+def _check_encoding(path: Path) -> None:
+    """Raises InputError for a path that is not UTF-8: Parquet and Spark cannot open it, findings cannot name it."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise InputError(str(path), "a name that is not UTF-8", "one that is", "rename it") from error
+        raise InputError(str(path), "a name that is not UTF-8", "a name in UTF-8", "rename the file") from error
 
 
-def _refuse_no_run(path: Path) -> None:
-    """A result is no run, and runs of different clusters must not be judged as one. Raises InputError."""
+def _refuse_other_folders(path: Path) -> None:
+    """Raises InputError for a folder of results, and for a folder of several runs."""
     if not path.is_dir() or (path / "run.json").exists():
         return
     if (path / "verdict.json").is_file() and (path / "findings.parquet").is_file():
@@ -245,18 +256,19 @@ def _refuse_no_run(path: Path) -> None:
 
 
 def _evidence(path: Path, reader: str | None, pieces: Callable[[Part], list[Part]]) -> tuple[Part, ...]:
-    """Brokers' files of a bundle or of a folder of them, or a lone log or dump; none beside a lone history."""
-    if path.is_file() and (reader or magic_of(path) == PARQUET_MAGIC or recognise(head_of(path))):
+    """Brokers' files of a bundle or a folder, or a lone log or dump; empty for a lone history."""
+    if path.is_file() and (reader or magic_of(path) == PARQUET_MAGIC or _is_log_history(head_of(path))):
         return ()
     found = [piece for part in find_parts(path) for piece in pieces(part)]
     return tuple(with_headers_first(found, _large_bytes()))
 
 
 def _large_bytes() -> int:
-    told = os.environ.get("LOGJUDGE_LARGE_BYTES", str(LARGE_BYTES))
-    if not told.isdecimal():
-        raise UsageError(f"found LOGJUDGE_LARGE_BYTES={told[:40]}, expected a number of bytes")
-    return int(told)
+    """LARGE_BYTES or the environment's value. Raises UsageError."""
+    setting = os.environ.get("LOGJUDGE_LARGE_BYTES", str(LARGE_BYTES))
+    if not setting.isdecimal():
+        raise UsageError(f"found LOGJUDGE_LARGE_BYTES={setting[:40]}, expected a number of bytes")
+    return int(setting)
 
 
 def _history_files(folder: Path) -> list[Path]:
@@ -266,7 +278,7 @@ def _history_files(folder: Path) -> list[Path]:
 
 
 def history_names(names: Sequence[str]) -> list[str]:
-    """The histories of a bundle among the paths in it; those of folders end with a slash."""
+    """The histories among the paths in a bundle. Paths of folders end with a slash."""
     found = [name for name in _LONE if name in names]
     found += sorted(name for name in names if name.startswith("history/") and _looks_like_history(name[8:]))
     parts = {name.split("/", 1)[0] for name in names}
@@ -282,7 +294,7 @@ def _looks_like_history(name: str) -> bool:
 
 
 def _read_config(path: Path) -> tuple[dict[str, Any], str]:
-    """run.json beside the history, and the name that the run has without it."""
+    """The content of run.json beside the history, and the run's name if run.json sets none."""
     file = path / "run.json" if path.is_dir() else path.parent / "run.json"
     name = Path(os.path.realpath(path)).name if path.is_dir() else path.name.split(".", 1)[0] or path.name
     if not os.path.lexists(file) or (not path.is_dir() and not path.name.startswith("history.")):
@@ -297,13 +309,13 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def config_of(content: bytes, source: str) -> dict[str, Any]:
-    """What run.json says. Raises InputError."""
+    """The object in run.json. Raises InputError."""
     try:
         config = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError(source, f"{error}", "the run's JSON object") from error
     if not isinstance(config, dict):
-        raise InputError(source, "no object", "the run's JSON object")
+        raise InputError(source, "JSON that is not an object", "the run's JSON object")
     version = config.get("format", 1)
     if version != 1:
         raise InputError(source, f"format {version}", "format 1", "use a newer logjudge")
@@ -311,14 +323,21 @@ def config_of(content: bytes, source: str) -> dict[str, Any]:
 
 
 def reader_of(head: bytes, source: str) -> str:
-    """The reader that recognises a file's first bytes. Raises InputError."""
-    name = recognise(head)
-    if name is None:
-        seen = "an empty file" if not head else f"bytes like {head[:40]!r}"
-        raise InputError(
-            source, seen, EXPECTED, f"docs/format.md describes them, --from names one ({', '.join(READERS)})"
-        )
-    return name
+    """The name of the reader of log histories that recognises a file's first bytes. Raises InputError."""
+    name = recognise(head, LOG)
+    if name is not None and READERS[name].CONTENT == LOG:
+        return name
+    found = "an empty file" if not head else f"bytes like {head[:40]!r}"
+    hint = f"docs/format.md describes them, --from names one ({', '.join(readers_of(LOG))})"
+    if name is not None:
+        hint += "; `logjudge linearize` judges histories of general operations"
+    raise InputError(source, found, EXPECTED, hint)
+
+
+def _is_log_history(head: bytes) -> bool:
+    """Whether a reader of log histories recognises a file's first bytes."""
+    name = recognise(head, LOG)
+    return name is not None and READERS[name].CONTENT == LOG
 
 
 def _splits_of(file: Path, reader: str, first: int, split_bytes: int) -> Sequence[Split]:

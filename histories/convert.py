@@ -1,4 +1,4 @@
-"""Events of any reader written as a native history (JSON lines, also compressed) or as Parquet."""
+"""Writes the events of any format as a native history (JSON lines, also compressed) or as Parquet."""
 
 from __future__ import annotations
 
@@ -21,55 +21,55 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 
 def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: None) -> tuple[int, int]:
-    """Writes all events of the run to one file; returns how many, and how many lines were malformed."""
+    """Writes all events of the run to one file. Returns the numbers of events and of malformed lines."""
     if not target.name.endswith(ENDINGS):
         raise UsageError(f"{target}: found an unknown ending, expected one of {', '.join(ENDINGS)}")
     if not target.parent.is_dir():
-        raise UsageError(f"{target}: found no folder {target.parent}, expected one; make it first")
-    written = bad = 0
-    with _writer(target, run.settings.dialect) as put:
+        raise UsageError(f"{target}: no such folder: {target.parent}; create it first")
+    written = malformed = 0
+    with _writer(target, run.settings.dialect) as write_events:
         for done, split in enumerate(run.splits):
             progress("converting", done, len(run.splits))
             for parsed in parse_split(split):
                 events = parsed.events
-                put(events)
+                write_events(events)
                 written += len(events)
-                bad += len(parsed.quarantine) + bool(parsed.damage)
-    return written, bad
+                malformed += len(parsed.quarantine) + bool(parsed.damage)
+    return written, malformed
 
 
-class _Numbers:
-    """Gives operations of formats without numbers the count of their process's invocations."""
+class _OperationNumbers:
+    """Numbers the operations of formats without `op`: by the count of their process's invocations."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
 
-    def number(self, events: pl.DataFrame) -> pl.DataFrame:
+    def add_to(self, events: pl.DataFrame) -> pl.DataFrame:
         if events["op"].null_count() == 0:
             return events
         ops: list[int | None] = []
-        # A fault of Jepsen's nemesis is a moment: each of its lines is an operation, invoked as it completes.
-        moment = pl.col("op").is_null() & pl.col("f").is_in(["fault", "heal"])
+        # Each line of Jepsen's nemesis is an operation of one moment: invoked and completed at once.
+        is_moment = pl.col("op").is_null() & pl.col("f").is_in(["fault", "heal"])
         for process, kind, f, op in events.select("process", "type", "f", "op").iter_rows():
             if op is None:
-                begins = kind == "invoke" or f in ("fault", "heal")
-                op = self._last[process] = self._last.get(process, 0) + begins
+                is_invocation = kind == "invoke" or f in ("fault", "heal")
+                op = self._last[process] = self._last.get(process, 0) + is_invocation
             ops.append(op)
-        return events.with_columns(moment.alias("moment"), pl.Series("op", ops, dtype=pl.Int64))
+        return events.with_columns(is_moment.alias("moment"), pl.Series("op", ops, dtype=pl.Int64))
 
 
 @contextmanager
 def _writer(target: Path, dialect: str) -> Iterator[Callable[[pl.DataFrame], None]]:
-    """Writes beside the target and puts the file in place when all is written."""
+    """A function that writes events. The file is written beside the target, and renamed to it at the end."""
     scratch = target.with_name(f".{target.name}.part")
     try:
         if target.name.endswith(".parquet"):
             with writer(scratch, dialect) as parquet:
                 yield lambda events: write(events, parquet)
         else:
-            numbers = _Numbers()
-            with _opened(scratch, target.name) as file:
-                yield lambda events: _write_lines(numbers.number(events), file)
+            numbers = _OperationNumbers()
+            with _open_compressed(scratch, target.name) as file:
+                yield lambda events: _write_lines(numbers.add_to(events), file)
         scratch.replace(target)
     except (OSError, pa.ArrowException, UnicodeEncodeError) as error:
         raise UsageError(f"{target}: cannot be written ({error})") from error
@@ -77,7 +77,7 @@ def _writer(target: Path, dialect: str) -> Iterator[Callable[[pl.DataFrame], Non
         scratch.unlink(missing_ok=True)
 
 
-def _opened(path: Path, name: str) -> IO[bytes]:
+def _open_compressed(path: Path, name: str) -> IO[bytes]:
     if name.endswith(".gz"):
         return gzip.GzipFile(path, "wb", compresslevel=6, mtime=0)  # type: ignore[return-value]
     if name.endswith(".zst"):
@@ -95,7 +95,7 @@ def _write_lines(events: pl.DataFrame, file: IO[bytes]) -> None:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Absent and null mean the same in the format, and absent is shorter."""
+    """The value without null fields: in the format, null and absent mean the same."""
     if isinstance(value, dict):
         return {
             name: orjson.Fragment(item) if name == "fault" else _without_nulls(item)

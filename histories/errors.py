@@ -1,9 +1,11 @@
-"""The errors that a user can cause; everything else is our own bug and keeps its traceback."""
+"""The errors that a user can cause. Any other error is a bug of logjudge and keeps its traceback."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+NO_SUCH_FILE = "no such file or folder"
 
 
 class LogjudgeError(Exception):
@@ -11,12 +13,13 @@ class LogjudgeError(Exception):
 
 
 class InputError(LogjudgeError):
-    """An input that cannot be read: where, what was found, what was expected, what to do."""
+    """An input that cannot be read. `found` may be NO_SUCH_FILE; `hint` says what to do."""
 
     def __init__(self, source: str, found: str, expected: str, hint: str = "", line: int | None = None) -> None:
         where = source if line is None else f"{source}:{line}"
         advice = f"; {hint}" if hint else ""
-        super().__init__(f"{where}: found {found}, expected {expected}{advice}")
+        problem = found if found == NO_SUCH_FILE else f"found {found}"
+        super().__init__(f"{where}: {problem}, expected {expected}{advice}")
 
 
 class UsageError(LogjudgeError):
@@ -24,17 +27,17 @@ class UsageError(LogjudgeError):
 
 
 class MissingComponentError(LogjudgeError):
-    """Something that has to be installed first; the sentence says how."""
+    """Something is not installed; the sentence says how to install it."""
 
 
-def meant(found: str, names: Iterable[str]) -> str:
-    """The names that are close to a misspelt one, to go on a sentence."""
+def did_you_mean(found: str, names: Iterable[str]) -> str:
+    """The end of a sentence that suggests the names close to a misspelt one; empty where none is close."""
     close = get_close_matches(found, names, cutoff=0.5)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def first_line(error: Exception) -> str:
-    """What an error of somebody else's says, in one line; its kind where it says nothing."""
-    java = getattr(error, "java_exception", None)  # py4j's own text names the call alone
-    said = str(java.toString() if java is not None else error).strip()
-    return (said or type(error).__name__).splitlines()[0][:300]
+def describe_error(error: Exception) -> str:
+    """The first line of a library's error; the name of its class where it has no text."""
+    java = getattr(error, "java_exception", None)  # py4j's own text names only the call
+    text = str(java.toString() if java is not None else error).strip()
+    return (text or type(error).__name__).splitlines()[0][:300]

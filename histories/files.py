@@ -14,16 +14,16 @@ from urllib.parse import unquote, urlparse
 
 import numpy as np
 
-from .errors import InputError
+from .errors import NO_SUCH_FILE, InputError
 
 BLOCK_BYTES = 32 << 20
 SPLIT_BYTES = 32 << 20
-HEAD_BYTES = 64 << 10
-MAX_HEAD = 16 << 20  # where the first line is longer than HEAD_BYTES
-MAX_DECOMPRESSED = 4 << 30  # of a file that is held whole
-MAX_LINE = 256 << 20  # of what ends in no line feed, so that it costs no more memory
-_CHUNK = 1 << 20
-_SLICE = 4 << 10  # of zstd data, of which a few bytes may become 128 KB
+HEAD_BYTES = 64 << 10  # that readers look at to recognise a format
+MAX_HEAD_BYTES = 16 << 20  # where the first line is longer than HEAD_BYTES
+MAX_DECOMPRESSED_BYTES = 4 << 30  # of a file that is held in memory
+MAX_LINE_BYTES = 256 << 20  # bounds the memory for a file without line feeds
+_CHUNK_BYTES = 1 << 20
+_ZSTD_SLICE_BYTES = 4 << 10  # small, as a few bytes of zstd may become 128 KB
 GZIP_MAGIC, ZSTD_MAGIC, PARQUET_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 
 
@@ -31,12 +31,12 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_uri(path: str) -> bool:
-    """Whether Spark must read it; file:// is a local path in other words (see `local_path`)."""
+    """Whether only Spark can read it. file:// is a local path (see `local_path`)."""
     return bool(_URI.match(path)) and not path.startswith("file:")
 
 
 def local_path(path: str) -> Path:
-    """The path that a user gave, file:// or not."""
+    """The path on this machine, given as a path or as a file:// URI."""
     return Path(unquote(urlparse(path).path)) if path.startswith("file:") else Path(path)
 
 
@@ -54,7 +54,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines. `first_line` counts within the split; `damage` says what stopped the reading after them."""
+    """Whole lines. `first_line` counts within the split; `damage` is the error that stopped the reading after them."""
 
     first_line: int
     data: bytes
@@ -62,13 +62,13 @@ class Block:
 
     @cached_property
     def lines(self) -> int:
-        """How many lines; the last may lack its line feed. numpy counts bytes three times as fast as `bytes.count`."""
+        """The number of lines; the last may lack its line feed. numpy counts three times as fast as `bytes.count`."""
         feeds = int(np.count_nonzero(np.frombuffer(self.data, np.uint8) == ord("\n")))
         return feeds + (bool(self.data) and not self.data.endswith(b"\n"))
 
 
 def check_path(path: Path, expected: str) -> None:
-    """Raises InputError where the path is neither a folder nor a file that can be read without waiting."""
+    """Raises InputError unless the path is a folder, or a file that can be read without waiting."""
     try:
         kind = path.stat().st_mode
         if stat.S_ISDIR(kind):
@@ -78,11 +78,11 @@ def check_path(path: Path, expected: str) -> None:
     except (OSError, ValueError) as error:
         raise InputError(str(path), reason_of(error), expected, "check the path") from error
     if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-        raise InputError(str(path), f"{type_of(kind)}, not a file or a folder", expected, "check the path")
+        raise InputError(str(path), f"{file_type_of(kind)}, not a file or a folder", expected, "check the path")
 
 
 def _try_to_read(path: Path) -> None:
-    """Raises OSError where the first byte cannot be read; some files of /proc would be waited for."""
+    """Raises OSError where the first byte cannot be read. Non-blocking, as some files of /proc never return."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.read(handle, 1)
@@ -91,15 +91,15 @@ def _try_to_read(path: Path) -> None:
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """What is wrong with a path, in words that go on "found"."""
+    """What is wrong with a path, as the `found` of an InputError."""
     if isinstance(error, FileNotFoundError):
-        return "nothing"
+        return NO_SUCH_FILE
     reason = getattr(error, "strerror", None) or str(error)
-    return f"something that cannot be read ({reason})"
+    return f"a path that cannot be read ({reason})"
 
 
-def type_of(mode: int) -> str:
-    """What kind of file a mode of stat is of."""
+def file_type_of(mode: int) -> str:
+    """The name of a special file's type, from its mode (stat)."""
     kinds = {
         stat.S_IFIFO: "a named pipe",
         stat.S_IFSOCK: "a socket",
@@ -110,11 +110,13 @@ def type_of(mode: int) -> str:
 
 
 def magic_of(path: Path) -> bytes:
+    """The first four bytes of a file."""
     with path.open("rb") as file:
         return file.read(4)
 
 
 def compression_of(path: Path) -> str:
+    """ "gzip", "zstd", or "" for a file that is not compressed."""
     magic = magic_of(path)
     if magic.startswith(GZIP_MAGIC):
         return "gzip"
@@ -122,50 +124,50 @@ def compression_of(path: Path) -> str:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes with one whole line at least, decompressed; of a damaged file what it still gives."""
+    """The first bytes, decompressed, with at least one whole line; of a damaged file the bytes before the damage."""
     head = bytearray()
     try:
         for chunk in _chunks(path, compression_of(path)):
-            begun = len(head)
+            seen = len(head)
             head += chunk
-            if len(head) >= MAX_HEAD or (len(head) >= HEAD_BYTES and head.find(b"\n", begun) >= 0):
+            if len(head) >= MAX_HEAD_BYTES or (len(head) >= HEAD_BYTES and head.find(b"\n", seen) >= 0):
                 break
     except (OSError, ValueError):
         pass
     return bytes(head[: max(HEAD_BYTES, head.find(b"\n"))])
 
 
-def whole(path: Path) -> bytes:
-    """All of a file, decompressed. Raises OSError or ValueError where it is damaged, or a bomb."""
+def read_whole(path: Path) -> bytes:
+    """All bytes of a file, decompressed. Raises OSError or ValueError for a damaged file or a decompression bomb."""
     data = bytearray()
     for chunk in _chunks(path, compression := compression_of(path)):
         data += chunk
-        if compression and len(data) > MAX_DECOMPRESSED:
-            raise ValueError(f"more than {MAX_DECOMPRESSED >> 30} GiB when decompressed")
+        if compression and len(data) > MAX_DECOMPRESSED_BYTES:
+            raise ValueError(f"more than {MAX_DECOMPRESSED_BYTES >> 30} GiB when decompressed")
     return bytes(data)
 
 
 def blocks(split: Split, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """The split's lines in blocks of about `block_bytes`; a compressed file is one split."""
-    first_line, pending, gathered = 0, [], 0
+    first_line, pending, pending_bytes = 0, [], 0
     try:
         for part in _lines_of(split):
             pending.append(part)
-            gathered += len(part)
+            pending_bytes += len(part)
             cut = part.rfind(b"\n") + 1
-            if gathered >= block_bytes and cut:
+            if pending_bytes >= block_bytes and cut:
                 pending[-1] = part[:cut]
                 block = Block(first_line, b"".join(pending))
                 yield block
                 first_line += block.lines
-                pending, gathered = [part[cut:]], len(part) - cut
-            elif gathered > block_bytes + MAX_LINE:
-                raise ValueError(f"a line of more than {MAX_LINE >> 20} MiB")
+                pending, pending_bytes = [part[cut:]], len(part) - cut
+            elif pending_bytes > block_bytes + MAX_LINE_BYTES:
+                raise ValueError(f"a line of more than {MAX_LINE_BYTES >> 20} MiB")
     except (OSError, ValueError) as error:
-        # What was read before the damage is judged; the report says that the rest is missing.
+        # The lines before the damage are judged; the report names the damage.
         yield Block(first_line, b"".join(pending), f"the file cannot be read further: {error}")
         return
-    if gathered:
+    if pending_bytes:
         yield Block(first_line, b"".join(pending))
 
 
@@ -179,7 +181,7 @@ def _lines_of(split: Split) -> Iterator[bytes]:
         if split.start:
             file.seek(split.start - 1)
             position += len(file.readline()) - 1
-        while position < split.end and (chunk := file.read(min(_CHUNK, split.end - position))):
+        while position < split.end and (chunk := file.read(min(_CHUNK_BYTES, split.end - position))):
             position += len(chunk)
             if position >= split.end and not chunk.endswith(b"\n"):
                 chunk += file.readline()
@@ -187,22 +189,22 @@ def _lines_of(split: Split) -> Iterator[bytes]:
 
 
 def _chunks(path: Path, compression: str) -> Iterator[bytes]:
-    """A file's bytes, decompressed. Raises OSError or ValueError where the file is damaged or cut."""
+    """A file's bytes, decompressed. Raises OSError or ValueError where the file is damaged or truncated."""
     with path.open("rb") as file:
         if compression == "gzip":
-            yield from _gunzip(iter(lambda: file.read(_CHUNK), b""))
+            yield from _gunzip(iter(lambda: file.read(_CHUNK_BYTES), b""))
         elif compression == "zstd":
-            yield from _unzstd(iter(lambda: file.read(_SLICE), b""))
+            yield from _unzstd(iter(lambda: file.read(_ZSTD_SLICE_BYTES), b""))
         else:
-            yield from iter(lambda: file.read(_CHUNK), b"")
+            yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
 
 
 def _unzstd(slices: Iterator[bytes]) -> Iterator[bytes]:
-    """All frames, one after the other; the stream reader of the library ends in silence where a frame is cut."""
+    """The bytes of all frames, in order. The library's stream reader ends without an error at a truncated frame."""
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor().decompressobj()
-    begun = False
+    has_begun = False
     for piece in slices:
         data = piece
         while data:
@@ -212,25 +214,25 @@ def _unzstd(slices: Iterator[bytes]) -> Iterator[bytes]:
                 yield decompressor.decompress(data)
             except zstandard.ZstdError as error:
                 raise ValueError(str(error)) from error
-            begun = True
+            has_begun = True
             data = decompressor.unused_data if decompressor.eof else b""
-    if begun and not decompressor.eof:
+    if has_begun and not decompressor.eof:
         raise ValueError("the zstd data ends before its end mark")
 
 
-def unpacked(payload: bytes, compression: str, most: int) -> bytes:
-    """Bytes in memory, decompressed. Raises ValueError where they are damaged, or more than `most` come of them."""
-    slices = (payload[at : at + _SLICE] for at in range(0, len(payload), _SLICE))
+def decompress(payload: bytes, compression: str, max_bytes: int) -> bytes:
+    """Bytes in memory, decompressed. Raises ValueError where they are damaged or grow beyond `max_bytes`."""
+    slices = (payload[at : at + _ZSTD_SLICE_BYTES] for at in range(0, len(payload), _ZSTD_SLICE_BYTES))
     data = bytearray()
     for chunk in _gunzip(iter([payload])) if compression == "gzip" else _unzstd(slices):
         data += chunk
-        if len(data) > most:
-            raise ValueError(f"more than {most >> 20} MiB when decompressed")
+        if len(data) > max_bytes:
+            raise ValueError(f"more than {max_bytes >> 20} MiB when decompressed")
     return bytes(data)
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """zlib itself rather than the gzip module, which throws away what it read before a truncation."""
+    """The bytes of all members. Uses zlib, as the gzip module drops what it read before a truncation."""
     decompressor = zlib.decompressobj(wbits=31)
     for chunk in chunks:
         data = chunk
@@ -238,8 +240,8 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
             if decompressor.eof:  # another member follows, as in concatenated files
                 decompressor = zlib.decompressobj(wbits=31)
             try:
-                # Bounded output, so that a bomb costs no memory.
-                yield decompressor.decompress(data, 16 * _CHUNK)
+                # Bounded output: a decompression bomb costs no memory.
+                yield decompressor.decompress(data, 16 * _CHUNK_BYTES)
             except zlib.error as error:
                 raise ValueError(str(error)) from error
             data = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail

@@ -1,4 +1,4 @@
-"""Operations to observations: one row a record that an operation sent, read, or spoke of otherwise."""
+"""Operations to observations: one row for each record that an operation sent, read or referred to."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import orjson
 import polars as pl
 
 from .bundle import Settings
-from .outcomes import is_undecided
+from .outcomes import is_indeterminate
 from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS
 
 
 class Observations(NamedTuple):
-    """The tables of one part of a history; see tables.py for their columns."""
+    """The tables of one part of a history, with the columns of tables.py."""
 
     sends: pl.DataFrame
     reads: pl.DataFrame
@@ -24,19 +24,21 @@ class Observations(NamedTuple):
 
 _PARTITION, _OFFSET = re.compile("[0-9]{1,9}"), re.compile("[0-9]{1,18}")
 
-_WHO = ("process", "outcome", "invoked", "completed", "invoked_at", "at")
+_OPERATION = ("process", "outcome", "invoked", "completed", "invoked_at", "at")
 
 
 def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
-    """Takes OPERATIONS apart. Integers that a client gave as values are their text by now."""
+    """Takes OPERATIONS apart. Values are text; a reader has converted integers."""
     if settings.dialect == "native":
-        operations = operations.with_columns(_honest_outcome())
+        operations = operations.with_columns(_corrected_outcome())
     elif settings.dialect == "jepsen":
-        # Jepsen looks at completions alone: what never completed did nothing that its rules know of.
+        # Jepsen's rules only look at completions.
         operations = operations.filter(pl.col("completed").is_not_null())
     steps = _steps(operations.filter(pl.col("f") == "txn"))
     sends = _sends(operations, steps, settings)
-    if set(operations["f"].unique()) <= {"send"}:  # as most blocks are: the other tables would cost more than this one
+    if set(operations["f"].unique()) <= {
+        "send"
+    }:  # as in most blocks: building the other tables would cost more than the sends
         return Observations(sends, *(pl.DataFrame(schema=schema) for schema in (READS, MARKS, CONTEXT)))
     return Observations(
         sends,
@@ -46,21 +48,24 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     )
 
 
-def called_failed(operations: pl.DataFrame) -> int:
-    """How many sends a client called failed though their error leaves the outcome open (jepsen#596)."""
-    undecided = (pl.col("outcome") == "fail") & is_undecided(pl.col("error")) & pl.col("f").is_in(["send", "txn"])
-    return operations.select(undecided.sum()).item() or 0
+def count_indeterminate_failures(operations: pl.DataFrame) -> int:
+    """The number of sends recorded as failed whose error leaves the outcome indeterminate (jepsen#596)."""
+    return operations.select(_is_indeterminate_failure().sum()).item() or 0
 
 
-def _honest_outcome() -> pl.Expr:
-    lie = (pl.col("outcome") == "fail") & pl.col("f").is_in(["send", "txn"]) & is_undecided(pl.col("error"))
-    return pl.when(lie).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome").alias("outcome")
+def _is_indeterminate_failure() -> pl.Expr:
+    return (pl.col("outcome") == "fail") & is_indeterminate(pl.col("error")) & pl.col("f").is_in(["send", "txn"])
+
+
+def _corrected_outcome() -> pl.Expr:
+    """The outcome, info in place of fail where the error leaves it indeterminate."""
+    return pl.when(_is_indeterminate_failure()).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome").alias("outcome")
 
 
 def _steps(transactions: pl.DataFrame) -> pl.DataFrame:
-    """One row a step of a transaction, with its position."""
+    """One row for each step of a transaction, with its position."""
     return (
-        transactions.select(*_WHO, "rebalanced", "ops")
+        transactions.select(*_OPERATION, "rebalanced", "ops")
         .filter(pl.col("ops").list.len() > 0)
         .with_columns(pl.int_ranges(0, pl.col("ops").list.len(), dtype=pl.Int32).alias("index"))
         .explode("ops", "index")
@@ -92,7 +97,7 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
 
 
 def _reads(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Polled records. An entry with neither offset nor value is a mark (see `_empty`)."""
+    """Polled records. An entry without offset and value becomes a mark (see `_empty_polls`)."""
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(pl.lit(False).alias("txn"))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
@@ -107,10 +112,10 @@ def _is_empty() -> pl.Expr:
 
 
 def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
-    """Positions count through all steps of an operation: a step's records come before the next step's."""
+    """One row for each polled record. Positions count through all steps of an operation, in order."""
     exploded = (
         polls.with_columns(step.alias("step"))
-        .select(*_WHO, "rebalanced", "step", "records")
+        .select(*_OPERATION, "rebalanced", "step", "records")
         .explode("records")
         .with_columns(pl.col("records").struct.unnest())
         .drop("records")
@@ -119,7 +124,7 @@ def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
     exempt = pl.col("rebalanced").list.contains(pl.col("topic")).fill_null(False).alias("exempt")
     if exploded["rebalanced"].null_count() == len(exploded):
         exempt = pl.lit(False).alias("exempt")
-    # The rows of an operation are neighbours, so their positions in the frame order them.
+    # The rows of an operation are adjacent, so positions in the frame order them.
     return exploded.with_columns(position.alias("index"), exempt)
 
 
@@ -127,7 +132,7 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     def positions(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
         return (
             rows.with_columns(kind.alias("kind"))
-            .select(*_WHO, "kind", pl.col("group", "auto").fill_null(False), "offsets")
+            .select(*_OPERATION, "kind", pl.col("group", "auto").fill_null(False), "offsets")
             .filter(pl.col("offsets").list.len() > 0)
             .explode("offsets")
             .unnest("offsets")
@@ -148,14 +153,14 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
             positions(named, kind.otherwise("f"), False),
             positions(in_txn, pl.lit("commit"), True),
             _records_as_marks(_explode_records(handles, pl.lit(0, dtype=pl.Int32)), "handle"),
-            _records_as_marks(_empty(operations, steps), "empty"),
+            _records_as_marks(_empty_polls(operations, steps), "empty"),
             _deletions(operations),
         ]
     )
 
 
 def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Topics that a subscription names. Only Jepsen's histories, where a key is a topic of one partition."""
+    """The topics of subscriptions, as marks. Only for Jepsen's histories, where a key is a topic of one partition."""
     if settings.dialect != "jepsen":
         return pl.DataFrame(schema=MARKS)
     named = operations.filter((pl.col("f") == "subscribe") & (pl.col("topics").list.len() > 0))
@@ -170,8 +175,8 @@ def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame
     )
 
 
-def _empty(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Partitions that a poll named without giving a record of them (only Jepsen's histories say so)."""
+def _empty_polls(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Partitions that a poll returned without records. Only Jepsen's histories record them."""
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = stepwise.drop("topic", "partition", "offset", "key", "value")
@@ -190,29 +195,30 @@ def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 
 def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
-    """Log starts that delete-records moved: the fault names them partition by partition."""
+    """The log starts that delete-records set, as marks. The fault records them by partition."""
     rows: list[dict[str, object]] = []
     for operation in operations.filter((pl.col("f") == "fault") & (pl.col("outcome") != "fail")).iter_rows(named=True):
         for topic, partition, offset in deletions_of(operation["fault"]) or ():
-            who = {name: operation[name] for name in _WHO}
-            told = {"topic": topic, "partition": partition, "kind": "delete-records", "offset": offset}
-            rows.append({**who, **told, "index": len(rows)})
+            identity = {name: operation[name] for name in _OPERATION}
+            deletion = {"topic": topic, "partition": partition, "kind": "delete-records", "offset": offset}
+            rows.append({**identity, **deletion, "index": len(rows)})
     return pl.DataFrame(rows, schema=MARKS)
 
 
 def deletions_of(fault: str | None) -> list[tuple[str, int, int | None]] | None:
-    """Topic, partition and new log start (None: unreadable) of a delete-records; None if it names no partition."""
-    told = _json(fault)
-    if told.get("kind") != "delete-records":
+    """Topic, partition and new log start (None: unreadable) of each delete-records; None if no partition is named."""
+    event = _json(fault)
+    if event.get("kind") != "delete-records":
         return []
-    topic, offsets = told.get("topic"), told.get("offsets")
+    topic, offsets = event.get("topic"), event.get("offsets")
     if not isinstance(topic, str) or not isinstance(offsets, dict) or not all(map(_PARTITION.fullmatch, offsets)):
         return None
-    found = {partition: _OFFSET.fullmatch(str(offset)) for partition, offset in offsets.items()}
-    return [(topic, int(name), int(number.group()) if number else None) for name, number in found.items()]
+    starts = {partition: _OFFSET.fullmatch(str(offset)) for partition, offset in offsets.items()}
+    return [(topic, int(name), int(number.group()) if number else None) for name, number in starts.items()]
 
 
 def _json(text: str | None) -> dict[str, object]:
+    """A JSON object; empty where the text is none."""
     try:
         value = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
@@ -221,9 +227,10 @@ def _json(text: str | None) -> dict[str, object]:
 
 
 def _context(operations: pl.DataFrame) -> pl.DataFrame:
+    """The rows of CONTEXT, and one `handles` for each process that recorded a handle."""
     kinds = ["assign", "subscribe", "seek", "crash", "fault", "heal"]
-    undecided = (pl.col("f") == "poll") & (pl.col("outcome") == "info")
-    rows = operations.filter(pl.col("f").is_in(kinds) | undecided).with_columns(
+    indeterminate_poll = (pl.col("f") == "poll") & (pl.col("outcome") == "info")
+    rows = operations.filter(pl.col("f").is_in(kinds) | indeterminate_poll).with_columns(
         pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False))
         .then(pl.lit("revoke"))
         .otherwise("f")
@@ -234,10 +241,10 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     context = rows.select(list(CONTEXT))
     handles = operations.filter(pl.col("f") == "handle").unique("process", keep="first", maintain_order=True)
     if len(handles):
-        seen = handles.with_columns(
+        recorded = handles.with_columns(
             pl.lit("handles").alias("kind"),
             pl.lit(False).alias("group"),
             pl.lit(None, dtype=pl.String).alias("detail"),
         )
-        context = pl.concat([context, seen.select(list(CONTEXT))])
+        context = pl.concat([context, recorded.select(list(CONTEXT))])
     return context

@@ -1,4 +1,4 @@
-"""A split to events: the reader of its format, block by block."""
+"""Parses a split into events, block by block, with the reader of its format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .files import Block, Split, blocks
 from .readers import READERS
 from .tables import EVENTS, complete
 
-# What an event of a plain send can hold.
+# The columns that an event of a plain send can have.
 SEND_COLUMNS = (
     *("line", "time", "process", "op", "type", "f", "topic", "partition"),
     *("key", "value", "offset", "acks", "error", "synthetic"),
@@ -19,9 +19,9 @@ SEND_COLUMNS = (
 
 
 class Parsed(NamedTuple):
-    """One block. Lines count within the split; a send's invocation and completion are both in `sends`."""
+    """The events of one block. `line` counts within the split; `sends` has the invocations and completions of sends."""
 
-    sends: pl.DataFrame  # SEND_COLUMNS of EVENTS; most events are sends, so a narrow table saves much
+    sends: pl.DataFrame  # SEND_COLUMNS; most events are sends, so a narrow table saves memory
     others: pl.DataFrame  # EVENTS
     quarantine: pl.DataFrame
     lines: int
@@ -29,12 +29,12 @@ class Parsed(NamedTuple):
 
     @property
     def events(self) -> pl.DataFrame:
-        """All events, in the order of lines."""
+        """All events, ordered by line."""
         return pl.concat([complete(self.sends, EVENTS), self.others]).sort("line")
 
 
 def parse_split(split: Split) -> Iterator[Parsed]:
-    """The split's blocks in order."""
+    """The parsed blocks of a split, in order."""
     if split.reader == "parquet":
         from .readers import parquet
 
@@ -44,9 +44,9 @@ def parse_split(split: Split) -> Iterator[Parsed]:
     yield from parse_blocks(split.reader, split.path, blocks(split))
 
 
-def parse_blocks(reader: str, path: str, found: Iterable[Block]) -> Iterator[Parsed]:
-    """Blocks of whole lines of a file, in order, wherever they come from."""
-    for block in found:
+def parse_blocks(reader: str, path: str, source: Iterable[Block]) -> Iterator[Parsed]:
+    """Parses blocks of whole lines of the file `path`, in order."""
+    for block in source:
         events, bad = READERS[reader].parse(block.data, path)
         sends, others = _split_sends(events)
         shift = pl.col("line") + block.first_line
@@ -56,7 +56,7 @@ def parse_blocks(reader: str, path: str, found: Iterable[Block]) -> Iterator[Par
 
 
 def _split_sends(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    # Without operation numbers events pair with their neighbours, so a process's events must stay together.
+    # Without operation numbers an event pairs with the next of its process, so these must stay in one table.
     if events["op"].null_count():
         return events.clear().select(SEND_COLUMNS), events
     is_send = events["f"] == "send"

@@ -1,4 +1,4 @@
-"""Temporary folders that do not outlive their process: the next one in the same place removes what a kill left."""
+"""Temporary folders. A killed process leaves its folder behind; the next process in the same place removes it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 @contextmanager
 def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A temporary folder in `parent` that is gone afterwards; those that killed processes left there are removed, too.
+    """A temporary folder in `parent`, removed at the end of the context. Also removes the folders of killed processes.
 
-    A running process holds its folder by flock, so that no other removes it. Raises OSError.
+    A running process holds a lock (flock) on its folder, so that no other process removes it. Raises OSError.
     """
     for leftover in parent.iterdir():
         if leftover.name.startswith(prefix) and not leftover.is_symlink():
@@ -32,7 +32,7 @@ def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[bool]:
-    """Holds the folder until the end of the context or of the process; gives whether no other process holds it."""
+    """Locks the folder until the end of the context; yields whether no other process holds the lock."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:

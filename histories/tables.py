@@ -1,8 +1,8 @@
-"""The tables that every folder speaks, as polars schemas (Arrow underneath).
+"""The tables that all folders exchange, as polars schemas (Arrow underneath).
 
-Times are nanoseconds since the start of the run, on the history's one clock. A **place** says where a line
-stands: the number of its split shifted left by 32 bits, plus its line within the split (see bundle.py), so
-that places order lines as files and lines do, whatever the splits.
+Times are nanoseconds since the start of the run, on the one clock of the history. A **place** is the position of a
+line: the number of its split shifted left by 32 bits, plus its line within the split (see bundle.py). Places order
+lines by file and line, whatever the splits.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import polars as pl
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
-MAX_OFFSET = 2**63 - 2  # the offset behind it is a number of 64 bits too
-MAX_INT64 = 2**62  # behind every time (ns) and offset of a real run; what is added to it still has 64 bits
+MAX_OFFSET = 2**63 - 2  # the offset after it still has 64 bits
+MAX_INT64 = 2**62  # beyond every time (ns) and offset of a real run; sums with it still fit 64 bits
 MIN_INT64 = -MAX_INT64  # ns
 
 TYPES = ("invoke", "ok", "fail", "info")
@@ -46,12 +46,12 @@ _RECORDS = pl.List(pl.Struct(_RECORD))
 _POSITIONS = pl.List(pl.Struct(_POSITION))
 _STEPS = pl.List(pl.Struct({"f": pl.String, **_RECORD, "records": _RECORDS, "offsets": _POSITIONS}))
 
-# One row a line of a history: what every reader produces. Numbers given as values or keys become their text.
+# One row for each line of a history; every reader produces it. Numbers given as values or keys become text.
 EVENTS: Schema = {
     "line": pl.Int64,  # within the split, from 0
     "time": pl.Int64,  # ns
     "process": pl.String,
-    "op": pl.Int64,  # null: pair with the neighbouring event of the process (formats without operation ids)
+    "op": pl.Int64,  # null: pair with the next event of the process (formats without operation ids)
     "type": pl.String,  # of TYPES
     "f": pl.String,  # of FUNCTIONS
     "topic": pl.String,
@@ -60,7 +60,7 @@ EVENTS: Schema = {
     "value": pl.String,
     "offset": pl.Int64,
     "acks": pl.String,
-    "records": _RECORDS,  # a record without offset and value says that this partition was polled and gave nothing
+    "records": _RECORDS,  # a record without offset and value: this partition was polled and returned no records
     "ops": _STEPS,  # the steps of a transaction, in order
     "offsets": _POSITIONS,
     "topics": pl.List(pl.String),
@@ -70,16 +70,16 @@ EVENTS: Schema = {
     "reason": pl.String,
     "error": pl.String,
     "fault": pl.String,  # the JSON object as text
-    "synthetic": pl.Boolean,  # an invocation made up by the reader: its time is not known
+    "synthetic": pl.Boolean,  # an invocation added by the reader: its time is unknown
     "rebalanced": pl.List(pl.String),  # topics whose assignment changed during this poll (Jepsen's :rebalance-log)
 }
 
-# A line that could not be read, or that no operation can be made of.
+# A line that cannot be read, or that belongs to no operation.
 QUARANTINE: Schema = {"line": pl.Int64, "reason": pl.String}
 
-OUTCOME = pl.Enum(["ok", "fail", "info"])  # info: nobody knows whether it happened
+OUTCOME = pl.Enum(["ok", "fail", "info"])  # info: indeterminate, it may have happened
 
-# One row an operation: an invocation and its completion, or an invocation that nothing completed (info).
+# One row for each operation: an invocation and its completion, or an invocation without one (info).
 OPERATIONS: Schema = {
     "process": pl.String,
     "f": pl.String,
@@ -91,7 +91,7 @@ OPERATIONS: Schema = {
     **{name: EVENTS[name] for name in EVENTS if name not in ("line", "time", "process", "op", "type", "f")},
 }
 
-_WHOSE: Schema = {
+_OPERATION_KEY: Schema = {
     "topic": pl.String,
     "partition": pl.Int32,
     "process": pl.String,
@@ -103,9 +103,9 @@ _WHOSE: Schema = {
     "index": pl.Int32,  # position within the operation
 }
 
-# One row a record that an operation sent, read, or spoke of otherwise: the observations.
+# The observations: one row for each record that an operation sent, read or referred to.
 SENDS: Schema = {
-    **_WHOSE,
+    **_OPERATION_KEY,
     "offset": pl.Int64,
     "key": pl.String,
     "value": pl.String,
@@ -115,26 +115,26 @@ SENDS: Schema = {
     "synthetic": pl.Boolean,  # the time of invocation is unknown
 }
 READS: Schema = {
-    **_WHOSE,
+    **_OPERATION_KEY,
     "offset": pl.Int64,
     "value": pl.String,
     "txn": pl.Boolean,
     "exempt": pl.Boolean,  # the assignment changed during this poll (Jepsen's :rebalance-log)
 }
 MARKS: Schema = {
-    **_WHOSE,
+    **_OPERATION_KEY,
     "kind": pl.String,  # commit, handle, end_offsets, assign, seek, revoke, empty, delete-records
     "offset": pl.Int64,
-    "value": pl.String,  # of a record that is handled
+    "value": pl.String,  # of a handled record
     "start": pl.Int64,  # log start offset, of end_offsets
     "group": pl.Boolean,  # assigned by the group
-    "auto": pl.Boolean,  # an automatic commit, seen at its callback, later than it happened
+    "auto": pl.Boolean,  # an automatic commit: recorded at its callback, after it happened
     "txn": pl.Boolean,
 }
-# What concerns a process or the run rather than one partition: every partition's rules get all of it.
+# Events of a process or of the run rather than of one partition: the rules of every partition get all of them.
 CONTEXT: Schema = {
-    # assign, subscribe, revoke, crash, seek, fault, heal; poll: of unknown outcome; of the whole run: handles, sends
-    # (the process recorded one) and left out (lines of the history)
+    # assign, subscribe, revoke, crash, seek, fault, heal; poll: without outcome; of the whole run: handles and sends
+    # (the process recorded some) and left out (lines of the history)
     "kind": pl.String,
     "process": pl.String,
     "outcome": OUTCOME,
@@ -145,38 +145,38 @@ CONTEXT: Schema = {
     "detail": pl.String,  # of a fault: its JSON
 }
 
-# Tables of what brokers kept are described in histories/evidence.
+# The tables of brokers' files are in histories/evidence/tables.py.
 
 FINDINGS: Schema = {
-    "id": pl.String,  # rule/topic-partition/number, or rule/number where no partition is concerned
+    "id": pl.String,  # rule/topic-partition/number, or rule/number for a finding without partition
     "rule": pl.String,
     "severity": pl.String,  # violation | permitted | note
     "topic": pl.String,
     "partition": pl.Int32,
     "first_offset": pl.Int64,
     "last_offset": pl.Int64,  # inclusive
-    "count": pl.Int64,  # records concerned
+    "count": pl.Int64,  # of records
     "values": pl.List(pl.String),
     "processes": pl.List(pl.String),
     "cause": pl.String,  # null until known
     "sentence": pl.String,
     "evidence": pl.List(pl.Struct({"source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})),
     "related": pl.List(pl.String),  # ids of findings of the same event
-    "replicas": pl.List(pl.String),  # brokers, for the rules on their evidence
+    "replicas": pl.List(pl.String),  # brokers, for rules on their files
     "snapshot": pl.String,
-    "topic_generation": pl.Int32,  # counted from 1, where the topic was deleted and created again; else null
+    "topic_generation": pl.Int32,  # from 1, where the topic was deleted and created again; else null
 }
 
 
 def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """The columns of the schema in its order; what the frame lacks is null."""
+    """The columns of the schema in its order; missing ones are null."""
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
     return frame.with_columns(missing).select(list(schema))
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One thing that proves a finding: a line of a history (place), or a line or byte of a file (source)."""
+    """One proof of a finding: a line of a history (place), or a line or byte of a file (source)."""
 
     says: str
     place: int | None = None
@@ -187,7 +187,7 @@ class Evidence:
 
 @dataclass
 class Finding:
-    """One breach of one rule; a row of findings.parquet once it is numbered and its places are resolved."""
+    """One breach of one rule. It becomes a row of findings.parquet once it has an id and its places are resolved."""
 
     rule: str
     sentence: str
@@ -206,5 +206,5 @@ class Finding:
     snapshot: str | None = None
     topic_generation: int | None = None
     id: str = ""
-    acks: str | None = None  # of the sends concerned, for --allow rule:acks=1
+    acks: str | None = None  # of the sends, for --allow rule:acks=1
     event: int | None = None  # of lost writes: findings of one partition with the same number were lost together

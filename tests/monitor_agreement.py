@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from histories_of_operations import is_linearizable
 from logjudge.models.operations import UNKNOWN, Action, Operation
-from logjudge.models.porcupine.encoding import encode
+from logjudge.models.porcupine.encoding import Counts, encode
 from logjudge.models.porcupine.layout import events_of
 from logjudge.models.porcupine.monitors import monitor_parts
 from logjudge.models.porcupine.spans import ILLEGAL, LINEARIZABLE, UNDECIDED
@@ -68,7 +68,8 @@ def by_monitor(name: str, operations: list[Operation]) -> int:
     """What the monitor says of a history of one object."""
     model = MODELS[name]
     actions, _, history = number_actions(model, operations)
-    encoding = encode(model, actions, len(operations))
+    once = [1] * len(actions)
+    encoding = encode(model, actions, Counts(once, once))
     assert encoding is not None
     events = events_of(history)
     starts, chosen = np.array([0, len(events)], np.int32), np.zeros(1, np.int32)

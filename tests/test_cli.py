@@ -160,7 +160,7 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("check", "nowhere"), "found nothing"),
+        (("check", "nowhere"), "no such file or folder, expected"),
         (("check", str(CLEAN), "--only", "lost"), "expected one of lost-write"),
         (("check", str(CLEAN), "--only", "unseen", "--skip", "unseen"), "found no rule that --only and --skip leave"),
         (("check", str(CLEAN), "--allow", "lost-write:acks=7"), "expected RULE or RULE:acks=1"),
@@ -506,7 +506,7 @@ def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
 
 def test_convert_says_what_it_leaves_behind(tmp_path: Path) -> None:
     assert "run.json" in run("convert", LOSSY, tmp_path / "history.parquet").stderr
-    assert "found no folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
+    assert "no such folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
 
 
 def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
@@ -552,8 +552,12 @@ def test_no_color_takes_the_colours_off_a_terminal(unread: Path, tmp_path: Path)
 
 
 def test_rules_explains_with_an_example() -> None:
-    assert "p:a@0" in run("rules", "lost-write").output
-    assert len(run("rules").output.splitlines()) == 23
+    output = run("rules", "lost-write").output
+    parts = ("Breach: ", "Not a breach: ", "Unknown when: ", "In Jepsen histories: ")
+    assert [line for line in parts if f"\n{line}" in output] == [*parts]
+    assert "p:a@0" in output
+    assert len(run("rules").output.splitlines()) == len(RULES)
+    assert all(text.endswith(".") for rule in RULES.values() for _, text in rule.parts)
 
 
 def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch) -> None:

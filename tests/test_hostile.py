@@ -140,7 +140,7 @@ def test_all_frames_of_a_zstd_file_are_read(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_costs_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_LINE", 1 << 20)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 20)
     (tmp_path / "h.jsonl.gz").write_bytes(gzip.compress(lines(EVENTS) + b"a" * 60_000_000))
     found = list(blocks(open_run(tmp_path / "h.jsonl.gz").splits[0], 1 << 20))
     assert "a line of more than 1 MiB" in found[-1].damage

@@ -15,9 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logjudge.analysis import spark
 from logjudge.cli.main import cli
+from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError, LogjudgeError, MissingComponentError, UsageError
+from logjudge.histories.operation_history import pair_operations, read_operations
+from logjudge.histories.readers import LOG, OPERATIONS, READERS, readers_of, recognise
 from logjudge.histories.readers.edn import FrozenMap, Word, forms
-from logjudge.histories.readers.operations import OPERATION_READERS, pair, read_operations
 from logjudge.models.operations import UNKNOWN, Action
 
 DATA = Path(__file__).parent / "data" / "porcupine"
@@ -188,7 +190,7 @@ def test_several_models_that_fit_have_to_be_told_apart(tmp_path: Path) -> None:
         ("a.jsonl", [*OK_LINES, '{"process": 1, "type": "invoke", "f": "write", "value": 3}',
                      '{"process": 1, "type": "ok", "f": "read", "value": 3}'], 6, "invoked at line 5"),
         ("a.txt", ["hello"], 1, "--from"),
-        ("a.txt", [""], 1, "nothing"),
+        ("a.txt", [""], 1, "an empty file"),
     ],
 )  # fmt: skip
 def test_a_broken_line_is_one_sentence(tmp_path: Path, name: str, lines: list[str], line: int, words: str) -> None:
@@ -224,7 +226,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         assert result.return_value == 2
         assert str(path) in result.stderr
     assert ":2: found the byte 0xe9" in result.stderr
-    with pytest.raises(UsageError, match="no format 'klingon'; there are "):
+    with pytest.raises(UsageError, match=r"found the format 'klingon', expected one of "):
         read_operations(str(DATA / "etcd_000.log"), "klingon")
 
 
@@ -232,7 +234,7 @@ def test_histories_of_logs_are_sent_to_check(tmp_path: Path) -> None:
     log, own = tmp_path / "history.jsonl", tmp_path / "own.jsonl"
     log.write_text('{"process": "p", "type": "invoke", "op": 0, "f": "send", "value": "a", "time": 0}\n')
     own.write_text('{"process": 1, "type": "invoke", "f": "send", "value": "a"}\n')
-    assert ":1: found a history of a log (send), expected" in run(log).stderr
+    assert ":1: found a history of a log (native), expected" in run(log).stderr
     assert "logjudge check judges" in run(log).stderr
     assert "found a folder" in run(tmp_path).stderr
     assert "history of a log" not in run(own).stderr
@@ -242,7 +244,7 @@ def test_a_format_that_does_not_exist_is_a_sentence_with_those_that_do() -> None
     refused = run(DATA / "etcd_000.log", "--from", "klingon").exception
     assert isinstance(refused, click.BadParameter)
     assert refused.format_message() == (
-        "Invalid value for '--from': 'klingon' is not one of 'register-log', 'edn', 'jsonl'."
+        "Invalid value for '--from': 'klingon' is not one of 'register-log', 'jsonl', 'edn'."
     )
 
 
@@ -310,7 +312,7 @@ def test_formats_mean_the_same(tmp_path: Path) -> None:
         history = read_operations(str(path))
         assert history.format == name
         assert [tuple(operation) for operation in history.operations] == expected
-    assert set(OPERATION_READERS) == {"register-log", "jsonl", "edn"}
+    assert set(readers_of(OPERATIONS)) == {"register-log", "jsonl", "edn"}
 
 
 def test_keys_of_independent_registers(tmp_path: Path) -> None:
@@ -388,10 +390,10 @@ def test_edn_values() -> None:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.text(alphabet='{}[]()#_"\\:;, \n01ab.nil-', max_size=60), st.sampled_from(sorted(OPERATION_READERS)))
+@given(st.text(alphabet='{}[]()#_"\\:;, \n01ab.nil-', max_size=60), st.sampled_from(sorted(readers_of(OPERATIONS))))
 def test_any_text_is_read_or_refused(text: str, name: str) -> None:
     try:
-        history = pair(OPERATION_READERS[name](text, "test"), "test", name)
+        history = pair_operations(READERS[name].read(text, "test"), "test", name)
     except InputError as error:
         refused = str(error)
     else:
@@ -421,3 +423,26 @@ def test_keys_are_checked_on_spark_as_they_are_here() -> None:
     verdicts = [{name: about["verdict"] for name, about in told["files"].items()} for told in (here, there)]
     assert verdicts[0] == verdicts[1]
     assert sorted(verdicts[1].values()) == ["illegal", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("head", "as_log", "as_operations"),
+    [
+        (b'{"process": "p", "type": "invoke", "op": 0, "f": "send", "value": "a", "time": 0}', "native", "native"),
+        (b'{"process": 1, "type": "invoke", "f": "send", "value": "a"}', "native", "jsonl"),
+        (b"{:process 0, :type :ok, :f :poll, :value [[:poll {1 [[0 2]]}]]}", "jepsen", "jepsen"),
+        (b"{:process 0, :type :ok, :f :read, :value 1}", "edn", "edn"),
+        (b"INFO  jepsen.util - 0\t:invoke\t:read\tnil", "register-log", "register-log"),
+        (b'{"name": "startup_complete"}', "verifiable", "jsonl"),
+        (b"hello", None, None),
+    ],
+)
+def test_one_registry_recognises_all_formats(head: bytes, as_log: str | None, as_operations: str | None) -> None:
+    assert recognise(head, LOG) == as_log
+    assert recognise(head, OPERATIONS) == as_operations
+
+
+def test_check_sends_general_operations_to_linearize(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.edn", "{:process 0, :type :ok, :f :read, :value 1}")
+    with pytest.raises(InputError, match="`logjudge linearize` judges histories of general operations"):
+        open_run(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from logjudge.histories.outcomes import is_undecided
+from logjudge.histories.outcomes import is_indeterminate
 
 OPEN = """
 NOT_LEADER_FOR_PARTITION
@@ -140,4 +140,4 @@ def test_the_send_certainly_failed(error: str | None) -> None:
 
 def _judged(error: str | None) -> bool:
     frame = pl.DataFrame({"error": [error]}, schema={"error": pl.String})
-    return bool(frame.select(is_undecided(pl.col("error"))).item())
+    return bool(frame.select(is_indeterminate(pl.col("error"))).item())

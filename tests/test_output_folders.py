@@ -114,7 +114,7 @@ def test_what_the_system_refuses_while_reading_is_no_bug_of_ours(
         monkeypatch.setattr("logjudge.cli.check._write", refuse)
         assert check(run, tmp_path / "out") == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
-    with pytest.raises(LogjudgeError, match="found nothing"):
+    with pytest.raises(LogjudgeError, match="no such file or folder, expected"):
         open_run(tmp_path / "nowhere")
 
 

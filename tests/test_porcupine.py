@@ -15,7 +15,7 @@ from histories_of_operations import is_linearizable, is_linearization, register_
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.linearizability.user_model import load_model
-from logjudge.histories.readers.operations import read_operations
+from logjudge.histories.operation_history import read_operations
 from logjudge.models.operations import by_key
 from logjudge.models.porcupine import (
     UNKNOWN,
@@ -28,7 +28,7 @@ from logjudge.models.porcupine import (
     check_operations,
 )
 from logjudge.models.porcupine.compiled_search import CompiledSearch
-from logjudge.models.porcupine.encoding import encode
+from logjudge.models.porcupine.encoding import Counts, encode
 from logjudge.models.porcupine.machine import IMPOSSIBLE, new_trie, step
 from logjudge.models.porcupine.quick_search import QuickSearch
 from logjudge.models.porcupine.steps import Budget, Steps, number_actions
@@ -96,9 +96,14 @@ def histories(actions: st.SearchStrategy[Action]) -> st.SearchStrategy[list[Oper
     return st.lists(operation, max_size=6)
 
 
+def some_counts(actions: Any, count: int) -> Counts:
+    """Counts from which nothing follows about the place of any action."""
+    return Counts([count] * len(actions), [0] * len(actions))
+
+
 def machine_search(history: Any, steps: Steps, budget: Budget) -> CompiledSearch:
     """The compiled search with compiled steps."""
-    encoding = encode(steps.model, steps.actions, len(history.calls))
+    encoding = encode(steps.model, steps.actions, some_counts(steps.actions, len(history.calls)))
     assert encoding is not None
     return CompiledSearch(history, Steps(steps.model, steps.actions, steps.observes, encoding), budget)
 
@@ -341,7 +346,7 @@ def test_compiled_steps_agree_with_the_model(name: str) -> None:
     @given(st.lists(SEQUENCES[name], min_size=1, max_size=40))
     def check(asked: list[Action]) -> None:
         actions = list(dict.fromkeys(asked))
-        encoding = encode(model, actions, len(asked))
+        encoding = encode(model, actions, some_counts(actions, len(asked)))
         assert encoding is not None
         machine = new_trie(encoding.machine, 4096)
         state, number = model.initial, encoding.initial
@@ -356,6 +361,20 @@ def test_compiled_steps_agree_with_the_model(name: str) -> None:
                 assert numbers.setdefault(state, number) == number
 
     check()
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    histories(
+        st.one_of(
+            act(st.just("get"), st.none(), st.permutations(["a", "b", "cc"]).map(lambda s: "".join(s[:2])), VALUES),
+            act(st.sampled_from(["put", "append", "append"]), st.sampled_from(["a", "b", "cc"]), st.none(), VALUES),
+        )
+    )
+)
+def test_known_places_of_appends_keep_the_verdict(operations: list[Operation]) -> None:
+    expected = is_linearizable(MODELS["key-value"], operations)
+    assert check_operations(MODELS["key-value"], operations).verdict == ("ok" if expected else "illegal")
 
 
 def hard_history(count: int) -> list[Operation]:

@@ -19,8 +19,8 @@ from logjudge.analysis.linearizability.linearize import (
     judge_payload,
 )
 from logjudge.analysis.linearizability.minimal import minimal_failure
+from logjudge.histories.operation_history import History, Note, read_operations
 from logjudge.histories.readers.edn import FrozenMap, Word
-from logjudge.histories.readers.operations import History, Note, read_operations
 from logjudge.models.porcupine import UNKNOWN, Action, Operation, check_operations
 from logjudge.models.specifications import MODELS
 from logjudge.plots.linearization import OPERATIONS, draw

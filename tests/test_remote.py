@@ -165,8 +165,8 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
     for name in "ab":
         shutil.copytree(bundle, stored / "two" / name)
     for name, said in {
-        "nowhere": "found nothing",
-        "empty": "found nothing",
+        "nowhere": "no such file or folder, expected",
+        "empty": "no such file or folder, expected",
         "empty.jsonl": "found an empty file",
         "foreign.parquet": "found no column process, type, f, expected the columns",
         "cut.parquet": "found damaged Parquet",

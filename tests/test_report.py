@@ -348,7 +348,7 @@ def test_a_bug_is_not_told_as_a_change_by_hand(saved: Path, tmp_path: Path, monk
     [
         ("verdict.json", None, "no verdict.json"),
         ("verdict.json", b"{", "verdict.json: found"),
-        ("figures.json", None, "figures.json: found nothing"),
+        ("figures.json", None, "figures.json: no such file"),
         ("figures.json", b'{"format": 2}', "found format 2"),
         ("figures.json", b'{"format": 1}', "found no 'name'"),
         ("findings.parquet", b"PAR1", "findings.parquet: found"),

@@ -113,7 +113,7 @@ def test_workers_import_the_shipped_code(tmp_path: Path) -> None:
 
     archive = tmp_path / "code.zip"
     write_code_archive(archive)
-    shipped = "kernel as k, logjudge.analysis.linearizability.linearize, logjudge.models.replication.search"
+    shipped = "kernel as k, logjudge.analysis.linearizability.linearize, logjudge.models.exploration.search"
     program = f"import logjudge.analysis.{shipped}; print(k.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", program],

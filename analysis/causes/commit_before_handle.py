@@ -18,6 +18,7 @@ from .missed import Missed, Processes, touching
 
 NAME = "commit-before-handle"
 CITATION = "Kafka's documentation of at-most-once delivery and enable.auto.commit"
+REMEDY = "enable.auto.commit=false, and commits after the records are handled."
 Event = Mapping[str, Any]
 
 

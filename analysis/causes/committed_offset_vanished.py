@@ -18,6 +18,7 @@ from .missed import Missed, Processes
 
 NAME = "committed-offset-vanished"
 CITATION = "KIP-211 (expiration of committed offsets, offsets.retention.minutes), KIP-186; GroupMetadataManager"
+REMEDY = "offsets.retention.minutes above the longest absence of a group; auto.offset.reset=earliest or none."
 
 
 def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:

@@ -18,6 +18,7 @@ from .missed import Missed, Processes, touching
 
 NAME = "consumer-reset"
 CITATION = "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"
+REMEDY = "auto.offset.reset=earliest or none; or a commit for the group before its first start."
 PREVENTION = ["auto.offset.reset=earliest", "by_duration where the group may start afresh (KIP-1106)"]
 
 

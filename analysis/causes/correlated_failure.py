@@ -22,6 +22,7 @@ from .replica_history import deaths, ended_short, had_them, in_sync
 
 NAME = "correlated-failure"
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
+REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, which costs throughput."
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:

@@ -30,6 +30,10 @@ CITATION = (
     "check.crcs, CorruptRecordException (CRC-32C of record batches, KIP-98); Ganesan et al., Redundancy Does Not Imply"
     " Fault Tolerance, FAST 2017"
 )
+REMEDY = (
+    "Move leadership to a replica with an intact copy, then delete the damaged replica so that its broker fetches it"
+    " again; check.crcs=true in consumers."
+)
 PREVENTED = [
     "check.crcs=true in consumers (an error in place of another value)",
     "file systems or disks that verify checksums",

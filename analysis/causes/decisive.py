@@ -17,6 +17,8 @@ MAX_ISR_CHANGES = 4  # of an ISR that flaps all the while the last ones are deci
 
 def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fact]:
     """Facts to add to a proved chain, each dated before the chain's last change of leader or death."""
+    if any(fact.kind == "damaged" for fact in chain):
+        return []  # what readers get from a damaged copy depends on no change of the ISR
     turns = [fact.time for fact in chain if fact.kind in ("elected", "elected-unclean", "begins", "leaderless", "isr")]
     until = max((time for time in turns if time is not None), default=lost.last_acked)
     if lost.first_acked is None or until is None:

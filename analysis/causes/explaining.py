@@ -45,8 +45,13 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
                 shared[key]["findings"].append(finding.id)
                 continue
             about = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _numbers(lost)}
-            shared[key] = {**about, **record_of(explanation)}
-    return [*records, *shared.values()]
+            record = {**about, **record_of(explanation)}
+            records.append(record)
+            shared[key] = record
+            if explanation.chain:
+                # What follows from a loss by the same facts shares the explanation of the loss.
+                shared.setdefault((explanation.cause, tuple(explanation.chain)), record)
+    return records
 
 
 def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:

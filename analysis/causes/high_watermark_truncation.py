@@ -29,6 +29,9 @@ from .replica_history import away, deaths, ended_short, had_them, held_at_snapsh
 
 NAME = "high-watermark-truncation"
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"
+REMEDY = (
+    "Kafka 0.11 or later with message format v2 (KIP-101); min.insync.replicas=2 with acks=all narrows the window only."
+)
 PREVENTED = ["Kafka 0.11 or later with message format v2: leader epochs decide how far to truncate"]
 
 

@@ -31,6 +31,7 @@ from .replica_history import (
 
 NAME = "last-replica-standing"
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
+REMEDY = "min.insync.replicas=2 with acks=all; eligible leader replicas (KIP-966)."
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:

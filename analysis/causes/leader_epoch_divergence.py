@@ -21,6 +21,7 @@ from .losses import Lost
 
 NAME = "leader-epoch-divergence"
 CITATION = "KIP-279 (log divergence after fast leader failover), KAFKA-6361; KIP-320, KAFKA-6880 (zombie replicas)"
+REMEDY = "Kafka 2.1 or later (KIP-279, KIP-320)."
 
 
 def explain(timeline: Timeline, differ: Lost) -> Attempt:

@@ -16,8 +16,10 @@ from .losses import Lost, acknowledgement
 
 RETENTION = "retention"
 RETENTION_CITATION = "retention.ms and retention.bytes; KIP-107 (DeleteRecords)"
+RETENTION_REMEDY = "Nothing is wrong. retention.ms and retention.bytes decide how long records stay."
 COMPACTION = "compaction"
 COMPACTION_CITATION = "cleanup.policy=compact; Kafka's documentation of log compaction"
+COMPACTION_REMEDY = "Nothing is wrong. cleanup.policy=delete keeps every record of a key."
 
 
 def retention(timeline: Timeline, lost: Lost) -> Attempt:

@@ -28,6 +28,10 @@ CITATION = (
     "Kafka's documentation of replication (a member of the ISR has every committed record), KIP-966; LogManager,"
     " recovery-point-offset-checkpoint"
 )
+REMEDY = (
+    "Start a broker with its own newest log, or with an empty one, never with an older copy; start an in-sync replica"
+    " that still has the records before it."
+)
 RESTORED = ("fault-restore", "fault-restore-backup")
 PREVENTED = [
     "never starting a broker on an older copy of its logs (with an empty log it fetches from the others)",

@@ -21,6 +21,7 @@ from .attempts import Explanation
 
 NAME = "retry-duplicate"
 CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"
+REMEDY = "enable.idempotence=true, which needs acks=all."
 
 
 @dataclass(frozen=True)

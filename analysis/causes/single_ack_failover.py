@@ -17,6 +17,7 @@ from .replica_history import away, deaths, held_at_snapshot, may_have_lost_tail,
 
 NAME = "single-ack-failover"
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"
+REMEDY = "acks=all with min.insync.replicas=2."
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...histories.errors import InputError
+from ...histories.operation_history import History
 from ...histories.readers.edn import FrozenMap, Word
-from ...histories.readers.operations import History
 from ...models.operations import UNKNOWN, Action, Model, ModelError, Operation
 from ...models.porcupine import Part, Result, Verdict, check_operations
 from .user_model import load_model

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from ...histories.tables import MIN_INT64
+from .log_start import log_start
+from .observations import Observations, once
 from .open_transactions import hidden_from
 from .ranges import ranges_in
-
-if TYPE_CHECKING:
-    from .partition import Partition
 
 
 class FinalReads(NamedTuple):
@@ -27,7 +26,9 @@ class FinalReads(NamedTuple):
     hides: int  # the first offset that an open transaction may have hidden from them
 
 
-def final_reads(p: Partition) -> FinalReads | None:
+@once
+def final_reads(p: Observations) -> FinalReads | None:
+    """The final reads of a partition, if anybody did them."""
     if not p.settings.final:
         return None
     named = tuple(p.settings.final_processes())
@@ -37,7 +38,7 @@ def final_reads(p: Partition) -> FinalReads | None:
     return next((done for done in whole if done and _is_uninterrupted(p, done)), None)
 
 
-def asked_end(p: Partition) -> int | None:
+def asked_end(p: Observations) -> int | None:
     """The end offset asked after the last fault healed, if anyone asked; else, of these, a last stable offset."""
     for ends in (p.log_ends, p.end_offsets):
         late = ends.filter(pl.col("invoked") >= p.last_heal)
@@ -46,7 +47,7 @@ def asked_end(p: Partition) -> int | None:
     return None
 
 
-def _pass_of(p: Partition, processes: tuple[str, ...]) -> FinalReads | None:
+def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
     """What these processes read after the last heal, or None if they did not come by this partition."""
     mine = p.reads.filter(pl.col("process").is_in(processes) & (pl.col("completed") >= p.last_heal))
     assigned = p.assigned_by(list(processes))
@@ -54,7 +55,7 @@ def _pass_of(p: Partition, processes: tuple[str, ...]) -> FinalReads | None:
         return None
     # Only an assignment says that the reads began behind the log start: the first record may be the lost one.
     begin = assigned["offset"].min()
-    begins = p.log_start.certain
+    begins = log_start(p).certain
     start = max(begins, begin if isinstance(begin, int) else begins)
     top = mine["offset"].max()
     end = int(top) + 1 if isinstance(top, int) else start
@@ -78,7 +79,7 @@ def _pass_of(p: Partition, processes: tuple[str, ...]) -> FinalReads | None:
     return FinalReads(processes, start, end, _ns(begun), _ns(until), moment, complete, hides)
 
 
-def _is_uninterrupted(p: Partition, done: FinalReads) -> bool:
+def _is_uninterrupted(p: Observations, done: FinalReads) -> bool:
     """From the log start to an end offset asked after the last heal, without seek, assignment or jump."""
     whose = pl.col("process").is_in(done.processes)
     mine = p.reads.filter(whose & (pl.col("completed") >= p.last_heal))
@@ -99,7 +100,7 @@ def _is_uninterrupted(p: Partition, done: FinalReads) -> bool:
     assigned = p.assigned_by(list(done.processes)).filter(pl.col("completed").is_between(earlier, begun))
     start = _ns(assigned["offset"][-1]) if len(assigned) else first
     still = not len(moves.filter(pl.col("completed") > begun))
-    return done.complete and done.end >= asked and forward and still and start <= p.log_start.certain
+    return done.complete and done.end >= asked and forward and still and start <= log_start(p).certain
 
 
 def _ns(value: object) -> int:

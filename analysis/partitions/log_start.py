@@ -7,7 +7,7 @@ refute or that came while the final reads went on, and retention, which leaves n
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,12 +15,10 @@ import polars as pl
 from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..replicas.replica_logs import extents
-from ..replicas.resolved_outcomes import is_leader_collected
+from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints
-
-if TYPE_CHECKING:
-    from .partition import Partition
+from .observations import Observations, once
 
 _MS = 1_000_000
 
@@ -50,7 +48,7 @@ class LogStart(NamedTuple):
 class _Heard:
     """What of the whole history several sources of a log start are held against, each found once."""
 
-    def __init__(self, p: Partition) -> None:
+    def __init__(self, p: Observations) -> None:
         self.p = p
         self.since, self.until = _final_span(p)
         self.reach = highest_end(p)
@@ -77,15 +75,22 @@ class _Heard:
         return bool(lowest[np.searchsorted(invoked, moment, "right")] < start)
 
 
-def log_start(p: Partition, kept: int | None) -> LogStart:
-    """`kept` is where the leader's log starts that a broker kept, if it is known and not 0."""
+@once
+def log_start(p: Observations) -> LogStart:
+    """Where the log of a partition starts, for certain and possibly."""
+    below = p.legally_absent.filter(pl.col("reason") == BELOW_START)["last_offset"].max()
+    return log_start_with(p, below + 1 if isinstance(below, int) else None)
+
+
+def log_start_with(p: Observations, collected: int | None) -> LogStart:
+    """`log_start`; `collected` is the start of the leader's collected log, if it is known and not 0."""
     heard = _Heard(p)
     deleted = _deleted(p, heard)
     told = _answered(p, heard)
-    if kept is not None:
+    if collected is not None:
         # Files are copied after the final reads: what these still saw was not below the start yet.
-        told.append(_Told(min(kept, heard.first_final), True, None))
-    elsewhere = [*_of_replicas(p, heard), *_logged(p, heard)] if kept is None else []
+        told.append(_Told(min(collected, heard.first_final), True, None))
+    elsewhere = [*_of_replicas(p, heard), *_logged(p, heard)] if collected is None else []
     if p.settings.final and not any(one.certain for one in (*deleted, *told, *elsewhere)):
         # The final reads should begin at the log start, but a reader that was assigned behind it hides what it skips.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()
@@ -107,7 +112,7 @@ def _since_deletion(one: _Told, deleted: list[_Told]) -> _Told:
     return one._replace(since=min(explain, default=MIN_INT64))
 
 
-def _deleted(p: Partition, heard: _Heard) -> list[_Told]:
+def _deleted(p: Observations, heard: _Heard) -> list[_Told]:
     since, until, reach = heard.since, heard.until, heard.reach
     told = []
     # One that came after the final reads explains nothing that they lack.
@@ -126,7 +131,7 @@ def _deleted(p: Partition, heard: _Heard) -> list[_Told]:
     return told
 
 
-def _answered(p: Partition, heard: _Heard) -> list[_Told]:
+def _answered(p: Observations, heard: _Heard) -> list[_Told]:
     """What end_offsets told; an answer after the final reads may tell of a later move."""
     until = heard.until
     answers = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
@@ -137,7 +142,7 @@ def _answered(p: Partition, heard: _Heard) -> list[_Told]:
     return told
 
 
-def _of_replicas(p: Partition, heard: _Heard) -> list[_Told]:
+def _of_replicas(p: Observations, heard: _Heard) -> list[_Told]:
     """Where the logs of all replicas start, if the last leader is not known: it is one of them."""
     if p.replica_logs is None or p.replica_logs.leader is not None:
         return []
@@ -150,7 +155,7 @@ def _of_replicas(p: Partition, heard: _Heard) -> list[_Told]:
     return [_Told(min(start, heard.first_final), bounds["broker"].n_unique() >= replicas, None)]
 
 
-def _logged(p: Partition, heard: _Heard) -> list[_Told]:
+def _logged(p: Observations, heard: _Heard) -> list[_Told]:
     """Log starts of server.log, where no log of the leader was collected: certain are those of a leader of its time.
 
     Followers delete by retention on their own, so a follower's line counts if it repeats the leader's log start.
@@ -172,7 +177,7 @@ def _logged(p: Partition, heard: _Heard) -> list[_Told]:
     return told
 
 
-def _retained(p: Partition, heard: _Heard) -> list[_Told]:
+def _retained(p: Observations, heard: _Heard) -> list[_Told]:
     """What retention may have taken by the end of the reads: a prefix whose records are all old enough."""
     limit = p.settings.retention_ms(p.topic)
     until = heard.until
@@ -196,7 +201,7 @@ def _retained(p: Partition, heard: _Heard) -> list[_Told]:
     return [_Told(bound, False, None)]
 
 
-def _final_span(p: Partition) -> tuple[int | None, int | None]:
+def _final_span(p: Observations) -> tuple[int | None, int | None]:
     """ns: from when to when the processes of role final read."""
     if not p.settings.final or not p.settings.final_processes():
         return None, None
@@ -206,11 +211,11 @@ def _final_span(p: Partition) -> tuple[int | None, int | None]:
     return times.min(), times.max()  # type: ignore[return-value]
 
 
-def _of_final(p: Partition) -> pl.Expr:
+def _of_final(p: Observations) -> pl.Expr:
     return pl.col("process").is_in(p.settings.final_processes()) & (pl.col("completed") >= p.last_heal)
 
 
-def highest_end(p: Partition) -> int:
+def highest_end(p: Observations) -> int:
     """The greatest log end that anything in the history tells."""
     tops = [p.sends["offset"].max(), p.reads["offset"].max()]
     ends = [p.end_offsets["offset"].max()]

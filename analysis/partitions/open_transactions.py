@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import stretches, with_aborted
-
-if TYPE_CHECKING:
-    from .partition import Partition
+from .observations import Observations
 
 
-def hidden_from(p: Partition, processes: tuple[str, ...], end: int, until: int) -> int:
+def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: int) -> int:
     """The first offset that an open transaction may have hidden from reads by these processes.
 
     The reads came to `end` (exclusive), the last of them at `until` (ns). Beyond all where nothing is hidden.
@@ -35,7 +31,7 @@ def hidden_from(p: Partition, processes: tuple[str, ...], end: int, until: int) 
     return min(first, _first_gap(p, end)) if steps["offset"].null_count() else first
 
 
-def describe_open_transaction(p: Partition, since: int) -> str:
+def describe_open_transaction(p: Observations, since: int) -> str:
     """The open transaction that hides records from an offset on, with what is known of it.
 
     The leader's log has its first offset and producer id, the history its process and transactional.id.
@@ -57,7 +53,7 @@ def describe_open_transaction(p: Partition, since: int) -> str:
     return f"an open transaction{whose}{about}{where}"
 
 
-def _open_in_log(p: Partition) -> tuple[int | None, int | None]:
+def _open_in_log(p: Observations) -> tuple[int | None, int | None]:
     """The first offset and the producer id of the first transaction that has no marker in the leader's last log."""
     logs = p.replica_logs
     if logs is None or logs.leader is None:
@@ -67,7 +63,7 @@ def _open_in_log(p: Partition) -> tuple[int | None, int | None]:
     return (int(left["first_offset"][0]), left["producer_id"][0]) if left.height else (None, None)
 
 
-def count_in_logs(p: Partition, sends: pl.DataFrame) -> int:
+def count_in_logs(p: Observations, sends: pl.DataFrame) -> int:
     """How many of the sends (value, offset) the leader's last log holds, committed or outside of transactions."""
     logs = p.replica_logs
     if logs is None or logs.leader is None:
@@ -77,17 +73,17 @@ def count_in_logs(p: Partition, sends: pl.DataFrame) -> int:
     return sends.join(held, on=["value", "offset"], how="semi").height
 
 
-def _stops(p: Partition, processes: tuple[str, ...]) -> bool:
+def _stops(p: Observations, processes: tuple[str, ...]) -> bool:
     return any(p.isolation(name) != "read_uncommitted" for name in processes)
 
 
-def _asked_for_stable(p: Partition) -> bool:
+def _asked_for_stable(p: Observations) -> bool:
     """Whether the only end that the reads could be held to may be the last stable offset."""
     late = pl.col("invoked") >= p.last_heal
     return bool(len(p.end_offsets.filter(late)) and not len(p.log_ends.filter(late)))
 
 
-def _first_gap(p: Partition, end: int) -> int:
+def _first_gap(p: Observations, end: int) -> int:
     """The first offset from `end` on that no acknowledged record is known to hold, so that another may stand there."""
     held = p.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end))["offset"].unique().sort().to_numpy()
     dense = held == end + np.arange(len(held))

@@ -5,81 +5,44 @@ A rule is a pure function of a Partition. Nothing here knows of Spark, of files,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema
-from ..replicas.replica_logs import ReplicaLogs
-from ..replicas.resolved_outcomes import ABSENCES, BELOW_START, legal_absences
-from ..timelines.timeline import Timeline
 from .entries import Ints, index_entries
 from .final_reads import FinalReads, final_reads
 from .log_start import LogStart, log_start
-from .tombstones import named
-from .topic_generations import TopicGeneration
-
-if TYPE_CHECKING:
-    from ...histories.bundle import Settings
+from .observations import Observations
+from .observations import once as once
 
 Offsets = npt.NDArray[np.int64]
-Found = TypeVar("Found")
 
 
-class Partition:
-    """The observations of one topic-partition, and lazily what follows from them."""
+class Partition(Observations):
+    """The observations of one topic-partition, and lazily what several rules need to know of them."""
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        settings: Settings,
-        sends: pl.DataFrame | None = None,
-        reads: pl.DataFrame | None = None,
-        marks: pl.DataFrame | None = None,
-        context: pl.DataFrame | None = None,
-        unplaced: pl.DataFrame | None = None,
-        confirmed: pl.Series | None = None,
-        replica_logs: ReplicaLogs | None = None,
-        timeline: Timeline | None = None,
-        settled: int = 0,
-        generation: TopicGeneration | None = None,
-    ) -> None:
-        self.topic, self.partition, self.settings = topic, partition, settings
-        # Operations stand in the order of time, then of their lines, whatever the order of files and of tasks.
-        self.sends, self.reads = _in_order(sends, SENDS), _in_order(reads, READS)
-        self.tombstones = self.sends["value"].clear()
-        if settings.dialect != "jepsen":
-            self.sends, self.reads, self.tombstones = named(self.sends, self.reads)
-        self.marks = _in_order(marks, MARKS)
-        self.context = context if context is not None else pl.DataFrame(schema=CONTEXT)
-        # Sends to the topic whose partition nobody learned: any of its partitions may hold their records.
-        self.unplaced = _in_order(unplaced, SENDS)
-        # Undecided operations that must have happened, since another operation saw what they wrote (Jepsen).
-        self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
-        self.replica_logs = replica_logs  # what brokers kept of it
-        self.timeline = timeline  # dated facts about it, for causes
-        self.settled = settled  # sends whose truth the brokers' logs told
-        self.generation = generation  # of its topic, where that was deleted; else None
-        self.otherwise: list[Partition] = []  # what it is if deletions of unknown outcome happened
-        self.ambiguous: list[tuple[str, str]] = []  # what rules need, and why it may be another generation's
-        self.unjudged: dict[str, list[str]] = {}  # by rule: what could not be judged, in words
-        self.untold: set[tuple[str, str]] = set()  # rule, and the setting without which it cannot judge something
-        self.memo: dict[Callable[..., Any], Any] = {}  # by function: what one rule computed and another needs (once)
+    @cached_property
+    def otherwise(self) -> list[Partition]:
+        """What it is if deletions of unknown outcome happened."""
+        return []
 
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
+    @cached_property
+    def ambiguous(self) -> list[tuple[str, str]]:
+        """What rules need, and why it may be another generation's."""
+        return []
 
-    @property
-    def label(self) -> str:
-        """The name, with the number of the topic's generation where the run has several: orders-0#1."""
-        several = self.generation is not None and self.generation.of > 1
-        return f"{self.name}#{self.generation.number}" if several and self.generation else self.name
+    @cached_property
+    def unjudged(self) -> dict[str, list[str]]:
+        """By rule: what could not be judged, in words."""
+        return {}
+
+    @cached_property
+    def untold(self) -> set[tuple[str, str]]:
+        """Rules, each with a setting without which it cannot judge something."""
+        return set()
 
     def add_unknown(self, rule: str, says: str) -> None:
         """The rule cannot judge something here, for a reason in words."""
@@ -89,17 +52,6 @@ class Partition:
     def depends_on_isolation_level(self, rule: str, processes: Iterable[str]) -> None:
         """The rule cannot judge something here, as nobody told the isolation level of these processes."""
         self.untold |= {(rule, f"isolation.level of {name}") for name in processes if self.isolation(name) is None}
-
-    @property
-    def is_named_only(self) -> bool:
-        """Whether only lines of brokers' logs name it: nobody recorded operations on it, and nothing of it was kept."""
-        return self.replica_logs is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
-
-    @cached_property
-    def acknowledged(self) -> pl.DataFrame:
-        """Acknowledged sends with a value, in the order of invocation. Tombstones are named by their offset."""
-        mine = self.sends.filter(pl.col("acknowledged") & pl.col("value").is_not_null())
-        return mine.sort("invoked", "invoked_at", "index")
 
     @cached_property
     def _index(self) -> tuple[pl.DataFrame, Ints, Ints]:
@@ -143,73 +95,12 @@ class Partition:
         """Entries that were polled where no send is known to have written: mostly none."""
         return self.entries.filter(pl.col("send").is_null())
 
-    @cached_property
-    def repeated_values(self) -> int:
-        """How many sends repeat a value of an earlier send, so that the value identifies neither."""
-        values = self.sends["value"].drop_nulls()
-        return len(values) - values.n_unique()
-
-    @cached_property
-    def legally_absent(self) -> pl.DataFrame:
-        """Ranges of offsets that the leader's log lacks for a legal reason; none without evidence."""
-        return legal_absences(self.replica_logs) if self.replica_logs is not None else pl.DataFrame(schema=ABSENCES)
-
-    @cached_property
-    def last_heal(self) -> int:
-        """ns of the last fault or heal; before all times without one, as some clocks begin below 0."""
-        faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
-        last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
-        return last if isinstance(last, int) else MIN_INT64
-
-    @cached_property
-    def end_offsets(self) -> pl.DataFrame:
-        """Answered end_offsets of this partition, in the order of their invocation."""
-        return self.marks.filter(
-            (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
-        ).sort("invoked", "at")
-
-    @cached_property
-    def transactional(self) -> bool:
-        """Whether a transaction may have written here: elsewhere isolation levels make no difference."""
-        return bool(self.sends["txn"].any() or self.unplaced["txn"].any())
-
-    def isolation(self, process: str) -> str | None:
-        """read_committed or read_uncommitted; None where nobody told."""
-        told = self.settings.processes.get(process, {}).get("isolation.level")
-        return str(told) if told in ("read_committed", "read_uncommitted") else None
-
-    @cached_property
-    def log_ends(self) -> pl.DataFrame:
-        """Those of end_offsets that tell where the log ends.
-
-        A read_committed client is told the last stable offset, which an open transaction holds back.
-        """
-        return self._answered_ends("read_uncommitted") if self.transactional else self.end_offsets
-
-    @cached_property
-    def unsure_ends(self) -> pl.DataFrame:
-        """Those that may tell the last stable offset, as nobody told who asked for what."""
-        return self._answered_ends(None) if self.transactional else self.end_offsets.clear()
-
-    def _answered_ends(self, level: str | None) -> pl.DataFrame:
-        who = [name for name in self.end_offsets["process"].unique() if self.isolation(name) == level]
-        return self.end_offsets.filter(pl.col("process").is_in(who))
-
-    @cached_property
+    @property
     def log_start(self) -> LogStart:
         """Where the log starts, for certain and possibly (log_start.py)."""
-        below = self.legally_absent.filter(pl.col("reason") == BELOW_START)["last_offset"].max()
-        return log_start(self, below + 1 if isinstance(below, int) else None)
+        return log_start(self)
 
-    def assigned_by(self, processes: list[str]) -> pl.DataFrame:
-        return self.marks.filter(
-            pl.col("process").is_in(processes)
-            & pl.col("kind").is_in(["assign", "seek"])
-            & pl.col("offset").is_not_null()
-            & (pl.col("outcome") == "ok")
-        )
-
-    @cached_property
+    @property
     def final(self) -> FinalReads | None:
         """The final reads of it, if anybody did them (final_reads.py)."""
         return final_reads(self)
@@ -223,25 +114,3 @@ class Partition:
             unsure = self.sends.filter(pl.col("txn") & ~pl.col("acknowledged"))["value"].drop_nulls().unique()
             read = read & ~pl.col("value").is_in(unsure.implode())
         return pl.col("sent_ok") | read
-
-
-def once(find: Callable[[Partition], Found]) -> Callable[[Partition], Found]:
-    """A function of a Partition that is computed once for each."""
-
-    @wraps(find)
-    def found(p: Partition) -> Found:
-        if find not in p.memo:
-            p.memo[find] = find(p)
-        kept: Found = p.memo[find]
-        return kept
-
-    return found
-
-
-def _in_order(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
-    """Without the columns that say which partition it is: all rows agree in them."""
-    if frame is None or not len(frame):
-        return pl.DataFrame(schema={name: kind for name, kind in schema.items() if name not in ("topic", "partition")})
-    if frame["at"].is_sorted() and frame["completed"].is_sorted(nulls_last=True):
-        return frame
-    return frame.sort("completed", "at", "index", nulls_last=True, maintain_order=True)

@@ -16,6 +16,7 @@ from ..replicas.replica_logs import extents
 from ..replicas.resolved_outcomes import is_leader_collected
 from .groups import commits_of, groups_or_clients
 from .loss import outcomes_of_sends
+from .rule import Rule
 from .wording import proof, seconds, where
 
 
@@ -29,7 +30,31 @@ class LogEnd(NamedTuple):
     place: int | None = None
 
 
-def commits_beyond_end(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "commit-beyond-end",
+    summary="A group's committed offset is beyond the log's end",
+    breach=(
+        "A group committed an offset greater than the log's end. The end was read after the commit: from a "
+        "later end offset, from final reads that reach the end, or from the log of the last leader. A group "
+        "that starts there is reset, or passes over all records until then. Where the log was truncated "
+        "after the commit, the finding follows from the loss."
+    ),
+    not_a_breach=(
+        "The commit is at the end. The group committed a lower offset before the end was read. Later reads "
+        "contradict the end offset."
+    ),
+    unknown_when=(
+        "The commit is beyond everything known of the log, and nothing later shows the log's end. A last "
+        "stable offset shows none, nor do final reads that return nothing or that read a log with "
+        "transactions."
+    ),
+    in_jepsen="Not judged: Jepsen's checker has no such rule.",
+    example="p:a@0 c:<a@0 c:commit=3 end=1",
+    needs=("commits",),
+    assumes=("clock", "order", "partitions"),
+    follows="offset",
+).judged_by
+def commit_beyond_end(p: Partition) -> Iterator[Finding]:
     """One finding a group: its last commit that a log end which was read later contradicts."""
     ends: list[LogEnd] | None = None
     for group, members in groups_or_clients(p):

@@ -10,21 +10,16 @@ from ...histories.tables import Finding
 from ..partitions.partition import Partition, once
 from ..partitions.tombstones import nameless
 from ..replicas.replica_logs import Judgement, ReplicaLogs, complete_sends
-from .rule import Judge
 
 
-def of_replicas(name: str, rule: Callable[[ReplicaLogs, pl.DataFrame], Judgement]) -> Judge:
-    """A rule of what brokers kept and of sends. What it cannot judge is kept with the partition, for the verdict."""
-
-    def judge(p: Partition) -> Iterator[Finding]:
-        if p.replica_logs is None:
-            return
-        judged = rule(p.replica_logs, _nameless(p))
-        for says in judged.unknown:
-            p.add_unknown(name, says)
-        yield from judged.findings
-
-    return judge
+def judge_logs(p: Partition, rule: str, judge: Callable[[ReplicaLogs, pl.DataFrame], Judgement]) -> Iterator[Finding]:
+    """Judges replica logs and sends, where the run has brokers' files. The partition records what is unknown."""
+    if p.replica_logs is None:
+        return
+    judgement = judge(p.replica_logs, _nameless(p))
+    for reason in judgement.unknown:
+        p.add_unknown(rule, reason)
+    yield from judgement.findings
 
 
 @once

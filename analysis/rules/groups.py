@@ -14,10 +14,33 @@ from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition
 from ..wording import plural, some
 from .loss import outcomes_of_sends
+from .rule import Rule
 from .wording import proof, seconds, where
 
 
-def consumer_losses(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "consumer-loss",
+    summary="A group passed over records for good",
+    breach=(
+        "A record is below the group's last committed offset, and no member handled it by the end of the "
+        "run. Or a record is below the group's first position, which auto.offset.reset chose. A record that "
+        "took the offset of a lost one counts too."
+    ),
+    not_a_breach=(
+        "Without handle events a poll counts as handling, and a transaction handles what it polls and "
+        "commits. Where a seek or a committed offset chose the first position, nothing was skipped. "
+        "Retention, delete-records or compaction had removed the record before the group passed it. "
+        "Permitted: the skipped records are older than the group."
+    ),
+    unknown_when=(
+        "Only other groups recorded handle events. A poll of a member without a known outcome may have "
+        "returned the record."
+    ),
+    in_jepsen="Not judged: Jepsen's checker has no such rule.",
+    example="p:a@0 p:b@1 c:<a@0 c:commit=2",
+    needs=("groups",),
+).judged_by
+def consumer_loss(p: Partition) -> Iterator[Finding]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
     recorders = p.context.filter(pl.col("kind") == "handles")["process"]
     for group, members in _groups(p).items():
@@ -144,7 +167,20 @@ def _finding(
     )
 
 
-def commit_regressions(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "commit-regression",
+    summary="A group's committed offset went back",
+    breach="A later commit of the group is below an earlier one.",
+    not_a_breach=(
+        "A member sought back in between, or the application assigned it a lower offset. Of two commits "
+        "that overlap in time, either may be the earlier."
+    ),
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="Not judged: Jepsen's checker has no such rule.",
+    example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
+    needs=("commits",),
+).judged_by
+def commit_regression(p: Partition) -> Iterator[Finding]:
     """A group's committed offset goes back, and no member sought back before."""
     for group, members in groups_or_clients(p):
         commits = _with_previous(commits_of(p, members))

@@ -11,11 +11,29 @@ from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.partition import Partition
 from ..wording import plural, some
+from . import jepsen
 from .idempotence import without_idempotence
 from .loss import outcomes_of_sends
+from .rule import Rule
 from .wording import distinct, proof, where
 
 
+@Rule(
+    "inconsistent-offsets",
+    summary="One offset held two values",
+    breach=(
+        "Acknowledgements and polls report different values for one offset. Adjacent offsets are one "
+        "finding. It follows from the loss of the values that were replaced."
+    ),
+    not_a_breach="One value that was seen several times at its offset.",
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="The same. Polls of every outcome count, and so do sends that must have committed.",
+    example="p:a@0 p:b@0 c:<a@0 d:<b@0",
+    needs=("records",),
+    jepsen=jepsen.inconsistent_offsets,
+    assumes=("partitions",),
+    follows="offset",
+).judged_by
 def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     """Offsets that were seen to hold several values; neighbours are one finding."""
     crowded = p.entries.filter(pl.col("offset").is_duplicated())
@@ -55,7 +73,24 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
         )
 
 
-def duplicates(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "duplicate",
+    summary="One value is at two offsets",
+    breach="A value was acknowledged or polled at several offsets.",
+    not_a_breach=(
+        "Permitted: a producer without idempotence may write twice when it retries. It is known to be one "
+        "by its configuration, by acks=0 or acks=1, or because its records have no producer id in the "
+        "brokers' logs. A value that was sent twice is no breach: the assumptions report that values are "
+        "not unique."
+    ),
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="The same, and always a violation: the configuration of producers is not recorded.",
+    example="p:a@0 c:<a@0,a@1",
+    needs=("records",),
+    jepsen=jepsen.duplicates,
+    assumes=("values", "partitions"),
+).judged_by
+def duplicate(p: Partition) -> Iterator[Finding]:
     """Values that stand at two offsets. Without idempotence a retry may write twice, so that is permitted."""
     twice = p.entries.filter(pl.col("value").is_duplicated())
     if p.repeated_values or len(p.unplaced):

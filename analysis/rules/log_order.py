@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
+from ..partitions.partition import Partition
 from ..replicas.replica_logs import Judgement, ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
+from .evidence import judge_logs
+from .rule import Rule
 
 # A tail that a crash cut off, or that was preallocated, is what Kafka itself drops at the next start.
 HARMLESS = ("torn-tail", "zeros")
 CORRUPT = ("crc", "magic", "length", "decode", "order")
 
 
-def epoch_order(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+@Rule(
+    "epoch-order",
+    summary="Leader epochs are out of order in a log",
+    breach=(
+        "Leader epochs decrease along a log. Or a batch's epoch is not that of the leader-epoch-checkpoint "
+        "entry that covers its offset (KIP-101). Or two brokers each logged that they lead the same leader "
+        "epoch, which takes two controllers."
+    ),
+    not_a_breach="An entry at the log end without a batch, and a gap.",
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="Not judged: they carry no brokers' files.",
+    needs=("batches",),
+).judged_by
+def epoch_order(p: Partition) -> Iterator[Finding]:
+    return judge_logs(p, "epoch-order", judge_epochs)
+
+
+def judge_epochs(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
     """Leader epochs that decrease along a log, that the leader-epoch-checkpoint contradicts, or that two brokers led.
 
     An entry without a batch (at the log end, or over a gap) is none, nor are batches below the first entry.
@@ -130,7 +151,25 @@ def _finding(
     )
 
 
-def checkpoint_order(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+@Rule(
+    "checkpoint-order",
+    summary="A broker's checkpoints contradict its log or each other",
+    breach=(
+        "One of these does not hold: log start <= recovery point, recovery point <= log end, high watermark "
+        "<= log end. Or a high watermark goes back between snapshots."
+    ),
+    not_a_breach=(
+        "A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a note."
+    ),
+    unknown_when="The brokers may have been running during the copy. High watermarks of undated snapshots differ.",
+    in_jepsen="Not judged: they carry no brokers' files.",
+    needs=("batches",),
+).judged_by
+def checkpoint_order(p: Partition) -> Iterator[Finding]:
+    return judge_logs(p, "checkpoint-order", judge_checkpoints)
+
+
+def judge_checkpoints(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
     """Log start <= recovery point, and recovery point and high watermark <= log end; no high watermark that
     goes back between snapshots. Checkpoints lag, so only one that is ahead of its log means anything.
     """
@@ -247,7 +286,20 @@ def _going_back(logs: ReplicaLogs, out: Judgement) -> None:
             )
 
 
-def log_corruption(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
+@Rule(
+    "log-corruption",
+    summary="A segment is damaged",
+    breach="A batch's CRC, magic, length or offset order is broken, at a file and byte.",
+    not_a_breach="A torn tail, as a crash leaves it, is a note: recovery truncates it.",
+    unknown_when="A part of a segment could not be read, or a segment is missing between two others.",
+    in_jepsen="Not judged: they carry no brokers' files.",
+    needs=("batches",),
+).judged_by
+def log_corruption(p: Partition) -> Iterator[Finding]:
+    return judge_logs(p, "log-corruption", judge_segments)
+
+
+def judge_segments(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
     """CRC, magic, length or offset order broken in a segment. A torn tail is a note: Kafka drops it."""
     out = Judgement()
     for row in logs.damage.iter_rows(named=True):

@@ -19,10 +19,45 @@ from ..partitions.ranges import ranges_in
 from ..partitions.rewrites import events, generations
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import plural, some
+from . import jepsen
+from .rule import Rule
+from .send_evidence import passed_over, sends_with_reads, with_later_end, with_other_value
 from .wording import distinct, proof, seconds, where
 
 
-def lost_writes(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "lost-write",
+    summary="An acknowledged value is gone",
+    breach=(
+        "A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of "
+        "these proves it: (1) its offset later holds another value; (2) a later end offset is at or below "
+        "its offset; (3) the final reads pass its offset without it; (4) the final reads reach the end "
+        "without it, after a consumer had read it. In a run without final reads: no consumer read it, "
+        "though one consumer read before and behind it. A consumer that read the value before it vanished "
+        "does not excuse the loss. A tombstone is identified by its offset."
+    ),
+    not_a_breach=(
+        "Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing. "
+        "One consumer that passes over a value is a poll-skip. Under acks=1 the configuration permits the "
+        "loss, but it stays a violation unless --allow lost-write:acks=1 accepts it."
+    ),
+    unknown_when=(
+        "The run has no final reads. A poll without a known outcome may have read the value. An open "
+        "transaction may hide it from read_committed final reads. A deletion that is not certain may have "
+        "removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it. "
+        "Retention may have removed it: all records below are older than retention.ms, or the log is "
+        "limited in size. A tombstone is missing and run.json does not set cleanup.policy. On a compacted "
+        "topic another record of the same key may be the later one. None of these explains an offset that "
+        "holds another value, or an end that went back."
+    ),
+    in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
+    example="p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
+    needs=("acknowledged",),
+    jepsen=jepsen.lost_writes,
+    needs_final=True,
+    assumes=("values", "order", "partitions"),
+).judged_by
+def lost_write(p: Partition) -> Iterator[Finding]:
     """Acknowledged, proven gone, and not for a legal reason."""
     _report_unknowns(p, "lost-write")
     placed = outcomes_of_sends(p).filter(pl.col("offset").is_not_null())
@@ -121,6 +156,30 @@ def _why_gone(p: Partition, run: pl.DataFrame) -> str:
     return "a later record was read"
 
 
+@Rule(
+    "unseen",
+    summary="An acknowledged value was never read",
+    breach=(
+        "The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason "
+        "explains it, and nothing proves that it is gone. Its record was at the end of the log, or its "
+        "offset is not known."
+    ),
+    not_a_breach=(
+        "Retention, delete-records or compaction removed the record. A value that is proven gone is a lost-write."
+    ),
+    unknown_when=(
+        "The run has no final reads, or they end before the log does. An open transaction may hide the "
+        "value from read_committed final reads, or one of the other reasons of lost-write applies."
+    ),
+    in_jepsen="An ok operation sent the value, and no ok poll returned it.",
+    example="p:a@0 p:b@? end=1 final:<a@0",
+    needs=("acknowledged",),
+    jepsen=jepsen.unseen,
+    needs_final=True,
+    assumes=("values", "order", "partitions"),
+    follows="offset",
+    of_records=True,
+).judged_by
 def unseen(p: Partition) -> Iterator[Finding]:
     """Acknowledged, never read by anyone though final reads came to the end, not legally absent, not proven gone."""
     if p.final is None:
@@ -173,7 +232,7 @@ def _rest_on_ends(p: Partition, rule: str) -> None:
     """Names who was told an end that proves losses only if it was not the last stable offset."""
     told = p.unsure_ends
     if len(told) and rule == "lost-write":
-        shrunk = _with_later_end(told, outcomes_of_sends(p).filter(~pl.col("lost") & ~pl.col("in_final")))
+        shrunk = with_later_end(told, outcomes_of_sends(p).filter(~pl.col("lost") & ~pl.col("in_final")))
         if shrunk["later_end"].count():
             p.depends_on_isolation_level(rule, told["process"].unique())
 
@@ -213,8 +272,8 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     is gone, as it is removable (by retention or a deletion), hidden (by a poll of unknown outcome), veiled (by
     an open transaction) or fading (a tombstone, where nobody told whether the topic is compacted).
     """
-    fate = generations(_read_by(p), "at")
-    fate = _with_later_end(p.log_ends, _with_other(p, fate))
+    fate = generations(sends_with_reads(p), "at")
+    fate = with_later_end(p.log_ends, with_other_value(p, fate))
     final = p.final
     covered = _covered(final) if final else pl.lit(False)
     start = p.log_start
@@ -224,7 +283,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
         (~pl.col("in_final") & covered).alias("absent"),
         pl.col("other").is_not_null().alias("replaced"),
         pl.col("later_end").is_not_null().alias("shrunk"),
-        _passed_over(p, fate).alias("passed"),
+        passed_over(p, fate).alias("passed"),
         _legally_gone(p, fate).alias("legal"),
         (pl.col("offset") < start.possible).fill_null(unplaced).alias("maybe_deleted"),
         _hidden(p, fate).alias("hidden"),
@@ -276,114 +335,3 @@ def _legally_gone(p: Partition, fate: pl.DataFrame) -> pl.Series:
     offset = fate["offset"].fill_null(MAX_INT64)
     taken = fate["value"].is_in(superseded(p)["value"].implode())
     return (offset < p.log_start.certain) | pl.Series(cleaned.hold(offset.to_numpy())) | taken
-
-
-def _read_by(p: Partition) -> pl.DataFrame:
-    """Acknowledged sends beside what is known of reads of their values; `offset` is where the value stands."""
-    rows = p.sends["acknowledged"].to_numpy() & p.sends["value"].is_not_null().to_numpy()
-    if p.repeated_values:
-        rows &= p.sends["value"].is_first_distinct().to_numpy()
-    entry = pl.Series(p.entry_of_send[rows])
-    known = entry.set(entry < 0, None)
-    seen = p.entries.select(pl.col(_SEEN).gather(known)) if len(p.entries) else _nothing_seen(len(entry))
-    fate = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
-    if not len(p.elsewhere):
-        return fate
-    # The same value polled at another offset, or at the only one known.
-    by_value = p.elsewhere.sort("first_read", "first_read_at").group_by("value", maintain_order=True)
-    other = by_value.agg(
-        pl.col("offset").first(),
-        pl.col("first_read", "first_reader", "first_read_at").first(),
-        pl.col("last_read").max(),
-        pl.col("in_final").any(),
-    )
-    joined = fate.join(other, on="value", how="left", maintain_order="left", suffix="_other")
-    earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(MAX_INT64)
-    return joined.with_columns(
-        pl.coalesce("offset", "offset_other").alias("offset"),
-        *(
-            pl.when(earlier).then(f"{name}_other").otherwise(name).alias(name)
-            for name in ("first_reader", "first_read_at", "first_read")
-        ),
-        pl.max_horizontal("last_read", "last_read_other").alias("last_read"),
-        (pl.col("in_final") | pl.col("in_final_other").fill_null(False)).alias("in_final"),
-    ).select(fate.columns)
-
-
-_SEEN = ["first_read", "first_reader", "first_read_at", "last_read", "in_final"]
-
-
-def _nothing_seen(count: int) -> pl.DataFrame:
-    kinds = (pl.Int64, pl.String, pl.Int64, pl.Int64, pl.Boolean)
-    return pl.DataFrame({name: pl.Series([None] * count, dtype=kind) for name, kind in zip(_SEEN, kinds, strict=True)})
-
-
-def _with_other(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
-    """Another value that the offset held later: known later than this one was."""
-    crowded = p.entries.filter(pl.col("offset").is_duplicated()).select("offset", "value")
-    nothing = fate.with_columns(
-        pl.lit(None, dtype=pl.String).alias("other"), pl.lit(None, dtype=pl.Int64).alias("other_at")
-    )
-    if not len(crowded):
-        return nothing
-    reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
-    acks = p.sends.filter(pl.col("outcome") == "ok").select(
-        "offset", "value", pl.col("completed").alias("acked"), pl.col("at").alias("acked_at")
-    )
-    known = (
-        crowded.join(reads, on=["offset", "value"], how="left")
-        .join(acks.unique(["offset", "value"]), on=["offset", "value"], how="left")
-        .select(
-            "offset",
-            pl.col("value").alias("other"),
-            pl.min_horizontal("first_read", "acked").alias("other_since"),
-            pl.when(pl.col("acked").is_null() | (pl.col("first_read") < pl.col("acked")))
-            .then("first_read_at")
-            .otherwise("acked_at")
-            .alias("other_at"),
-        )
-        .drop_nulls("other_since")
-    )
-    pairs = fate.select("offset", "value", pl.min_horizontal("completed", "first_read").alias("since")).join(
-        known, on="offset"
-    )
-    later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
-    latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
-    return fate.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
-
-
-def _with_later_end(ends: pl.DataFrame, fate: pl.DataFrame) -> pl.DataFrame:
-    """The least end offset asked after the acknowledgement, and after every read, that is at or below the offset."""
-    known = pl.max_horizontal("completed", "last_read")
-    if not len(ends):
-        return fate.with_columns(
-            pl.lit(None, dtype=pl.Int64).alias("later_end"),
-            pl.lit(None, dtype=pl.Int64).alias("later_end_at"),
-        )
-    # From the last answer backwards, the least end that any later answer gave.
-    asked, told, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
-    least = np.minimum.accumulate(told[::-1])[::-1]
-    when = fate.select(known).to_series().fill_null(MAX_INT64).to_numpy()
-    index = np.searchsorted(asked, when, "right")
-    offset = fate["offset"].fill_null(-1).to_numpy()
-    bounded = np.append(least, MAX_INT64)[index]
-    shrunk = (bounded <= offset) & (offset >= 0)
-    latest = np.zeros(len(fate), np.int64)  # place of the last answer that gave this end
-    by_end = np.argsort(told, kind="stable")
-    latest[shrunk] = places[by_end[np.searchsorted(told[by_end], bounded[shrunk], "right") - 1]]
-    return fate.with_columns(
-        pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
-        pl.when(pl.Series(shrunk)).then(pl.Series(latest)).alias("later_end_at"),
-    )
-
-
-def _passed_over(p: Partition, fate: pl.DataFrame) -> pl.Series:
-    """Never read by anyone, though one consumer read records before and behind it (Jepsen's lost-write)."""
-    spans = p.reads.group_by("process").agg(pl.col("offset").min().alias("low"), pl.col("offset").max().alias("high"))
-    if not len(spans):
-        return pl.Series(np.zeros(len(fate), bool))
-    offset = fate["offset"].fill_null(-1).to_numpy()
-    within = np.zeros(len(fate), bool)
-    for low, high in spans.select("low", "high").drop_nulls().iter_rows():  # polls may tell no offsets
-        within |= (offset > low) & (offset < high)
-    return pl.Series(within & fate["first_read"].is_null().to_numpy())

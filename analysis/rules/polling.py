@@ -18,25 +18,93 @@ from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
+from . import jepsen
 from .loss import vanished
+from .rule import Rule
 from .wording import proof, where
 
 Row = dict[str, Any]
 
 
-def poll_skips(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "poll-skip",
+    summary="A consumer passed over records",
+    breach=(
+        "A consumer's next record is behind its position, and records exist between: acknowledged or read "
+        "by other consumers, visible at its isolation level, and not legally absent."
+    ),
+    not_a_breach=(
+        "Offsets of markers, of aborted transactions, and of records that may have been compacted or "
+        "deleted by then hold nothing to skip. Permitted: the consumer's group was rebalanced in between."
+    ),
+    unknown_when="A poll of the same consumer without a known outcome may have returned the records.",
+    in_jepsen=(
+        "A poll begins more than one value behind the last value of the process's latest ok poll. Permitted "
+        "in a history with subscriptions."
+    ),
+    example="p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
+    needs=("reads",),
+    jepsen=jepsen.poll_skips,
+    follows="offset",
+    of_records=True,
+).judged_by
+def poll_skip(p: Partition) -> Iterator[Finding]:
     yield from _skips(p, within=False)
 
 
-def int_poll_skips(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "int-poll-skip",
+    summary="One poll passed over records",
+    breach="The same as poll-skip, between adjacent records of one operation.",
+    not_a_breach="The same as poll-skip.",
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="The same, unless the assignment changed during the poll.",
+    example="p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
+    needs=("reads",),
+    jepsen=jepsen.int_poll_skips,
+).judged_by
+def int_poll_skip(p: Partition) -> Iterator[Finding]:
     yield from _skips(p, within=True)
 
 
-def nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "nonmonotonic-poll",
+    summary="A consumer went back",
+    breach=(
+        "A consumer's next record is before its position. The position is one past its last record, or what "
+        "a seek or an assignment set. A 4.x client that silently jumps back after a truncation commits this "
+        "breach, which follows from the loss."
+    ),
+    not_a_breach=(
+        "A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's "
+        "group was rebalanced in between."
+    ),
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen=(
+        "A poll begins before the last value of the process's latest ok poll, or repeats it. An assignment "
+        "or subscription without the key clears the position. Permitted in a history with subscriptions."
+    ),
+    example="p:a@0 p:b@1 c:<a@0,b@1 c:<a@0",
+    needs=("reads",),
+    jepsen=jepsen.nonmonotonic_polls,
+    follows="offset",
+).judged_by
+def nonmonotonic_poll(p: Partition) -> Iterator[Finding]:
     yield from _steps_back(p, within=False)
 
 
-def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "int-nonmonotonic-poll",
+    summary="One poll returned records in the wrong order",
+    breach=("The same as nonmonotonic-poll, between adjacent records of one operation. A repeated record counts."),
+    not_a_breach="The same as nonmonotonic-poll.",
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="The same, unless the assignment changed during the poll.",
+    example="p:a@0 p:b@1 c:<b@1,a@0",
+    needs=("reads",),
+    jepsen=jepsen.int_nonmonotonic_polls,
+).judged_by
+def int_nonmonotonic_poll(p: Partition) -> Iterator[Finding]:
     yield from _steps_back(p, within=True)
 
 

@@ -13,9 +13,28 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.partition import Partition
 from ..wording import plural, some
 from .loss import outcomes_of_sends
+from .rule import Rule
 from .wording import distinct, proof, seconds, where
 
 
+@Rule(
+    "realtime-order",
+    summary="The log is not in the order of time",
+    breach=(
+        "An append has a smaller offset than a record that was acknowledged, read, or counted by an end "
+        "offset before the append was invoked. The partition is then not linearizable as a log. The offset "
+        "of an append is known from its acknowledgement, or from reads of a value that was sent once. "
+        "Adjacent later appends are one finding with one witness. Where the witness itself was lost, the "
+        "finding follows from that loss."
+    ),
+    not_a_breach="The append was invoked before the acknowledgement, read or answer: the two overlap.",
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="Not judged: Jepsen's checker has no such rule.",
+    example="p:a@5 q:b@3",
+    needs=("acknowledged",),
+    assumes=("clock", "order", "partitions", "invocations"),
+    follows="value",
+).judged_by
 def realtime_order(p: Partition) -> Iterator[Finding]:
     """What the log was known to hold before an append was invoked stands before it (strictly: intervals are closed).
 
@@ -137,7 +156,25 @@ def _proven(row: dict[str, Any]) -> tuple[str, int]:
     return f"{row['value']} acknowledged at offset {row['offset']}", row["at"]
 
 
-def stale_end_offsets(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "stale-end-offset",
+    summary="An end offset was too small",
+    breach=(
+        "end_offsets returned less than what was acknowledged or read before the request, or less than an "
+        "earlier answer."
+    ),
+    not_a_breach=(
+        "Where transactions write, end_offsets returns the last stable offset to a read_committed client, "
+        "which may be less."
+    ),
+    unknown_when="Transactions write, and run.json does not set isolation.level of the client.",
+    in_jepsen="Not judged: Jepsen's checker has no such rule.",
+    example="p:a@0 p:b@1 end=1",
+    needs=("end_offsets",),
+    assumes=("clock", "order"),
+    follows="offset",
+).judged_by
+def stale_end_offset(p: Partition) -> Iterator[Finding]:
     """end_offsets answers less than what was acknowledged or read before the question, or than an earlier answer."""
     asked = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     if not len(asked):

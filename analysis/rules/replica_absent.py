@@ -8,16 +8,40 @@ is unknown.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
+from ..partitions.partition import Partition
 from ..partitions.rewrites import events, generations
 from ..replicas.replica_logs import Judgement, ReplicaLogs, extents, stretches, where
 from ..wording import brokers, span
+from .evidence import judge_logs
+from .rule import Rule
 
 
-def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
+@Rule(
+    "acknowledged-absent",
+    summary="An acknowledged record is missing from all replicas, or from the leader",
+    breach="An acknowledged record is on no replica in the last snapshot, or not in the leader's log.",
+    not_a_breach="The log start, compaction, or an aborted transaction explains it.",
+    unknown_when=(
+        "The log is damaged there. The last leader is not known and not all logs were collected. The logs "
+        "were copied at an unknown time, or before the run ended."
+    ),
+    in_jepsen="Not judged: they carry no brokers' files.",
+    needs=("batches", "acknowledged"),
+    assumes=("partitions", "replicas"),
+    follows="value",
+    of_records=True,
+).judged_by
+def acknowledged_absent(p: Partition) -> Iterator[Finding]:
+    return judge_logs(p, "acknowledged-absent", judge_absence)
+
+
+def judge_absence(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """One finding a run of neighbouring acknowledged records that are absent in the same way."""
     out = Judgement()
     name = logs.name

@@ -9,15 +9,46 @@ acknowledged or read by a consumer; above that nobody knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
+from ..partitions.partition import Partition
 from ..replicas.replica_logs import Judgement, ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
+from .evidence import judge_logs
+from .rule import Rule
 
 
-def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
+@Rule(
+    "replica-divergence",
+    summary="Replicas hold different records at one offset",
+    breach=(
+        "In one snapshot two replicas have records at one offset that differ in leader epoch, key or value, "
+        "and the record that the other replaced was committed. Below a checkpointed high watermark it was. "
+        "Above it, it was if it was acknowledged under acks=all or read by a consumer."
+    ),
+    not_a_breach=(
+        "A replica that is behind does not diverge. A divergence above the high watermark that the next "
+        "election truncates is a note."
+    ),
+    unknown_when=(
+        "Neither a history nor a checkpointed high watermark shows whether the records were committed. "
+        "Damaged offsets are not compared."
+    ),
+    in_jepsen="Not judged: they carry no brokers' files.",
+    needs=("batches",),
+    assumes=("replicas",),
+    follows="offset",
+    of_records=True,
+).judged_by
+def replica_divergence(p: Partition) -> Iterator[Finding]:
+    return judge_logs(p, "replica-divergence", judge_divergence)
+
+
+def judge_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """One finding a snapshot, run of diverging offsets, and grouping of the replicas."""
     out = Judgement()
     bounds = extents(logs)

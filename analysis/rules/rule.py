@@ -1,32 +1,49 @@
-"""What a rule is."""
+"""What a rule is: one guarantee, its text in four parts, and the functions that judge it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition
 
 Judge = Callable[[Partition], Iterator[Finding]]
-# What a rule may take for granted, beside lines that are well formed: that values are unique, clocks go forward, events
-# have an order in time, failures are certain, partitions and invocations were recorded, all replicas' logs kept.
+# What a rule may assume, beside well-formed lines: values are unique, clocks go forward, events have an order in time,
+# failures are certain, partitions and invocations were recorded, the logs of all replicas were collected.
 Assumed = Literal["values", "clock", "order", "outcomes", "partitions", "invocations", "replicas"]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One guarantee, checked. The texts are what `logjudge rules` and docs/rules.md say."""
+    """One guarantee, checked. `logjudge rules`, docs/rules.md and the report show the same four parts of its text."""
 
     name: str
-    breach: str  # one line
-    about: str  # paragraphs
-    example: str  # a history in the mini-language that breaks it (tests/notation.py)
+    summary: str  # a breach in one line, without a full stop
+    breach: str
+    not_a_breach: str
+    unknown_when: str
+    in_jepsen: str
     needs: tuple[str, ...]  # counts of a run without which there is nothing to judge
-    native: Judge | None  # None: this dialect does not have the rule
-    jepsen: Judge | None
-    needs_final: bool = field(default=False)  # without final reads an absence of findings proves nothing
+    example: str = ""  # a history in one line that breaks the rule; empty where brokers' files break it
+    native: Judge | None = None
+    jepsen: Judge | None = None  # None: histories of Jepsen are not judged by it
+    needs_final: bool = False  # without final reads an absence of findings proves nothing
     assumes: tuple[Assumed, ...] = ()
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss
-    of_records: bool = False  # a finding's values are the records concerned, and nothing else
+    of_records: bool = False  # the values of a finding are the records concerned, and nothing else
+
+    def judged_by(self, native: Judge) -> Rule:
+        """The rule with the function that judges native histories: a decorator of that function."""
+        return replace(self, native=native)
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """The text: a heading and sentences for each of its four parts."""
+        return (
+            ("Breach", self.breach),
+            ("Not a breach", self.not_a_breach),
+            ("Unknown when", self.unknown_when),
+            ("In Jepsen histories", self.in_jepsen),
+        )

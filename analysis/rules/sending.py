@@ -11,11 +11,29 @@ from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.partition import Partition, once
 from ..wording import plural
+from . import jepsen
 from .idempotence import without_idempotence
+from .rule import Rule
 from .wording import proof, where
 
 
-def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "nonmonotonic-send",
+    summary="A producer's acknowledged offsets went back",
+    breach="Of two sends of a producer to a partition, the one that was invoked later has the smaller offset.",
+    not_a_breach=(
+        "After a crash the producer is a new client. Permitted: the producer is known to be without "
+        "idempotence, so a retry of the first send may come after the second."
+    ),
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="The same, over ok and undecided operations, and always a violation.",
+    example="p:a@1 p:b@0",
+    needs=("acknowledged",),
+    jepsen=jepsen.nonmonotonic_sends,
+    assumes=("invocations",),
+    follows="value",
+).judged_by
+def nonmonotonic_send(p: Partition) -> Iterator[Finding]:
     """A producer's acknowledged offsets go back, in the order of invocation; a new client instance starts anew."""
     sent = _in_order_of_invocation(p)
     back = sent.filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
@@ -31,7 +49,19 @@ def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
             yield _back(p, row, "nonmonotonic-send", excused)
 
 
-def int_nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "int-nonmonotonic-send",
+    summary="The records of one transaction are in the wrong order",
+    breach="The same as nonmonotonic-send, between adjacent sends of one operation.",
+    not_a_breach="Permitted: the producer is known to be without idempotence.",
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="The same, and always a violation.",
+    example="p:(a@1,b@0)",
+    needs=("transactions",),
+    jepsen=jepsen.int_nonmonotonic_sends,
+    follows="value",
+).judged_by
+def int_nonmonotonic_send(p: Partition) -> Iterator[Finding]:
     """The same within one transaction."""
     back = _in_order_of_invocation(p).filter(
         (pl.col("offset") < pl.col("previous")) & (pl.col("at") == pl.col("previous_at"))
@@ -41,7 +71,18 @@ def int_nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
         yield _back(p, row, "int-nonmonotonic-send", excused)
 
 
-def int_send_skips(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "int-send-skip",
+    summary="Records of other producers are between those of one transaction",
+    breach="Never: this is a note, because any second producer causes it.",
+    not_a_breach="Every case of it.",
+    unknown_when="Only when the run's evidence is incomplete.",
+    in_jepsen="The same.",
+    example="p:(a@0,b@2).. q:x@1 p:..(a@0,b@2)",
+    needs=("transactions",),
+    jepsen=jepsen.int_send_skips,
+).judged_by
+def int_send_skip(p: Partition) -> Iterator[Finding]:
     """Another producer's records stand between those of one transaction; that is allowed, so it is a note."""
     ahead = _in_order_of_invocation(p).filter(
         (pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at"))

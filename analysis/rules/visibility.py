@@ -12,12 +12,29 @@ from ..partitions.absences import lasting
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural, some
+from . import jepsen
+from .rule import Rule
 from .wording import distinct, proof, seconds, where
 
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
-def aborted_reads(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "aborted-read",
+    summary="A consumer read a value that was never committed (G1a)",
+    breach="A consumer polled a value of a send that certainly failed, or of a transaction that aborted.",
+    not_a_breach=(
+        "A send that timed out has not certainly failed. Permitted: read_uncommitted consumers may see "
+        "records of aborted transactions. All of these in a partition are one finding."
+    ),
+    unknown_when="The record's transaction aborted and run.json does not set isolation.level of the consumer.",
+    in_jepsen="An ok operation read a value that a failed operation sent.",
+    example="{c.isolation.level=read_committed} p:(a@0)! c:<a@0",
+    needs=("reads",),
+    jepsen=jepsen.aborted_reads,
+    assumes=("values", "outcomes"),
+).judged_by
+def aborted_read(p: Partition) -> Iterator[Finding]:
     """G1a: polled, though the send certainly failed or its transaction aborted."""
     read = _reads_of(p, pl.col("all_failed"))
     uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
@@ -41,7 +58,21 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, fate: str) -> Findi
     return _finding(p, run, "aborted-read", severity, sentence, failed)
 
 
-def phantom_reads(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "phantom-read",
+    summary="A consumer read a value that was never sent",
+    breach=("A consumer polled a value that no recorded send explains, or polled it before its send was invoked."),
+    not_a_breach="The invocation of the send is not recorded, so a read may come first.",
+    unknown_when=(
+        "Sends may be missing from the history: some lines could not be read, or run.json names a producer "
+        "without any recorded event."
+    ),
+    in_jepsen="Not judged: Jepsen's checker has no such rule.",
+    example="p:a@0 c:<a@0,b@1",
+    needs=("reads", "sends"),
+    assumes=("values", "clock", "order"),
+).judged_by
+def phantom_read(p: Partition) -> Iterator[Finding]:
     """Polled, though nobody sent it, or before it was sent."""
     if not len(p.sends) and not len(p.unplaced):
         return
@@ -77,7 +108,25 @@ def _missing(p: Partition) -> str:
     return f"run.json names {some(silent)}, of whom nothing is recorded" if silent else ""
 
 
-def precommitted_reads(p: Partition) -> Iterator[Finding]:
+@Rule(
+    "precommitted-read",
+    summary="A value was read before its transaction could commit",
+    breach=(
+        "A read_committed consumer polled a value before the transaction that writes it was invoked, or a "
+        "transaction polled a value that it writes itself."
+    ),
+    not_a_breach=(
+        "A read between the invocation of a commit and its ok proves nothing, because the ok arrives after "
+        "the marker. A read_uncommitted consumer may see the records of open transactions."
+    ),
+    unknown_when="A transaction polled its own value and run.json does not set isolation.level of the consumer.",
+    in_jepsen="An operation of any outcome polled a value that it sends itself.",
+    example="{p.isolation.level=read_committed} p:(a@0,<a@0)",
+    needs=("transactions",),
+    jepsen=jepsen.precommitted_reads,
+    assumes=("values", "clock", "order"),
+).judged_by
+def precommitted_read(p: Partition) -> Iterator[Finding]:
     """Polled before the transaction of the value began, or by the transaction that wrote it."""
     uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(uncommitted))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ..files import reason_of, type_of
+from ..files import file_type_of, reason_of
 from ..tables import MAX_OFFSET
 from .checkpoints import (
     EPOCH_CHECKPOINT,
@@ -107,7 +107,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
                 elif entry.is_file():
                     yield Path(entry.path), relative / entry.name, ""
                 else:
-                    found = type_of(entry.stat().st_mode)
+                    found = file_type_of(entry.stat().st_mode)
                     yield Path(entry.path), relative / entry.name, f"found {found}, expected a file"
             except OSError as error:
                 found = "a link to nothing" if isinstance(error, FileNotFoundError) else reason_of(error)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..files import MAX_DECOMPRESSED, Split, blocks
+from ..files import MAX_DECOMPRESSED_BYTES, Split, blocks
 from .log_patterns import PATTERNS, Pattern
 from .tables import DAMAGE, LOG_EVENTS, damage_row
 
@@ -73,7 +73,7 @@ def _unzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         frames.append(parse_log(text, block.first_line + 1, before))
         lines = pl.Series(text.rstrip("\n").rsplit("\n", 200))
         at, before = at + len(block.data), _time(lines, len(lines) - 1)
-        said = block.damage or (f"more than {MAX_DECOMPRESSED >> 30} GiB" if at > MAX_DECOMPRESSED else "")
+        said = block.damage or (f"more than {MAX_DECOMPRESSED_BYTES >> 30} GiB" if at > MAX_DECOMPRESSED_BYTES else "")
         if said:
             damage.append(damage_row("unreadable", f"gzip breaks off: {said}", byte=0))
             break

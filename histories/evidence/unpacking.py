@@ -1,4 +1,4 @@
-"""Compressed batches unpacked: what is broken, or becomes too much, is damage."""
+"""Compressed batches decompress: what is broken, or becomes too much, is damage."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import cramjam
 
-from ..errors import first_line
-from ..files import unpacked
+from ..errors import describe_error
+from ..files import decompress
 from . import lz4_frames
 from .batch_headers import CODEC_BITS, Ints
 from .batch_kernels import ATTRIBUTES, BASE, BYTE, LAST
@@ -17,10 +17,10 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MAX_UNPACKED = 1 << 30  # bytes of a batch: what becomes more is a bomb
 XERIAL = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2  # begins blocks of snappy, each behind its size
 DECODERS: dict[int, Callable[[bytes], bytes]] = {
-    1: lambda payload: unpacked(payload, "gzip", MAX_UNPACKED),
+    1: lambda payload: decompress(payload, "gzip", MAX_UNPACKED),
     2: lambda payload: unsnappy(payload, MAX_UNPACKED),
     3: lambda payload: lz4_frames.unpack(payload, MAX_UNPACKED),
-    4: lambda payload: unpacked(payload, "zstd", MAX_UNPACKED),
+    4: lambda payload: decompress(payload, "zstd", MAX_UNPACKED),
 }
 
 
@@ -31,7 +31,7 @@ def unpack(payload: bytes, row: Ints, at: int, damage: list[dict[str, object]]) 
         return DECODERS[codec](payload)
     except Exception as error:
         name = CODECS[codec] if codec < len(CODECS) else f"codec {codec}"
-        reason = f"{name} does not unpack the batch: {first_line(error)}"
+        reason = f"{name} does not unpack the batch: {describe_error(error)}"
         damage.append(damage_row("decode", reason, at + int(row[BYTE]), None, int(row[BASE]), int(row[LAST])))
         return None
 

@@ -1,22 +1,36 @@
-"""A module a format, and one READERS dict: the order is the order of recognition.
+"""One registry of readers: a module for each format of histories.
 
-A reader has NAME, `recognises(head) -> bool`, and `parse(blob, source) -> (EVENTS, QUARANTINE)`, where a blob is
-whole lines, lines count from 0, and no bytes whatever raise.
+A reader has NAME, CONTENT and `recognises(head) -> bool`, where `head` holds the first bytes, decompressed. CONTENT
+decides its other function:
+
+- LOG, what clients did to a replicated log: `parse(blob, source) -> (EVENTS, QUARANTINE)`. A blob holds complete lines,
+  `line` counts from 0, and `parse` never raises.
+- OPERATIONS, general operations on objects: `read(text, source)` yields `OperationLine`s. It raises InputError.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from . import jepsen, native, verifiable
+from . import jepsen, native, operations_edn, operations_jsonl, register_log, verifiable
+from .contents import LOG, OPERATIONS
 
-READERS: dict[str, ModuleType] = {
-    "native": native,
-    "jepsen": jepsen,
-    "verifiable": verifiable,
-}
+__all__ = ["LOG", "OPERATIONS", "READERS", "readers_of", "recognise"]
+
+_MODULES = (native, jepsen, verifiable, register_log, operations_jsonl, operations_edn)  # in the order of recognition
+READERS: dict[str, ModuleType] = {module.NAME: module for module in _MODULES}
 
 
-def recognise(head: bytes) -> str | None:
-    """The name of the format that the first bytes (decompressed) are of, or None."""
-    return next((name for name, reader in READERS.items() if reader.recognises(head)), None)
+def readers_of(content: str) -> list[str]:
+    """The names of the readers of LOG or of OPERATIONS."""
+    return [name for name, reader in READERS.items() if content == reader.CONTENT]
+
+
+def recognise(head: bytes, content: str) -> str | None:
+    """The name of the reader that recognises the first bytes, or None.
+
+    The same bytes may be both: readers of the wanted content come first, the others after them.
+    """
+    wanted = readers_of(content)
+    names = [*wanted, *(name for name in READERS if name not in wanted)]
+    return next((name for name in names if READERS[name].recognises(head)), None)

@@ -37,10 +37,12 @@ import polars as pl
 
 from ..tables import EVENTS, QUARANTINE
 from . import jepsen_columns
+from .contents import LOG
 from .jepsen_operations import event
 from .lines import one_by_one
 
 NAME = "jepsen"
+CONTENT = LOG
 _BLOCK = 6 << 20  # bytes; the arrays of a block stay in a processor's cache
 
 _KAFKA = re.compile(

@@ -17,8 +17,10 @@ import orjson
 import polars as pl
 
 from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, QUARANTINE, TYPES, Schema, complete
+from .contents import LOG
 
 NAME = "native"
+CONTENT = LOG
 
 # What is read from the file; the rest of EVENTS is added.
 _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}

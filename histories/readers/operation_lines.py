@@ -1,4 +1,4 @@
-"""One line of a history of operations, the same for every format: what the readers give and operations.py pairs."""
+"""The events that readers of general operations yield, whatever the format."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 
 from ...models.operations import UNKNOWN
 
-TYPES = ("invoke", "ok", "fail", "info")
 
+class OperationLine(NamedTuple):
+    """One event of a history. An annotation has the process None, and its text in `value`."""
 
-class Line(NamedTuple):
-    """One event. `process` None is an annotation, and `value` its text."""
-
-    line: int
+    line: int  # from 1
     process: Hashable
-    type: str
+    type: str  # of tables.TYPES
     f: str
     value: Any = None
     key: Hashable = None

@@ -7,18 +7,31 @@ is a pair [key value] as Jepsen's `independent` writes them. Events of processes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from sys import intern
 from typing import Any
 
 from ...models.operations import UNKNOWN
 from ..errors import InputError
+from ..tables import TYPES
+from .contents import OPERATIONS
 from .edn import EdnError, Word, forms
-from .operation_lines import TYPES, Line
+from .operation_lines import OperationLine
 
+NAME = "edn"
+CONTENT = OPERATIONS
+_FORM = re.compile(rb'\{(?!\s*["}])|[\[#;(]')  # of what begins with a string JSON is made
+_OF_A_LOG = re.compile(rb"\[:(?:send|poll)\b")  # a step of the kafka workload
 _PROCESS, _TYPE, _F, _VALUE = Word(":process"), Word(":type"), Word(":f"), Word(":value")
 _KEY, _RESULT = Word(":key"), Word(":result")
 _BOOLEANS = {Word("true"): True, Word("false"): False}
+
+
+def recognises(head: bytes) -> bool:
+    """Whether the text begins as EDN does, and its first line has no step on a log."""
+    first = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
+    return bool(_FORM.match(first)) and not _OF_A_LOG.search(first)
 
 
 def _name(event: dict[Any, Any], key: Word, source: str, line: int) -> str:
@@ -32,7 +45,7 @@ def _name(event: dict[Any, Any], key: Word, source: str, line: int) -> str:
     raise InputError(source, found, f"{key} with a keyword", line=line)
 
 
-def _event(line: int, event: Any, source: str) -> Line:
+def _event(line: int, event: Any, source: str) -> OperationLine:
     if not isinstance(event, dict):
         raise InputError(source, f"{event!r:.60}", "a map, an event each", line=line)
     process = event.get(_PROCESS)
@@ -41,17 +54,17 @@ def _event(line: int, event: Any, source: str) -> Line:
     if not isinstance(process, int):
         if process is None:
             raise InputError(source, "an event without :process", "one with it", line=line)
-        return Line(line, None, "info", f, f"{process!r} {f} {value!r}".replace(":", ""))
+        return OperationLine(line, None, "info", f, f"{process!r} {f} {value!r}".replace(":", ""))
     kind = _name(event, _TYPE, source, line)
     if kind not in TYPES:
         raise InputError(source, f":type :{kind}", "one of :invoke, :ok, :fail and :info", line=line)
     result = event.get(_RESULT, UNKNOWN)
     if f in ("cas", "contains"):
         result = _BOOLEANS.get(result, result)
-    return Line(line, process, kind, f, value, event.get(_KEY), result)
+    return OperationLine(line, process, kind, f, value, event.get(_KEY), result)
 
 
-def _is_independent(lines: list[Line]) -> bool:
+def _is_independent(lines: list[OperationLine]) -> bool:
     """Whether a register's values are pairs of a key and a value, as Jepsen's `independent` makes."""
     reads = 0
     for line in lines:
@@ -69,7 +82,7 @@ def _is_independent(lines: list[Line]) -> bool:
     return reads > 0
 
 
-def _split_key(line: Line, source: str) -> Line:
+def _split_key(line: OperationLine, source: str) -> OperationLine:
     if line.process is None:
         return line
     if not (isinstance(line.value, tuple) and len(line.value) == 2):
@@ -92,7 +105,7 @@ def _forms(text: str, source: str) -> Iterator[tuple[int, Any]]:
         raise InputError(source, error.found, error.expected, line=line) from error
 
 
-def read(text: str, source: str) -> Iterable[Line]:
+def read(text: str, source: str) -> Iterable[OperationLine]:
     """The events of a history."""
     lines = [_event(line, event, source) for line, event in _forms(text, source)]
     if _is_independent(lines):
@@ -100,7 +113,7 @@ def read(text: str, source: str) -> Iterable[Line]:
     return _without_echo(lines)
 
 
-def _without_echo(lines: list[Line]) -> Iterator[Line]:
+def _without_echo(lines: list[OperationLine]) -> Iterator[OperationLine]:
     """The lines without the arguments of gets, where some histories have an empty string."""
     for line in lines:
         if line.f == "get" and line.type == "invoke":

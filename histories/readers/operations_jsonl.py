@@ -11,15 +11,29 @@ every event; otherwise their order is the order of time. `{"note": "text"}` and 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable, Iterator
 from typing import Any, NoReturn
 
 from ...models.operations import UNKNOWN
 from ..errors import InputError
+from ..tables import TYPES
+from .contents import OPERATIONS
 from .edn import FrozenMap, Word
-from .operation_lines import TYPES, Line
+from .operation_lines import OperationLine
 
+NAME = "jsonl"
+CONTENT = OPERATIONS
+_OBJECT = re.compile(rb'\{\s*["}]')
+# Only histories of logs number their operations.
+_OF_A_LOG = re.compile(rb'"f":\s*"(send|poll|txn|assign|subscribe|seek|commit|handle|end_offsets)"')
 _BOOLEANS = {True: Word("true"), False: Word("false")}
+
+
+def recognises(head: bytes) -> bool:
+    """Whether the first line begins a JSON object and is no numbered operation on a log."""
+    first = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
+    return bool(_OBJECT.match(first)) and not (b'"op":' in first and _OF_A_LOG.search(first))
 
 
 def freeze(value: Any) -> Hashable:
@@ -55,9 +69,9 @@ def _time(event: dict[str, Any], key: str, source: str, line: int) -> float:
     return time
 
 
-def _events(line: int, event: dict[str, Any], source: str) -> Iterator[Line]:
+def _events(line: int, event: dict[str, Any], source: str) -> Iterator[OperationLine]:
     if "note" in event:
-        yield Line(line, None, "info", "note", event["note"], time=event.get("time"))
+        yield OperationLine(line, None, "info", "note", event["note"], time=event.get("time"))
         return
     f = event.get("f")
     if not isinstance(f, str):
@@ -65,7 +79,7 @@ def _events(line: int, event: dict[str, Any], source: str) -> Iterator[Line]:
     process = event.get("process")
     time = _time(event, "time", source, line) if "time" in event else None
     if process == "nemesis":
-        yield Line(line, None, "info", f, f"nemesis {f} {event.get('value') or ''}".strip(), time=time)
+        yield OperationLine(line, None, "info", f, f"nemesis {f} {event.get('value') or ''}".strip(), time=time)
         return
     result: Hashable = UNKNOWN
     if "result" in event:
@@ -75,16 +89,16 @@ def _events(line: int, event: dict[str, Any], source: str) -> Iterator[Line]:
     if "call" in event:
         # A whole operation is a process of its own here: its client may have several under way.
         alone = ("operation", line, by)
-        yield Line(line, alone, "invoke", f, value, key, time=_time(event, "call", source, line), client=by)
+        yield OperationLine(line, alone, "invoke", f, value, key, time=_time(event, "call", source, line), client=by)
         if event.get("end") is not None:
-            yield Line(line, alone, "ok", f, value, key, result, _time(event, "end", source, line))
+            yield OperationLine(line, alone, "ok", f, value, key, result, _time(event, "end", source, line))
         return
     kind = event.get("type")
     if kind not in TYPES:
         raise InputError(source, f"type {kind!r}", f"one of {', '.join(TYPES)}", line=line)
     if process is None:
         raise InputError(source, "an event without process", "one with it", line=line)
-    yield Line(line, by, kind, f, value, key, result, time)
+    yield OperationLine(line, by, kind, f, value, key, result, time)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -96,7 +110,7 @@ def _lines(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def read(text: str, source: str) -> Iterator[Line]:
+def read(text: str, source: str) -> Iterator[OperationLine]:
     """The events of a history."""
     for number, line in enumerate(_lines(text), 1):
         if not line.strip():

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import InputError, first_line
+from ..errors import InputError, describe_error
 from ..tables import EVENTS, QUARANTINE
 
 NEEDED = ("time", "process", "type", "f")
@@ -16,7 +16,7 @@ ROW_GROUP = 250_000
 _DIALECT = b"logjudge.dialect"
 
 
-def opened(path: Path) -> tuple[int, str]:
+def inspect_parquet(path: Path) -> tuple[int, str]:
     """The number of row groups, and whose rules judge a converted history: jepsen, or nothing.
 
     Raises InputError for Parquet that is no history.
@@ -25,7 +25,7 @@ def opened(path: Path) -> tuple[int, str]:
         with pq.ParquetFile(path) as file:
             groups, schema = int(file.num_row_groups), file.schema_arrow
     except (pa.ArrowException, OSError) as error:
-        raise InputError(str(path), f"damaged Parquet ({first_line(error)})", "events in Parquet") from error
+        raise InputError(str(path), f"damaged Parquet ({describe_error(error)})", "events in Parquet") from error
     missing = [name for name in NEEDED if name not in schema.names]
     if missing:
         expected = "the columns that `logjudge convert` writes"
@@ -56,7 +56,7 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
         typed = frame.with_columns(pl.col(name).cast(EVENTS[name]) for name in names)
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         nothing = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
-        return *nothing, 0, f"row group {group} cannot be read: {first_line(error)}"
+        return *nothing, 0, f"row group {group} cannot be read: {describe_error(error)}"
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in [*names, "line"]]
     numbered = typed.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64), *missing)
     jepsen = (file.schema_arrow.metadata or {}).get(_DIALECT) == b"jepsen"

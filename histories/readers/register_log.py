@@ -13,11 +13,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import InputError
-from .operation_lines import Line
+from .contents import OPERATIONS
+from .operation_lines import OperationLine
+
+NAME = "register-log"
+CONTENT = OPERATIONS
 
 _LINE = re.compile(r".*?\bjepsen\.util\s+-\s+(\S+)\s+:(\w+)\s+:(\S+)\s*(.*?)\s*")
 _PAIR = re.compile(r"\[\s*(-?\d+|nil)[\s,]+(-?\d+|nil)\s*\]")
 _NUMBER = re.compile(r"-?\d{1,4000}|nil")
+
+
+def recognises(head: bytes) -> bool:
+    """Whether the first lines have the logger jepsen.util; those before it may be of others."""
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:10_000]
+    first = start.split(b"\n", 1)[0]
+    return b"jepsen.util" in first or (first[:1] not in (b"{", b"[", b"#", b";", b"(") and b"jepsen.util" in start)
 
 
 def _number(text: str) -> int | None:
@@ -39,7 +50,7 @@ def _value(f: str, kind: str, text: str, source: str, line: int) -> Any:
     return _number(text)
 
 
-def read(text: str, source: str) -> Iterator[Line]:
+def read(text: str, source: str) -> Iterator[OperationLine]:
     """The events of a log."""
     for number, line in enumerate(text.split("\n"), 1):
         if "jepsen.util" not in line:
@@ -49,7 +60,7 @@ def read(text: str, source: str) -> Iterator[Line]:
             raise InputError(source, repr(line[:80]), "PROCESS :TYPE :FUNCTION VALUE", line=number)
         process, kind, f, rest = match.groups()
         if not process.isdecimal():
-            yield Line(number, None, kind, f, f"{process} {f} {rest}".strip())
+            yield OperationLine(number, None, kind, f, f"{process} {f} {rest}".strip())
             continue
         if kind not in ("invoke", "ok", "fail", "info") or f not in ("read", "write", "cas"):
             expected = ":invoke, :ok, :fail or :info of :read, :write or :cas"
@@ -58,6 +69,6 @@ def read(text: str, source: str) -> Iterator[Line]:
         if f == "cas" and kind in ("ok", "fail") and value is not None:
             # A pair after :fail is the comparison that did not match; a word would be an error, and no
             # answer.
-            yield Line(number, int(process), "ok", f, value, result=kind == "ok")
+            yield OperationLine(number, int(process), "ok", f, value, result=kind == "ok")
         else:
-            yield Line(number, int(process), kind, f, value)
+            yield OperationLine(number, int(process), kind, f, value)

@@ -36,9 +36,11 @@ import orjson
 import polars as pl
 
 from ..tables import EVENTS, Schema
+from .contents import LOG
 from .lines import MalformedError, decoded, one_by_one, texts
 
 NAME = "verifiable"
+CONTENT = LOG
 _NAMED = re.compile(
     rb'^(?:\xef\xbb\xbf)?\s*\{[^\n]*"name"\s*:\s*"'
     rb"(?:startup_complete|shutdown_complete|tool_data|producer_send_success|producer_send_error|record_data"

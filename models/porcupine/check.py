@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State, by_key
 from ..register import REGISTER
@@ -107,12 +108,17 @@ class _Parts:
             self.keys = list(numbers)
             if len(self.keys) > 1:
                 self.of = np.array([numbers[key] for key in keys], np.int32)[np.asarray(history.action_of)]
-        self.sizes = np.bincount(self.of, minlength=len(self.keys))
-        self._sorted = np.argsort(self.of, kind="stable")
-        self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.sizes: list[int] = np.bincount(self.of, minlength=len(self.keys)).tolist()
+
+    @cached_property
+    def _sorted(self) -> list[NDArray[np.int64]]:
+        """The operations by part."""
+        return np.split(np.argsort(self.of, kind="stable"), np.cumsum(self.sizes[:-1]))
 
     def operations(self, part: int) -> list[int]:
-        indices: list[int] = self._sorted[self._starts[part] : self._starts[part + 1]].tolist()
+        if len(self.keys) == 1:
+            return list(range(len(self.of)))
+        indices: list[int] = self._sorted[part].tolist()
         return indices
 
 
@@ -124,16 +130,20 @@ class _Check:
         self.actions, self.observes, self.history = number_actions(model, operations)
         self.encoding: Encoding | None = None
         if any(model.step is known.step for known in MODELS.values()):
-            from .encoding import encode
+            from .encoding import Counts, encode
 
-            self.encoding = encode(model, self.actions, len(operations))
+            counts, completed = [0] * len(self.actions), [0] * len(self.actions)
+            for action, end in zip(self.history.action_of, self.history.ends, strict=True):
+                counts[action] += 1
+                completed[action] += end is not None
+            self.encoding = encode(model, self.actions, Counts(counts, completed))
         self.began = time.perf_counter()
         self.parts = _Parts(model, self.actions, self.history)
         self.found: dict[int, Found] = {}
         self.witness: dict[int, list[int]] = {}  # by part that a monitor decided
         self.begun: dict[int, tuple[Steps, Found]] = {}  # by part, what a short search in Python learnt
         for part in range(len(self.parts.keys)):
-            if OPERATION_BYTES * int(self.parts.sizes[part]) > budget.memory:
+            if OPERATION_BYTES * self.parts.sizes[part] > budget.memory:
                 self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
         self.seconds = 0.0
 
@@ -166,9 +176,10 @@ class _Check:
         from .layout import events_of, split_events
 
         events, part_of, count = events_of(self.history), self.parts.of, len(self.parts.keys)
-        ends = np.bincount(part_of[-1 - events[events < 0]], minlength=count)
-        starts = np.concatenate([[0], np.cumsum(self.parts.sizes + ends)]).astype(np.int32)
+        starts = np.array([0, len(events)], np.int32)
         if count > 1:
+            ends = np.bincount(part_of[-1 - events[events < 0]], minlength=count)
+            starts = np.concatenate([[0], np.cumsum(self.parts.sizes + ends)]).astype(np.int32)
             events = split_events(events, part_of, starts)
         return events, starts, np.array(self.history.action_of, np.int32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -26,6 +27,13 @@ class Encoding(NamedTuple):
     decode: Decoder  # the state in Python
     values: int  # how many values the code numbers
     monitor: int  # which of monitors.py knows the model, 0 for none
+
+
+class Counts(NamedTuple):
+    """How many operations have each action, and how many of these completed."""
+
+    all: Sequence[int]
+    completed: Sequence[int]
 
 
 class _Writer:
@@ -81,7 +89,7 @@ def labels_of(machine: m.Machine, node: int) -> list[int]:
     return labels[::-1]
 
 
-def _register(actions: Sequence[Action], _: int) -> Encoding:
+def _register(actions: Sequence[Action], _: Counts) -> Encoding:
     writer = _Writer([None])
     number = writer.number
     swaps = {True: m.CAS, False: m.CAS_FAILED, UNKNOWN: m.CAS_ANY}
@@ -96,7 +104,7 @@ def _register(actions: Sequence[Action], _: int) -> Encoding:
     return writer.finish(code, writer.decode_value(lambda value: (value,)), monitor=m.REGISTER)
 
 
-def _key_value(actions: Sequence[Action], _: int) -> Encoding | None:
+def _key_value(actions: Sequence[Action], counts: Counts) -> Encoding | None:
     asked = {"" if action.value is None else action.value for action in actions if action.f != "get"}
     if not any(action.f == "append" for action in actions):
         return _values_by_key(actions)
@@ -107,9 +115,10 @@ def _key_value(actions: Sequence[Action], _: int) -> Encoding | None:
     spelled = not any(after.startswith(before) for before, after in pairwise(written))
     writer = _Writer()
     word_of = {value: writer.text(value) for value in ["", *written]}
+    places = _places_of_appends(actions, counts, written) if spelled else {}
     append, put = (m.APPEND, m.REPLACE) if spelled else (m.SPELL, m.RESPELL)
     code: list[Code] = []
-    for f, value, result, _key in actions:
+    for f, value, result, key in actions:
         if f == "get":
             text = "" if result is None else result
             if text is UNKNOWN:
@@ -119,9 +128,39 @@ def _key_value(actions: Sequence[Action], _: int) -> Encoding | None:
         elif not value:
             code.append((m.PASS, 0, 0) if f == "append" else (m.WRITE, 0, 0))
         else:
-            code.append((append if f == "append" else put, word_of[value], -1))
+            code.append((append if f == "append" else put, word_of[value], places.get((key, value), -1)))
     spell = ["", *written].__getitem__ if spelled else chr
     return writer.finish(code, lambda machine, state: "".join(map(spell, labels_of(machine, state))), spelled=spelled)
+
+
+def _places_of_appends(actions: Sequence[Action], counts: Counts, written: Sequence[str]) -> dict[tuple[Any, str], int]:
+    """How many values stand before a value, by key, for those written once that a completed get returned.
+
+    Such a value is appended there in every linearization, so that the search need not try it elsewhere.
+    """
+    times: Counter[tuple[Any, str]] = Counter()
+    gets: list[tuple[str, str, Any]] = []
+    for (f, value, result, key), count, completed in zip(actions, *counts, strict=True):
+        if f != "get" and value:
+            times[key, value] += count
+        elif f == "get" and completed and result and isinstance(result, str):
+            gets.append((str(key), result, key))
+    places: dict[tuple[Any, str], int] = {}
+    known, lengths = frozenset(written), sorted({len(value) for value in written})
+    before, at, number = ("", ""), 0, 0
+    # In this order most contents begin with the one before, whose values are not looked at again.
+    for name, text, key in sorted(gets, key=lambda get: get[:2]):
+        if name != before[0] or not text.startswith(before[1]):
+            at = number = 0
+        before = name, text
+        while at < len(text):
+            value = next((text[at : at + size] for size in lengths if text[at : at + size] in known), "")
+            if not value:
+                break
+            if times[key, value] == 1:
+                places.setdefault((key, value), number)
+            at, number = at + len(value), number + 1
+    return places
 
 
 def _values_by_key(actions: Sequence[Action]) -> Encoding:
@@ -139,7 +178,7 @@ def _values_by_key(actions: Sequence[Action]) -> Encoding:
     return writer.finish(code, writer.decode_value(lambda value: value), monitor=m.REGISTER)
 
 
-def _set(actions: Sequence[Action], _: int) -> Encoding:
+def _set(actions: Sequence[Action], _: Counts) -> Encoding:
     writer = _Writer()
     number = writer.number
     code: list[Code] = []
@@ -156,7 +195,7 @@ def _set(actions: Sequence[Action], _: int) -> Encoding:
     return writer.finish(code, writer.decode_labels(frozenset))
 
 
-def _append_log(actions: Sequence[Action], _: int) -> Encoding:
+def _append_log(actions: Sequence[Action], _: Counts) -> Encoding:
     writer = _Writer()
     number = writer.number
     code: list[Code] = []
@@ -179,7 +218,7 @@ def _buffer(
 ) -> Any:
     """The encoder of a queue, a stack or a priority queue."""
 
-    def encode(actions: Sequence[Action], _: int) -> Encoding:
+    def encode(actions: Sequence[Action], _: Counts) -> Encoding:
         writer = _Writer(sorted(values(actions), reverse=True) if callable(values) else values)
         number = writer.number
         code: list[Code] = []
@@ -200,9 +239,9 @@ def _priorities(actions: Sequence[Action]) -> Any:
     return inserted | {action.result for action in actions if action.f != "insert"} - {None, UNKNOWN}
 
 
-def _counter(actions: Sequence[Action], count: int) -> Encoding | None:
+def _counter(actions: Sequence[Action], counts: Counts) -> Encoding | None:
     # States are sums plus a bound of what all additions can take away.
-    bound = count * max((abs(action.value) for action in actions if action.f != "read"), default=0)
+    bound = sum(counts.all) * max((abs(action.value) for action in actions if action.f != "read"), default=0)
     if 2 * bound > MAX_INT32:
         return None
     code: list[Code] = []
@@ -216,7 +255,7 @@ def _counter(actions: Sequence[Action], count: int) -> Encoding | None:
     return _Writer().finish(code, lambda _, state: state - bound, initial=bound)
 
 
-def _lock(actions: Sequence[Action], _: int) -> Encoding:
+def _lock(actions: Sequence[Action], _: Counts) -> Encoding:
     writer = _Writer([m])  # no owner equals a module: this one stands for none
     code: list[Code] = []
     for f, value, _result, _key in actions:
@@ -225,7 +264,7 @@ def _lock(actions: Sequence[Action], _: int) -> Encoding:
     return writer.finish(code, writer.decode_value(lambda owner: () if owner is m else (owner,)))
 
 
-ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action], int], Encoding | None]]] = {
+ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action], Counts], Encoding | None]]] = {
     register.step: (register.REGISTER, _register),
     key_value.step: (key_value.KEY_VALUE, _key_value),
     set.step: (set.SET, _set),
@@ -243,9 +282,9 @@ ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action],
 }
 
 
-def encode(model: Model[Any], actions: Sequence[Action], count: int) -> Encoding | None:
-    """The actions of `count` operations as instructions; None if the model is not built in, or they do not fit."""
+def encode(model: Model[Any], actions: Sequence[Action], counts: Counts) -> Encoding | None:
+    """The actions as instructions; None if the model is not built in, or they do not fit."""
     known, encoder = ENCODERS.get(model.step, (None, None))
     if known is None or encoder is None or known.initial != model.initial:
         return None
-    return encoder(actions, count)
+    return encoder(actions, counts)

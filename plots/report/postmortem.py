@@ -122,7 +122,7 @@ def _told(
         "source": verdict["input"].get("path") or _source(verdict),
         "counts": verdict["counts"],
         "rules": rules,
-        "guarantees": {name: RULES[name].breach if name in RULES else "" for name in rules},
+        "guarantees": {name: RULES[name] for name in rules if name in RULES},
         "assumptions": verdict["assumptions"],
         "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
         "provenance": verdict.get("provenance"),

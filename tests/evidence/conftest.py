@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENDS, Judgement, ReplicaLogs, complete_sends, replica_logs_of
-from logjudge.analysis.rules.log_order import checkpoint_order, epoch_order, log_corruption
-from logjudge.analysis.rules.replica_absent import acknowledged_absent
-from logjudge.analysis.rules.replica_divergence import replica_divergence
+from logjudge.analysis.rules.log_order import judge_checkpoints, judge_epochs, judge_segments
+from logjudge.analysis.rules.replica_absent import judge_absence
+from logjudge.analysis.rules.replica_divergence import judge_divergence
 from logjudge.analysis.timelines.timeline import Timeline, build_timeline
 from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts, read_part
@@ -43,7 +43,7 @@ def judge_replicas(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """All rules on what brokers kept of one topic-partition."""
     sends = complete_sends(sends)
     out = Judgement()
-    for rule in (replica_divergence, acknowledged_absent, epoch_order, checkpoint_order, log_corruption):
+    for rule in (judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments):
         judged = rule(logs, sends)
         out.findings.extend(judged.findings)
         out.unknown.extend(judged.unknown)

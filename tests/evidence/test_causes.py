@@ -20,8 +20,8 @@ from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.leaders import last_leader
 from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
-from logjudge.analysis.rules.identity import duplicates
-from logjudge.analysis.rules.sending import nonmonotonic_sends
+from logjudge.analysis.rules.identity import duplicate
+from logjudge.analysis.rules.sending import nonmonotonic_send
 from logjudge.analysis.timelines.facts import Fact, ordered
 from logjudge.analysis.timelines.telling import merge_sources
 from logjudge.analysis.timelines.timeline import build_timeline
@@ -215,8 +215,8 @@ def test_batches_without_a_producer_id_excuse_what_stands_twice_or_out_of_order(
     reads = [{**read, "index": i, "offset": o, "value": "b", "exempt": False} for i, o in enumerate((2, 3))]
     seen = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS)
     p = Partition("orders", 0, settings, *seen, replica_logs=replica_logs_of("orders", 0, tables, leader="1"))
-    assert [(found.values, found.severity) for found in duplicates(p)] == [(["b"], severity)]
-    assert [(found.values, found.severity) for found in nonmonotonic_sends(p)] == [(["b", "c"], severity)]
+    assert [(found.values, found.severity) for found in duplicate.native(p)] == [(["b"], severity)]
+    assert [(found.values, found.severity) for found in nonmonotonic_send.native(p)] == [(["b", "c"], severity)]
 
 
 def test_a_follower_that_cut_its_log_above_what_its_leader_wrote_differs_for_ever():

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
-from logjudge.analysis.rules.loss import lost_writes
+from logjudge.analysis.rules.loss import lost_write
 from logjudge.histories.bundle import Settings
 from logjudge.histories.tables import READS, SENDS
 
@@ -49,7 +49,7 @@ def why_unknown(held):
     tables = None if held is None else in_transaction(logs(held), 1, 7)
     kept = None if tables is None else replica_logs_of("x", 0, tables, leader="1")
     p = Partition("x", 0, settings, *frames, replica_logs=kept)
-    assert list(lost_writes(p)) == []
+    assert list(lost_write.native(p)) == []
     [says] = [text for text in p.unjudged["lost-write"] if "open transaction" in text]
     return says.split(": ")[1]
 

@@ -11,8 +11,8 @@ from logjudge.analysis.causes import explain_absence, explain_loss
 from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
-from logjudge.analysis.rules.replica_absent import acknowledged_absent
-from logjudge.analysis.rules.replica_divergence import replica_divergence
+from logjudge.analysis.rules.replica_absent import judge_absence
+from logjudge.analysis.rules.replica_divergence import judge_divergence
 from logjudge.histories.evidence.layout import find_parts, read_part
 
 from .conftest import gathered, judge_replicas
@@ -35,7 +35,7 @@ def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, 
     run = recorded(run_name)
     lost = {}
     for topic, partition in run.partitions():
-        judged = acknowledged_absent(run.replica_logs(topic, partition), run.sent(topic, partition))
+        judged = judge_absence(run.replica_logs(topic, partition), run.sent(topic, partition))
         assert judged.unknown == []
         values = sorted(value for finding in judged.findings for value in finding.values)
         if values:
@@ -55,7 +55,7 @@ def test_divergence_is_found_where_it_is_and_nowhere_else(recorded, run_name):
     run = recorded(run_name)
     found = set()
     for topic, partition in run.partitions():
-        judged = replica_divergence(run.replica_logs(topic, partition), run.sent(topic, partition))
+        judged = judge_divergence(run.replica_logs(topic, partition), run.sent(topic, partition))
         for finding in judged.findings:
             name = f"{topic}-{partition}"
             found.add((finding.snapshot or "final", name, finding.first_offset, finding.last_offset))
@@ -113,7 +113,7 @@ def test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, run_name):
     run = recorded(run_name)
     for topic, partition in run.partitions():
         kept, sends = run.replica_logs(topic, partition), run.sent(topic, partition)
-        for finding in acknowledged_absent(kept, sends).findings:
+        for finding in judge_absence(kept, sends).findings:
             explained = explain_loss(run.timeline(topic, partition), lost_of(finding, sends))
             assert explained.cause == expected_cause(run_name)
             assert explained.citation
@@ -150,7 +150,7 @@ def weakened(run, rng):
 def test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, run_name, seed):
     run = recorded(run_name)
     truth = expected_cause(run_name)
-    found = {at: acknowledged_absent(run.replica_logs(*at), run.sent(*at)).findings for at in run.partitions()}
+    found = {at: judge_absence(run.replica_logs(*at), run.sent(*at)).findings for at in run.partitions()}
     rng = random.Random(f"{run_name}/{seed}")
     for _ in range(3):
         weaker = weakened(run, rng)
@@ -236,7 +236,7 @@ def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):
     tables = gathered(block for part in find_parts(root) for block in read_part(part))
     from logjudge.analysis.replicas.replica_logs import SENDS, replica_logs_of
 
-    judged = replica_divergence(replica_logs_of("orders", 0, tables[("orders", 0)]), pl.DataFrame(schema=dict(SENDS)))
+    judged = judge_divergence(replica_logs_of("orders", 0, tables[("orders", 0)]), pl.DataFrame(schema=dict(SENDS)))
     [finding] = judged.findings
     assert (finding.first_offset, finding.last_offset) == (477, 1085)
     assert finding.severity == "violation"  # the losing side's high watermark is above the first

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
-from logjudge.analysis.rules.log_order import checkpoint_order, epoch_order, log_corruption
-from logjudge.analysis.rules.replica_absent import acknowledged_absent
-from logjudge.analysis.rules.replica_divergence import replica_divergence
+from logjudge.analysis.rules.log_order import judge_checkpoints, judge_epochs, judge_segments
+from logjudge.analysis.rules.replica_absent import judge_absence
+from logjudge.analysis.rules.replica_divergence import judge_divergence
 from logjudge.histories.evidence.dump_text import text_digest
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import BATCHES, CHECKPOINTS, DAMAGE, EPOCHS, LOCATION, RECORDS, located
@@ -154,19 +154,19 @@ DIVERGENT = [
 
 @pytest.mark.parametrize(("name", "text", "ranges"), DIVERGENT, ids=[case[0] for case in DIVERGENT])
 def test_divergence_is_a_run_of_offsets_with_different_records(name, text, ranges):
-    found = replica_divergence(of(logs(text)), sends()).findings
+    found = judge_divergence(of(logs(text)), sends()).findings
     assert [(f.first_offset, f.last_offset) for f in found] == ranges, name
 
 
 def test_a_tail_that_nobody_committed_is_a_note():
-    [finding] = replica_divergence(of(logs("1: 0a 1b\n2: 0a 1x@1")), sends("x@1")).findings
+    [finding] = judge_divergence(of(logs("1: 0a 1b\n2: 0a 1x@1")), sends("x@1")).findings
     assert finding.severity == "note"
     assert finding.values == []
 
 
 def test_a_retry_at_the_offset_of_a_dead_leader_s_copy_is_a_note():
     """Only the copy of the later epoch was acknowledged, though both stand at the offset that was told."""
-    [finding] = replica_divergence(of(logs("1: 0a 1b\n2: 0a 1b@1")), sends("b@1")).findings
+    [finding] = judge_divergence(of(logs("1: 0a 1b\n2: 0a 1b@1")), sends("b@1")).findings
     assert (finding.severity, finding.values) == ("note", [])
 
 
@@ -176,7 +176,7 @@ def test_a_retry_at_the_offset_of_a_dead_leader_s_copy_is_a_note():
 )
 def test_without_history_and_high_watermark_nobody_knows_what_was_committed(marks, known, unknown):
     tables = {**logs("1: 0a 1b\n2: 0a 1x@1"), "checkpoints": checkpoints(*marks)}
-    judged = replica_divergence(of(tables), sends(*known))
+    judged = judge_divergence(of(tables), sends(*known))
     assert ([f.severity for f in judged.findings], len(judged.unknown)) == (["note"], unknown)
 
 
@@ -191,7 +191,7 @@ def test_without_history_and_high_watermark_nobody_knows_what_was_committed(mark
 )
 def test_a_committed_record_on_the_losing_side_is_a_breach(proof):
     tables = {**logs("1: 0a 1b\n2: 0a 1x@1"), "checkpoints": proof.get("checkpoints", checkpoints())}
-    [finding] = replica_divergence(of(tables), proof.get("sends", sends())).findings
+    [finding] = judge_divergence(of(tables), proof.get("sends", sends())).findings
     assert finding.severity == "violation"
     assert finding.replicas == ["1", "2"]
     assert finding.values == (["b"] if "sends" in proof else [])
@@ -199,7 +199,7 @@ def test_a_committed_record_on_the_losing_side_is_a_breach(proof):
 
 def test_snapshots_are_judged_one_by_one():
     tables = joined(logs("1: 0a 1b\n2: 0a 1x@1", "before"), logs("1: 0a 1x@1\n2: 0a 1x@1"))
-    [finding] = replica_divergence(of(tables, snapshots=("before", "")), sends("b@1")).findings
+    [finding] = judge_divergence(of(tables, snapshots=("before", "")), sends("b@1")).findings
     assert (finding.snapshot, finding.severity, finding.values) == ("before", "violation", ["b"])
 
 
@@ -224,34 +224,34 @@ def test_absent_is_what_was_acknowledged_and_stands_nowhere_it_should(name, text
     about = dict(about)
     points = [("log-start", "1", about.pop("log_start"))] if "log_start" in about else []
     points += [("cleaned", "1", about.pop("cleaned"))] if "cleaned" in about else []
-    judged = acknowledged_absent(of({**logs(text), "checkpoints": checkpoints(*points)}, **about), sends(*sent))
+    judged = judge_absence(of({**logs(text), "checkpoints": checkpoints(*points)}, **about), sends(*sent))
     found = [(f.first_offset, f.last_offset, f.count) for f in judged.findings]
     assert found == expected, name
     assert judged.unknown == []
 
 
 def test_without_the_leader_s_log_nobody_knows():
-    judged = acknowledged_absent(of(logs("1: 0a\n2: 0a"), replicas=("1", "2", "3")), sends("a@0", "b@1"))
+    judged = judge_absence(of(logs("1: 0a\n2: 0a"), replicas=("1", "2", "3")), sends("a@0", "b@1"))
     assert judged.findings == []
     [why] = judged.unknown
     assert "last leader is not known" in why
 
 
 def test_all_assigned_replicas_are_enough_without_a_leader():
-    judged = acknowledged_absent(of(logs("1: 0a\n2: 0a"), replicas=("1", "2")), sends("a@0", "b@1"))
+    judged = judge_absence(of(logs("1: 0a\n2: 0a"), replicas=("1", "2")), sends("a@0", "b@1"))
     assert [f.values for f in judged.findings] == [["b"]]
 
 
 def test_what_a_damaged_range_may_hold_is_unknown():
     tables = {**logs("1: 0a 2c"), "damage": damage("crc", first=1, last=1)}
-    judged = acknowledged_absent(of(tables, leader="1"), sends("a@0", "b@1", "c@2"))
+    judged = judge_absence(of(tables, leader="1"), sends("a@0", "b@1", "c@2"))
     assert judged.findings == []
     assert len(judged.unknown) == 1
 
 
 def test_logs_that_lack_what_the_final_reads_hold_say_nothing_of_what_is_behind_them():
     sent = sends("a@0", "b@1", "c@2", "d@3").with_columns(held=pl.col("value") == "d")
-    judged = acknowledged_absent(of(logs("1: 0a 1x"), leader="1"), sent)
+    judged = judge_absence(of(logs("1: 0a 1x"), leader="1"), sent)
     assert [f.values for f in judged.findings] == [["b"]]
     [why] = judged.unknown
     assert "copied before the end of the run" in why
@@ -259,12 +259,12 @@ def test_logs_that_lack_what_the_final_reads_hold_say_nothing_of_what_is_behind_
 
 def test_an_early_snapshot_says_nothing_of_later_sends():
     tables = logs("1: 0a", "early")
-    judged = acknowledged_absent(of(tables, snapshots=("early",), times={"early": 2}, leader="1"), sends("a@0", "b@1"))
+    judged = judge_absence(of(tables, snapshots=("early",), times={"early": 2}, leader="1"), sends("a@0", "b@1"))
     assert judged.findings == []
 
 
 def test_epochs_must_not_decrease():
-    [finding] = epoch_order(of(logs("1: 0a@1 1b@2 2c@1")), sends()).findings
+    [finding] = judge_epochs(of(logs("1: 0a@1 1b@2 2c@1")), sends()).findings
     assert (finding.rule, finding.first_offset) == ("epoch-order", 2)
 
 
@@ -302,7 +302,7 @@ def claims(*led):
     ],
 )
 def test_one_broker_leads_a_leader_epoch(led, both):
-    found = epoch_order(of({**logs("1: 0a"), **claims(*led)}), sends()).findings
+    found = judge_epochs(of({**logs("1: 0a"), **claims(*led)}), sends()).findings
     assert [f.replicas for f in found] == ([both] if both else [])
     assert all(len(f.evidence) == 2 for f in found)
 
@@ -321,7 +321,7 @@ def test_one_broker_leads_a_leader_epoch(led, both):
 )
 def test_the_epoch_file_must_agree_with_the_log(entries, ranges):
     tables = {**logs("1: 0a 1b 2c@1 3d@1"), "epochs": epochs("1", *entries)}
-    found = epoch_order(of(tables), sends()).findings
+    found = judge_epochs(of(tables), sends()).findings
     assert [(f.first_offset, f.last_offset) for f in found] == ranges
 
 
@@ -336,21 +336,21 @@ def test_the_epoch_file_must_agree_with_the_log(entries, ranges):
 )
 def test_no_checkpoint_is_ahead_of_its_log(name, offset, breach):
     tables = {**logs("1: 0a 1b"), "checkpoints": checkpoints((name, "1", offset))}
-    found = checkpoint_order(of(tables), sends()).findings
+    found = judge_checkpoints(of(tables), sends()).findings
     assert [f.severity for f in found] == (["violation"] if breach else [])
 
 
 def test_a_checkpoint_copied_after_its_running_log_is_a_note():
     tables = joined(logs("1: 0a 1b", "live"), logs("1: 0a 1b 2c 3d"))
     tables["checkpoints"] = checkpoints(("live", "high-watermark", "1", 3), ("", "high-watermark", "1", 4))
-    [finding] = checkpoint_order(of(tables, snapshots=("live", "")), sends()).findings
+    [finding] = judge_checkpoints(of(tables, snapshots=("live", "")), sends()).findings
     assert finding.severity == "note"
 
 
 def test_a_high_watermark_must_not_go_back():
     tables = joined(logs("1: 0a 1b 2c", "one"), logs("1: 0a 1b 2c"))
     tables["checkpoints"] = checkpoints(("one", "high-watermark", "1", 3), ("", "high-watermark", "1", 1))
-    [finding] = checkpoint_order(of(tables, snapshots=("one", "")), sends()).findings
+    [finding] = judge_checkpoints(of(tables, snapshots=("one", "")), sends()).findings
     assert (finding.first_offset, finding.last_offset, finding.severity) == (1, 2, "violation")
 
 
@@ -358,17 +358,17 @@ def test_nobody_knows_which_of_two_undated_snapshots_is_the_earlier():
     tables = joined(logs("1: 0a 1b 2c", "after"), logs("1: 0a", "before"), logs("1: 0a 1b 2c"))
     marks = ("after", "high-watermark", "1", 3), ("before", "high-watermark", "1", 1), ("", "high-watermark", "1", 3)
     tables["checkpoints"] = checkpoints(*marks)
-    judged = checkpoint_order(of(tables, snapshots=("after", "before", "")), sends())
+    judged = judge_checkpoints(of(tables, snapshots=("after", "before", "")), sends())
     assert judged.findings == []
     assert len(judged.unknown) == 1
     times = {"before": 1, "after": 2}
-    dated = checkpoint_order(of(tables, snapshots=("before", "after", ""), times=times), sends())
+    dated = judge_checkpoints(of(tables, snapshots=("before", "after", ""), times=times), sends())
     assert (dated.findings, dated.unknown) == ([], [])
 
 
 def test_an_undated_snapshot_says_nothing_of_what_was_acknowledged():
     tables = logs("1: 0a", "before")
-    judged = acknowledged_absent(of(tables, snapshots=("before", "")), sends("b@1"))
+    judged = judge_absence(of(tables, snapshots=("before", "")), sends("b@1"))
     assert judged.findings == []
     assert len(judged.unknown) == 1
 
@@ -384,18 +384,18 @@ def test_an_undated_snapshot_says_nothing_of_what_was_acknowledged():
     ],
 )
 def test_corruption_is_a_breach_and_a_torn_tail_a_note(row, severity):
-    [finding] = log_corruption(of({**logs("1: 0a"), "damage": row}), sends()).findings
+    [finding] = judge_segments(of({**logs("1: 0a"), "damage": row}), sends()).findings
     assert finding.severity == severity
     assert finding.evidence[0].byte == row["byte"][0]
 
 
 def test_an_unreadable_file_is_unknown():
-    judged = log_corruption(of({**logs("1: 0a"), "damage": damage("unreadable")}), sends())
+    judged = judge_segments(of({**logs("1: 0a"), "damage": damage("unreadable")}), sends())
     assert (judged.findings, len(judged.unknown)) == ([], 1)
 
 
 def test_offsets_must_rise_within_a_log():
-    found = log_corruption(of(logs("1: 0a 2c 1b 3d")), sends()).findings
+    found = judge_segments(of(logs("1: 0a 2c 1b 3d")), sends()).findings
     assert [(f.rule, f.first_offset) for f in found] == [("log-corruption", 1)]
 
 
@@ -417,7 +417,7 @@ def test_divergence_is_what_a_comparison_of_each_offset_finds(one, two, three, s
         by_offset.setdefault(row["offset"], {})[row["broker"]] = (row["value"], row["leader_epoch"])
     expected = {o for o, held in by_offset.items() if len(held) > 1 and len(set(held.values())) > 1}
     found = set()
-    for finding in replica_divergence(of(tables), sends()).findings:
+    for finding in judge_divergence(of(tables), sends()).findings:
         inside = {o for o, held in by_offset.items() if len(held) > 1}
         covered = {o for o in inside if finding.first_offset <= o <= finding.last_offset}
         assert not covered & found
@@ -439,6 +439,6 @@ def test_absent_is_what_a_search_of_each_log_finds(one, two, gone, leader):
     acked = sends(*(f"v{i}@{i}" for i in range(6)))
     held = tables["records"].filter(pl.col("broker") == leader)["value"].to_list()
     expected = {f"v{i}" for i in range(6)} - set(held)
-    judged = acknowledged_absent(of(tables, leader=leader), acked)
+    judged = judge_absence(of(tables, leader=leader), acked)
     values = [value for finding in judged.findings for value in finding.values]
     assert sorted(values) == sorted(expected)

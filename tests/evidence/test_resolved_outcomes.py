@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from logjudge.analysis.local import judge_run
 from logjudge.analysis.partitions.evidence import kept_of
-from logjudge.analysis.partitions.log_start import log_start
+from logjudge.analysis.partitions.log_start import log_start_with
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import extents
 from logjudge.analysis.replicas.resolved_outcomes import legal_absences, settle
@@ -101,7 +101,7 @@ def test_a_log_start_in_files_explains_nothing_that_final_reads_still_saw(role, 
     kinds = {name: kind for name, kind in READS.items() if name not in ("topic", "partition")}
     settings = Settings(config={"final": True, "processes": {"c": {"role": role}}})
     p = Partition("t", 0, settings, reads=complete(reads, kinds).cast(pl.Schema(kinds)))
-    assert log_start(p, 200).certain == start
+    assert log_start_with(p, 200).certain == start
 
 
 @pytest.mark.parametrize("left_out", ["topics", "keys"])

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from logjudge.cli.main import cli
 from logjudge.histories.simulation.scenarios import load
 from logjudge.histories.simulation.scenarios import names as scenarios
+from logjudge.models.exploration import compare
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.matrix import CELLS, SETTINGS, differences, space, table
 from logjudge.models.exploration.search import explore
 from logjudge.models.exploration.truth import longest_silence
-from logjudge.models.replication import compare
 from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario

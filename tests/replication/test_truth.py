@@ -12,7 +12,7 @@ from logjudge.histories.simulation.recorder import Recorder
 from logjudge.histories.simulation.scenarios import load
 from logjudge.histories.simulation.truth_file import truth
 from logjudge.models.exploration.search import SURVIVABLE, Space
-from logjudge.models.replication import truth as truths
+from logjudge.models.exploration.truth import losses
 from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
@@ -61,12 +61,12 @@ def test_what_was_lost_before_its_offsets_were_deleted_is_lost() -> None:
     options = {"unclean.leader.election.enable": True, "simulation.ops": 300, "simulation.send.interval.us": 100_000}
     dead = (Fault(2 * SECOND, "crash", (2, 3), 14 * SECOND), Fault(12 * SECOND, "crash", (1,), 20 * SECOND))
     scenario = Scenario("deleted", "kip-320", 0, options, {}, dead)
-    lost = sum(one.ack.end - one.ack.base for one in truths.lost(scenario.run()))
+    lost = sum(one.ack.end - one.ack.base for one in losses(scenario.run()))
     assert lost > 20
     deleted = scenario.with_faults((*dead, Fault(28 * SECOND, "delete-records", amount=80)))
-    told = truths.lost(deleted.run())
-    assert sum(one.ack.end - one.ack.base for one in told) == lost
-    assert told[0].ack.base < 80 < told[-1].ack.end
+    found = losses(deleted.run())
+    assert sum(one.ack.end - one.ack.base for one in found) == lost
+    assert found[0].ack.base < 80 < found[-1].ack.end
 
 
 def test_final_readers_read_empty_logs_too() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from ....models.replication.scenario import Scenario
-from ...errors import UsageError, meant
+from ...errors import UsageError, did_you_mean
 from ..scenario_file import parse
 
 
@@ -17,5 +17,5 @@ def names() -> list[str]:
 def load(name: str) -> Scenario:
     """A scenario of the catalogue; raises UsageError if there is none of this name."""
     if name not in names():
-        raise UsageError(f"no scenario {name!r}; known are {', '.join(names())}{meant(name, names())}")
+        raise UsageError(f"no scenario {name!r}; known are {', '.join(names())}{did_you_mean(name, names())}")
     return parse((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")

@@ -12,21 +12,19 @@ from .tables import EVENTS, OPERATIONS, OUTCOME, complete
 PLACED_EVENTS = {"place": pl.Int64, **{name: kind for name, kind in EVENTS.items() if name != "line"}}
 MALFORMED = {"place": pl.Int64, "reason": pl.String}
 
-# What a completion need not repeat of its invocation.
+# Fields that a completion may leave out: they come from its invocation.
 _REPEATED = (
     *("topic", "partition", "key", "value", "acks", "ops", "offsets", "topics"),
     *("group", "revoked", "auto", "fault", "synthetic"),
 )
-# More than operations of a process number, and few enough that a process's number fits above it in 64 bits.
-_MOST_OPS = 1 << 44
+_MAX_OPS = 1 << 44  # bounds operation numbers, so that a process's number fits above one in 64 bits
 
-
-# What a completion may leave out, but not tell otherwise than its invocation did.
+# Fields that a completion may leave out, but not contradict.
 _SAME = ("f", "topic", "partition", "value")
 
 
 class Paired(NamedTuple):
-    """What pairing gives: operations, events that wait for their other half, and events that have none."""
+    """The result of pairing: operations, events that wait for their other half, and malformed events."""
 
     operations: pl.DataFrame
     waiting: pl.DataFrame
@@ -36,10 +34,10 @@ class Paired(NamedTuple):
 def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     """Pairs events by process and op; events without op pair with their process's neighbour.
 
-    A completion that contradicts its invocation is malformed; Jepsen, whose verdicts count for its histories, takes one
-    of another value.
+    A completion that contradicts its invocation is malformed. In Jepsen's histories its value may differ, as Jepsen
+    accepts that.
 
-    `events` has place and columns of EVENTS; those that it lacks are null, in the operations too.
+    `events` has place and columns of EVENTS; missing columns count as null, also in the operations.
     """
     same = _SAME[:1] if dialect == "jepsen" else _SAME
     events, moments = _split_moments(events)
@@ -49,16 +47,16 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     joined, found, open_invocations = _join(invoked, completed, same)
     malformed = pl.DataFrame(schema=MALFORMED)
     if _has_reuse(joined, found, completed, open_invocations):
-        invoked, again = _first_of_each(invoked)
-        completed, twice = _first_of_each(completed)
-        malformed = pl.concat([again, twice])
+        invoked, invoked_again = _first_of_each(invoked)
+        completed, completed_again = _first_of_each(completed)
+        malformed = pl.concat([invoked_again, completed_again])
         joined, found, open_invocations = _join(invoked, completed, same)
     for name in (name for name in same if f"invoked_{name}" in joined.columns):
-        other = found & (joined[name] != joined[f"invoked_{name}"])
-        if other.any():
-            strange = joined.filter(other).select("place", _contradicts(name).alias("reason"))
-            completed = completed.join(strange, on="place", how="anti", maintain_order="left")
-            malformed = pl.concat([malformed, strange])
+        differs = found & (joined[name] != joined[f"invoked_{name}"])
+        if differs.any():
+            contradicting = joined.filter(differs).select("place", _contradicts(name).alias("reason"))
+            completed = completed.join(contradicting, on="place", how="anti", maintain_order="left")
+            malformed = pl.concat([malformed, contradicting])
             joined, found, open_invocations = _join(invoked, completed, same)
     names = [name for name in OPERATIONS if name in events.columns]
     operations = (joined if found.all() else joined.filter(found)).select(
@@ -84,7 +82,7 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
 def _join(
     invoked: pl.DataFrame, completed: pl.DataFrame, same: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
-    """Completions beside their invocation, whether they have one, and the invocations that stay open."""
+    """Completions beside their invocations, whether each has one, and the open invocations."""
     repeated = [name for name in _REPEATED if name in completed.columns and completed[name].null_count()]
     compared = [name for name in same if name in completed.columns and name in invoked.columns]
     known = invoked.select(
@@ -100,12 +98,12 @@ def _join(
 
 
 def _contradicts(name: str) -> pl.Expr:
-    what = "the completion of a" if name == "f" else f"a completion with {name}"
-    return pl.format(f"found {what} {{}}, expected that of the {{}} that was invoked", name, f"invoked_{name}")
+    found = "the completion of a" if name == "f" else f"a completion with {name}"
+    return pl.format(f"found {found} {{}}, expected that of the {{}} that was invoked", name, f"invoked_{name}")
 
 
 def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, open_invocations: pl.DataFrame) -> bool:
-    """Whether an operation was invoked or completed twice, told from what the join made of it."""
+    """Whether an operation was invoked or completed twice, judged by the rows of the join."""
     if len(joined) != len(completed) or open_invocations["pairing"].is_duplicated().any():
         return True
     return joined["invoked_at"].n_unique() != int(found.sum()) + bool((~found).any()) or bool(
@@ -113,11 +111,11 @@ def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, 
     )
 
 
-def close(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
-    """Pairs what waits at the end of the whole history: what then remains open is info, or malformed."""
+def pair_remaining(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
+    """Pairs the events left at the end of the history. An open invocation becomes info, a lone completion malformed."""
     paired = pair(waiting.sort("place", maintain_order=True), dialect)
     invocations = paired.waiting.filter(pl.col("type") == "invoke").sort("place", maintain_order=True)
-    # Of a poll whose invocation cannot be read nobody knows what it saw: its completion is no evidence, yet it polled.
+    # The completion of a poll without a readable invocation proves no reads, but the process did poll: it becomes info.
     orphans = paired.waiting.filter(pl.col("type") != "invoke")
     polls = complete(orphans.filter(pl.col("f") == "poll").select("place", "time", "process", "f"), PLACED_EVENTS)
     never = (
@@ -141,7 +139,7 @@ def close(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
 
 
 def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Faults without operation numbers, as Jepsen's nemesis writes them (info, then info again), are moments."""
+    """The other events, and faults without operation numbers (of Jepsen's nemesis) as operations of one moment."""
     moment = events["op"].is_null() & events["f"].is_in(["fault", "heal"])
     if not moment.any():
         return events, pl.DataFrame(schema=OPERATIONS)
@@ -156,23 +154,30 @@ def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _with_key(events: pl.DataFrame) -> pl.DataFrame:
-    """A number for each process and op (or without op: the count of the process's invocations so far)."""
+    """Adds `pairing`, a number for each process and op; events without op count their process's invocations so far."""
     op = pl.col("op")
     if events["op"].null_count():
         op = pl.coalesce("op", (pl.col("type") == "invoke").cast(pl.Int64).cum_sum().over("process"))
     numbered = events.with_columns(op.alias("_op"))
-    least, most = numbered["_op"].min(), numbered["_op"].max()
-    few = events["process"].n_unique() < 2**64 // _MOST_OPS
-    if few and len(events) and isinstance(least, int) and isinstance(most, int) and least >= 0 and most < _MOST_OPS:
+    lowest, highest = numbered["_op"].min(), numbered["_op"].max()
+    fits = events["process"].n_unique() < 2**64 // _MAX_OPS
+    if (
+        fits
+        and len(events)
+        and isinstance(lowest, int)
+        and isinstance(highest, int)
+        and lowest >= 0
+        and highest < _MAX_OPS
+    ):
         process = pl.col("process").cast(pl.Categorical).to_physical().cast(pl.UInt64)
-        key = process * _MOST_OPS + pl.col("_op").cast(pl.UInt64)
+        key = process * _MAX_OPS + pl.col("_op").cast(pl.UInt64)
     else:
         key = pl.struct("process", "_op").rank("dense").cast(pl.UInt64)
     return numbered.with_columns(key.alias("pairing")).drop("_op")
 
 
 def _first_of_each(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The events, and those whose operation another event of the same kind had used before."""
+    """The events whose operation occurs for the first time, and the others as malformed."""
     first = events["pairing"].is_first_distinct()
     reason = pl.format("an operation of process {} is used twice (op {})", "process", pl.col("op").fill_null(-1))
     return events.filter(first), events.filter(~first).select("place", reason.alias("reason"))
