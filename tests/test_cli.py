@@ -292,8 +292,8 @@ def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Pa
     ("arguments", "says"),
     [
         (("scenarios", "kip-101-loss"), "scenarios run kip-101-loss"),
-        (("plot", "nope", "offsets", "--out", "no/such.png"), "there is no folder"),
-        (("linearize", "nope", "--picture", "no/such.html"), "there is no folder"),
+        (("plot", "nope", "offsets", "--out", "no/such.png"), "no such folder"),
+        (("linearize", "nope", "--picture", "no/such.html"), "no such folder"),
     ],
 )
 def test_what_cannot_come_to_an_end_is_refused_before_it_begins(arguments: tuple[str, ...], says: str) -> None:
@@ -352,7 +352,9 @@ def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_p
 def test_what_is_permitted_is_counted_in_records_and_findings_and_under_strict_a_breach(tmp_path: Path) -> None:
     only = (LOSSY, "--only", "nonmonotonic-send", "--out", tmp_path / "out")
     permitted = check(*only).output
-    assert re.search(r"nonmonotonic-send +valid +but for \d+ records in \d+ findings, permitted\n", permitted)
+    assert re.search(
+        r"nonmonotonic-send +valid +\(\d+ records in \d+ findings permitted by the configuration\)\n", permitted
+    )
     strict = check(*only, "--strict").output
     assert re.search(r"nonmonotonic-send +invalid +\d+ records in \d+ findings\n", strict)
     report = json.loads((tmp_path / "out" / "verdict.json").read_text())
@@ -637,7 +639,7 @@ def test_of_many_breaches_without_a_cause_the_worst_are_told() -> None:
     assert "… and 26 more" in told
     of_key = run("explain", history, "10-0").stdout
     assert "lost-write: 21 was sent by 6" in of_key
-    assert of_key.rstrip().endswith("What happened\n  The run holds no broker's files that tell what happened there.")
+    assert of_key.rstrip().endswith("Events\n  The run has no broker files that record events of this partition.")
 
 
 @pytest.mark.parametrize(

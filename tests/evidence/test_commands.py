@@ -32,21 +32,23 @@ def test_an_offset_has_a_story(unpacked: Unpack) -> None:
     assert "p0 sent 'p0-206' at 5.432 s, acknowledged under acks=all at 7.841 s [history.jsonl" in told
     assert "c0 read 'p0-206' at 7.854 s" in told
     assert "epoch 2 was led by broker 2 from offset 255 on, ISR [2] (unclean election)" in told
-    assert "Why: unclean-election, 376 acknowledged writes are gone: orders-0 at offsets 255 to 630; consumers" in told
+    assert (
+        "Cause: unclean-election, 376 acknowledged writes are gone: orders-0 at offsets 255 to 630; consumers" in told
+    )
     assert "broker 1 truncated orders-0 to offset 255" in told
 
 
 def test_an_offset_tells_findings_and_causes_of_every_rule(unpacked: Unpack, tmp_path: Path) -> None:
     told = run("explain", unpacked("group-rebalance-a"), "events-3@365").output
     assert "consumer-loss: group workers committed events-3@371" in told
-    assert "Why: commit-before-handle" in told
-    assert "Would have been prevented by: committing after handling" in told
+    assert "Cause: commit-before-handle" in told
+    assert "Prevention: committing after handling" in told
     beside = run("explain", unpacked("group-rebalance-a"), "events-3@371").output
     assert "No rule found anything here." in beside
     assert "Why:" not in beside
     out = tmp_path / "out"
     run("check", unpacked("group-rebalance-a"), "--engine", "local", "--no-plots", "--out", out)
-    assert "Why: commit-before-handle" in run("explain", out, "events-3@365").output
+    assert "Cause: commit-before-handle" in run("explain", out, "events-3@365").output
     assert "Why:" not in run("explain", out, "events-3@371").output
 
 
@@ -67,10 +69,10 @@ def test_a_run_without_causes_says_so(unpacked: Unpack) -> None:
 def test_what_rules_found_stands_before_its_cause(unpacked: Unpack) -> None:
     root = unpacked("unclean-election-a")
     told = run("explain", root, "orders-0").output
-    found = told[told.index("Found") : told.index("Why: unclean-election")]
+    found = told[told.index("Findings") : told.index("Cause: unclean-election")]
     assert found.index("lost-write: 376 writes") < found.index("nonmonotonic-send (permitted)")
     assert "not known" not in told
-    assert "Found, and not explained" not in run("explain", root).output
+    assert "Findings without a cause" not in run("explain", root).output
 
 
 def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
@@ -155,7 +157,7 @@ def test_what_several_files_tell_is_told_once(unpacked: Unpack) -> None:
 
 def test_explain_says_who_led_when_the_lost_record_was_acknowledged(unpacked: Unpack) -> None:
     told = run("explain", unpacked("kip-101-c"), "orders-0@640").output
-    led = told[told.index("Led by") : told.index("Why:")]
+    led = told[told.index("Leaders") : told.index("Cause:")]
     assert "epoch 0 was led by broker 1" in led
     assert "epoch 1 was led by broker 2" in led  # though no record of that version tells an epoch
 
@@ -178,7 +180,7 @@ def test_a_chain_has_the_decisive_steps_of_each_partition_in_order_of_time(unpac
 
 def test_timeline_and_explain_write_markdown(unpacked: Unpack) -> None:
     told = run("explain", unpacked("kip-101-a"), "--markdown").output
-    assert "## Why: high-watermark-truncation, 895 acknowledged writes are gone: orders-0 at offsets 0 to 894" in told
+    assert "## Cause: high-watermark-truncation, 895 acknowledged writes are gone: orders-0 at offsets 0 to 894" in told
     assert "\n1. " in told
     assert run("timeline", unpacked("kip-101-a"), "--markdown").output.startswith("## orders-0")
 
@@ -224,7 +226,7 @@ def test_a_report_tells_the_cause_as_a_story(unpacked: Unpack, tmp_path: Path) -
     text = (out / "report.md").read_text()
     story = text[text.index("## Root causes") : text.index("## Trigger")]
     assert "broker 2 truncated orders-0 to offset 0 (brokers/2/server.log:371)" in story
-    assert "Would have been prevented by: Kafka 0.11" in story
+    assert "Prevention: Kafka 0.11" in story
     assert "| high-watermark-truncation | 895 | 895 |" in text
     assert "broker 2 truncated orders-0 to offset 0" in text[text.index("## Timeline") :]
     assert "high-watermark-truncation" in (out / "report.html").read_text()

@@ -136,7 +136,7 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "truth.json").exists()
     keeping = CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "b")])
     assert keeping.exit_code == 0, keeping.output
-    assert "nothing acknowledged was lost" in keeping.output
+    assert "no acknowledged record was lost" in keeping.output
     assert "longest time without an acknowledgement: " in keeping.output
 
 
