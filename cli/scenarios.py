@@ -73,8 +73,8 @@ def run(ctx: click.Context, name: str, out: Path | None) -> None:
     wrong = result.difference(scenario)
     if wrong:
         raise UsageError(f"{name}: the outcome differs from its page: {wrong}")
-    broken_invariants = " and ".join(result.breaks) or "no invariant"
-    click.echo(f"Exit code {code}, from the verdict; in the simulation {broken_invariants} was broken")
+    broken_invariants = ", ".join(result.breaks) or "none"
+    click.echo(f"Exit code {code}, from the verdict; invariants broken in the simulation: {broken_invariants}")
     ctx.exit(code)
 
 

@@ -317,7 +317,7 @@ def test_plot_judges_a_run_first(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["offsets", "--partition", "nope"], "expected one of orders-"),
-        (["glance", "--finding", "x"], "has no finding to choose"),
+        (["glance", "--finding", "x"], "does not take a finding"),
         (["glance", "--out", "x.pdf"], "ends in .png or .svg"),
         (["glance", "--out", "/nonexistent/x.png"], "no such folder"),
     ],

@@ -145,11 +145,11 @@ def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
     told = CliRunner().invoke(cli, ["scenarios", "run", "retry-reordering", "--out", str(tmp_path / "run")])
     assert "retry-reordering: VALID" in told.output
     assert told.output.endswith(
-        "Exit code 0, from the judge's verdict; the simulator knows that no-duplicates and no-reordering broke\n"
+        "Exit code 0, from the verdict; invariants broken in the simulation: no-duplicates, no-reordering\n"
     )
     assert told.exit_code == 0
     text = " ".join(CliRunner().invoke(cli, ["scenarios", "run", "--help"]).output.split())
-    assert all(part in text for part in ("NAME-judged", "exit code", "judge's verdict"))
+    assert all(part in text for part in ("NAME-judged", "exit code", "that of the verdict"))
 
 
 def test_the_judge_names_the_reset_that_skipped_records(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> Non
     assert "no-acknowledged-loss was broken, as the scenario file expects: offset" in replay.output
     arguments = ["simulate", "--config", str(out), "--variant", "kip-320", "--out", str(tmp_path / "run")]
     mended = CliRunner().invoke(cli, arguments)
-    assert "no-acknowledged-loss held, though the file says that this run breaks it" in mended.output
+    assert "no-acknowledged-loss held, but the scenario file expects it to be broken" in mended.output
 
 
 def test_nothing_smaller_fails_after_shrinking() -> None:
