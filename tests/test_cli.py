@@ -60,8 +60,9 @@ def test_a_lost_write_is_exit_1_with_the_verdict_on_one_screen(tmp_path: Path) -
     assert result.return_value == 1
     assert "unclean-election-a: INVALID" in result.output
     assert "753 records in 2 findings" in result.output
-    assert "unclean-election: offsets 224 to 600 of orders-1 lost" in result.output
-    assert "offsets 255 to 630 of orders-0 lost" in result.output
+    text = " ".join(result.output.split())
+    assert "unclean-election: 753 acknowledged writes are gone: orders-1 at offsets 224 to 600" in text
+    assert "orders-0 at offsets 255 to 630" in text
     assert len(result.output.splitlines()) <= 40
     # The last line names the folder, however long its path is.
     assert max(map(len, result.output.splitlines()[:-1])) <= 100
@@ -229,10 +230,11 @@ def test_the_shell_completes_files_and_names(words: str, completed: str) -> None
     ],
 )
 def test_who_waits_for_spark_unasked_is_told_of_the_local_engine_once(
-    options: tuple[str, ...], operations: int, hinted: bool, monkeypatch: pytest.MonkeyPatch
+    options: tuple[str, ...], operations: int, hinted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = {"verdict": "valid", "counts": {"operations": operations}}
-    monkeypatch.setattr("logjudge.cli.check._judge", lambda *_: report)
+    report = {"verdict": "valid", "counts": {"operations": operations}, "rules": {}, "assumptions": []}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("logjudge.cli.check._judge", lambda *_: (report, "no breach"))
     assert run("check", "one", "two", *options).stderr == ""
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     assert run("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted
@@ -253,7 +255,7 @@ def test_long_work_says_on_stderr_how_far_it_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert says not in run(*arguments).stderr  # as it takes less than ten seconds
-    monkeypatch.setattr("logjudge.cli.progress.EVERY", -1)
+    monkeypatch.setattr("logjudge.cli.progress.INTERVAL", -1)
     result = run(*arguments)
     assert says in result.stderr.splitlines()
     assert says not in result.stdout
