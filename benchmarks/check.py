@@ -31,13 +31,13 @@ from pathlib import Path
 from logjudge.histories.bundle import open_run
 run = open_run(Path({str(run)!r}))
 if {engine!r} == "spark":
-    from logjudge.analysis import spark
+    from logjudge.analysis.engines import spark
     session = spark.open_session()
     session.range(1).collect()
     begun = time.perf_counter()
     results = spark.judge_run(run, session)
 else:
-    from logjudge.analysis import local
+    from logjudge.analysis.engines import local
     begun = time.perf_counter()
     results = local.judge_run(run)
 wall = time.perf_counter() - begun

@@ -20,7 +20,7 @@ from typing import Any
 
 import compiled
 import polars as pl
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from judge import Compared, causes_told, lost_values, scenario, tally, values_of
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle

@@ -17,6 +17,7 @@ from .folder import MARK, check_target, is_verdict, write_whole
 from .progress import Progress
 
 if TYPE_CHECKING:
+    from ..analysis.engines.spark import Session
     from ..analysis.results import Results
     from ..histories.bundle import Run
 
@@ -25,15 +26,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Spark(NamedTuple):
-    """The options of a Spark session: the arguments of `analysis.spark.open_session`."""
+    """The options of a Spark session: the arguments of `analysis.engines.spark.open_session`."""
 
     master: str | None = None
     remote: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
 
-    def open(self, progress: Progress) -> Any:
+    def open(self, progress: Progress) -> Session:
         """Starts the session. Raises MissingComponentError if that fails."""
-        from ..analysis import spark
+        from ..analysis.engines import spark
 
         progress("starting Spark", 0, 1, "sessions")
         return spark.open_session(*self)
@@ -120,7 +121,7 @@ class LocalEngine:
         return _open_local(path, reader)
 
     def judge(self, run: Run, progress: Progress) -> Results:
-        from ..analysis import local
+        from ..analysis.engines import local
 
         return local.judge_run(run, progress)
 
@@ -135,9 +136,9 @@ class SparkEngine:
 
     def __init__(self, options: Spark) -> None:
         self._options = options
-        self._started: Any = None
+        self._started: Session | None = None
 
-    def _session(self, progress: Progress) -> Any:
+    def _session(self, progress: Progress) -> Session:
         if self._started is None:
             self._started = self._options.open(progress)
         return self._started
@@ -146,19 +147,19 @@ class SparkEngine:
         if not is_uri(folder):
             check_target(local_path(folder))
             return
-        from ..analysis import remote
+        from ..analysis.engines.spark import remote
 
         remote.check_target(self._session(progress), folder, MARK, is_verdict)
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
         if not is_uri(path):
             return _open_local(path, reader)
-        from ..analysis import remote
+        from ..analysis.engines.spark import remote
 
         return remote.open_run(self._session(progress), path, reader)
 
     def judge(self, run: Run, progress: Progress) -> Results:
-        from ..analysis import spark
+        from ..analysis.engines import spark
 
         return spark.judge_run(run, self._session(progress), progress)
 
@@ -166,7 +167,7 @@ class SparkEngine:
         if not is_uri(folder):
             write_whole(local_path(folder), fill)
             return
-        from ..analysis import remote
+        from ..analysis.engines.spark import remote
 
         with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
             result = Path(scratch) / "result"

@@ -57,7 +57,7 @@ def _model_for(history: History) -> str:
 
 def _spark(spark: Spark, quiet: bool) -> MapPayloads:
     """A function that maps payloads on Spark."""
-    from ..analysis.spark import map_payloads
+    from ..analysis.engines.spark import map_payloads
 
     with Progress("linearize", quiet) as progress:
         return partial(map_payloads, session=spark.open(progress))

@@ -70,8 +70,8 @@ def figures_of(
 
     if is_saved(source):
         return load_figures(source)
+    from ..analysis.engines.local import judge_run
     from ..analysis.figures import merge_figures
-    from ..analysis.local import judge_run
     from ..histories.bundle import open_run
 
     results = judge_run(open_run(source, reader), progress)

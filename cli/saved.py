@@ -22,6 +22,8 @@ _FIGURES = (
     "never_received", "heat", "heat_left_out", "partitions", "partitions_left_out", "windows", "times",
 )  # fmt: skip
 
+_ADDED = ("topic_generation",)  # columns that findings of format 1 did not have at first
+
 
 class Saved(NamedTuple):
     """The saved results of one run."""
@@ -101,14 +103,17 @@ def _object(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _findings(file: Path) -> pl.DataFrame:
+    """The saved findings. Columns that were added to format 1 later are null."""
     import polars as pl
 
-    from ..histories.tables import FINDINGS
+    from ..histories.tables import FINDINGS, complete
 
     if not file.is_file():
         raise InputError(str(file), NO_SUCH_FILE, _EXPECTED, _AGAIN)
     try:
-        return pl.read_parquet(file.read_bytes()).select(list(FINDINGS)).cast(pl.Schema(FINDINGS))
+        saved = pl.read_parquet(file.read_bytes())
+        first = saved.select([name for name in FINDINGS if name not in _ADDED or name in saved.columns])
+        return complete(first, FINDINGS).cast(pl.Schema(FINDINGS))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(
             str(file), describe_error(error), "the findings that `logjudge check` wrote", _AGAIN

@@ -188,7 +188,7 @@ def _run(work: list[Work], jobs: int) -> Iterator[Explored]:
 
 def _on_spark(work: list[Work], session: Any, progress: Callable[..., None]) -> Iterator[Explored]:
     """Yields the results in the order of the seeds, so that the first breach is always the same."""
-    from ..analysis.spark import map_payloads
+    from ..analysis.engines.spark import map_payloads
 
     done = map(pickle.loads, map_payloads(explore_payload, map(pickle.dumps, enumerate(work)), session, progress))
     yield from (explored for _, explored in sorted(done, key=itemgetter(0)))

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
 from logjudge.models.append_log import APPEND_LOG
 from logjudge.models.operations import Action, Operation

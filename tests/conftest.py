@@ -72,7 +72,7 @@ def spark() -> Iterator[Any]:
     found = java()
     if found.state != "ok":
         pytest.skip(f"Spark needs Java 17 or newer, and there is {found}")
-    from logjudge.analysis.spark import open_session
+    from logjudge.analysis.engines.spark import open_session
 
     # What tests shuffle is small: a part for each core is enough.
     session = open_session("local[2]", conf=[("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")])

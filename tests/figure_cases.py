@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
-from logjudge.analysis.local import judge_run
 from logjudge.analysis.verdict import report_of
 from logjudge.histories.bundle import open_run
 

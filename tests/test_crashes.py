@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.cli.engines import LocalEngine
 from logjudge.cli.main import EXIT_CRASH, cli
 from logjudge.histories.bundle import open_run

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 import zstandard
-from logjudge.analysis import local
+from logjudge.analysis.engines import local
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories import parsing
@@ -99,7 +99,7 @@ def test_together_as_alone(on_polars: list[tuple[Path, Results]], judged_once: J
 
 @pytest.mark.spark
 def test_spark_finds_the_same(spark: Any, on_polars: list[tuple[Path, Results]]) -> None:
-    from logjudge.analysis.spark import judge_run
+    from logjudge.analysis.engines.spark import judge_run
 
     for folder, expected in on_polars:
         run = open_run(folder, split_bytes=max((folder / "history.jsonl").stat().st_size // 3, 1))
@@ -111,7 +111,7 @@ def test_spark_finds_the_same(spark: Any, on_polars: list[tuple[Path, Results]])
 
 @pytest.mark.spark
 def test_spark_counts_the_same_where_nothing_waits(spark: Any, tmp_path: Path) -> None:
-    from logjudge.analysis.spark import judge_run
+    from logjudge.analysis.engines.spark import judge_run
 
     run = open_run(parse("p:a@0 p:b@1 c:<a@0,b@1").write(tmp_path / "run"))
     assert verdict_of(judge_run(run, spark)) == verdict_of(local.judge_run(run))

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 import zstandard
 from click.testing import CliRunner
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories import files

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
 
 Errors = dict[str, Counter[tuple[Any, ...]]]

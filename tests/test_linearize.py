@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logjudge.analysis import spark
+from logjudge.analysis.engines import spark
 from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError, LogjudgeError, MissingComponentError, UsageError

@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from logjudge.analysis import local, remote
+from logjudge.analysis.engines import local
+from logjudge.analysis.engines.spark import remote
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.engines import LocalEngine
 from logjudge.cli.folder import MARK, is_verdict
@@ -52,7 +53,7 @@ def mounted(spark: Any, bundle: Path) -> Iterator[str]:
 
 @pytest.mark.spark
 def test_a_run_at_a_uri_is_judged_as_a_local_one(spark: Any, bundle: Path, mounted: str) -> None:
-    from logjudge.analysis.spark import judge_run
+    from logjudge.analysis.engines.spark import judge_run
 
     expected = local.judge_run(open_run(bundle))
     run = remote.open_run(spark, f"{mounted}/a run", split_bytes=200_000)
@@ -101,7 +102,7 @@ def brokers(bundle: Path) -> Path:
 def test_brokers_files_at_a_uri(
     spark: Any, brokers: Path, mounted: str, large: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from logjudge.analysis.spark import judge_run
+    from logjudge.analysis.engines.spark import judge_run
 
     if large:
         monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", large)
@@ -126,7 +127,7 @@ def test_brokers_files_at_a_uri(
 @pytest.mark.spark
 def test_parquet_at_a_uri(spark: Any, bundle: Path, mounted: str) -> None:
     """Native, of two row groups and in a folder, and of Jepsen's dialect, which its footer tells."""
-    from logjudge.analysis.spark import judge_run
+    from logjudge.analysis.engines.spark import judge_run
 
     parquet = bundle.parent / "in parquet"
     (parquet / "history").mkdir(parents=True)

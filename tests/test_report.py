@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from figure_cases import FINAL, HOSTILE, REAL, Judged, Script, judged, lossy, write_run
 from logjudge.analysis.causes.incidents import saved_incidents
 from logjudge.cli.main import cli
-from logjudge.cli.saved import save_figures
+from logjudge.cli.saved import load, save_figures
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.plots import PLOTS
 from logjudge.plots.report import headline, write_report
@@ -303,6 +304,19 @@ def test_plot_draws_from_saved_results(saved: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     assert b"nonmonotonic-poll in orders-0" in target.read_bytes()
+
+
+def test_results_from_before_a_column_was_added_are_read(saved: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(saved, tmp_path / "old")
+    findings = pl.read_parquet(folder / "findings.parquet")
+    findings.drop("topic_generation").write_parquet(folder / "findings.parquet")
+    assert load(folder).findings.equals(findings)
+    result = CliRunner().invoke(cli, ["report", str(folder)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "lost-write" in Page((folder / "report.html").read_text()).text
+    findings.drop("sentence").write_parquet(folder / "findings.parquet")
+    with pytest.raises(InputError, match="sentence"):
+        load(folder)
 
 
 def test_plot_judges_a_run_first(tmp_path: Path) -> None:

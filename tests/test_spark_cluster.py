@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cluster import HOST, free_port, spark_process, wait_for_port, wait_for_text
-from logjudge.analysis import local
+from logjudge.analysis.engines import local
 from logjudge.cli.doctor import java
 from logjudge.histories.bundle import open_run
 
@@ -109,7 +109,7 @@ SMALL = ("--conf", "spark.executor.memory=700m", "--conf", "spark.driver.host=12
 
 
 def test_workers_import_the_shipped_code(tmp_path: Path) -> None:
-    from logjudge.analysis.spark import write_code_archive
+    from logjudge.analysis.engines.spark.session import write_code_archive
 
     archive = tmp_path / "code.zip"
     write_code_archive(archive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -109,8 +110,9 @@ def test_the_check_of_directions_can_fail() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_pyspark_stays_at_the_edge(path: Path) -> None:
-    if path != ROOT / "analysis" / "spark.py":
+    if ROOT / "analysis" / "engines" not in path.parents:
         assert not [parts for parts in imports(path) if parts[0] == "pyspark"]
+        assert not re.search(r"\b(_jvm|_sc|_jsparkSession)\b", path.read_text()), "parts of a session"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -138,7 +140,7 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize("history", ["jepsen.edn", "real/kip-101-c"])
 def test_judging_does_without_pandas(history: str) -> None:
     program = (
-        "import pathlib, sys\nfrom logjudge.analysis.local import judge_run\n"
+        "import pathlib, sys\nfrom logjudge.analysis.engines.local import judge_run\n"
         "from logjudge.histories.bundle import open_run\nresults = judge_run(open_run(pathlib.Path(sys.argv[1])))\n"
         "print(len(results.findings()), 'pandas' in sys.modules)"
     )

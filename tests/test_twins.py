@@ -12,7 +12,7 @@ import twin_jepsen
 import twins_groups
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.rules import RULES
 from logjudge.histories.bundle import open_run
 from notation import judge, parse

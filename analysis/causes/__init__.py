@@ -25,7 +25,7 @@ from . import (
     single_ack_failover,
     unclean_election,
 )
-from .attempts import Attempt, Explanation, explained
+from .attempts import Attempt, Explanation, combine_attempts
 from .decisive import decisive_steps
 from .losses import Lost
 from .lost_marker import lost_marker, with_marker
@@ -87,4 +87,4 @@ def _explain(
         facts = [*attempt.chain, *further(timeline, lost, attempt.chain)] if attempt.proved else attempt.chain
         chain = ordered([timeline.told.get(fact, fact) for fact in facts])
         attempts[name] = (replace(attempt, chain=chain), citation)
-    return explained(attempts, "no cause that is known fits what the evidence shows")
+    return combine_attempts(attempts, "no cause that is known fits what the evidence shows")

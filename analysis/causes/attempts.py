@@ -38,7 +38,7 @@ class Attempt:
 NOT_THE_CASE = Attempt()
 
 
-def explained(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str) -> Explanation:
+def combine_attempts(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str) -> Explanation:
     """What attempts of causes, each by its name and with its citation, come to: one proof is the cause, two are a
     conflict, and without any it is unknown for what they lack, or else `otherwise`."""
     proved = [
@@ -55,6 +55,6 @@ def explained(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str) -> Ex
     return Explanation("unknown", missing=list(missing) or [otherwise])
 
 
-def lacks(*missing: str) -> Attempt:
+def needs(*missing: str) -> Attempt:
     """An attempt that this evidence neither proves nor excludes."""
     return Attempt(missing=list(missing))

@@ -11,14 +11,18 @@ from ..wording import plural
 from .losses import LostRange
 
 # What makes records be gone, the most decisive first: a change of leader, else the death of who held them.
-TURNS = (("elected", "elected-unclean"), ("begins",), ("power-loss", "fault-truncate", "kill", "failed", "fenced"))
+DECISIVE_KINDS = (
+    ("elected", "elected-unclean"),
+    ("begins",),
+    ("power-loss", "fault-truncate", "kill", "failed", "fenced"),
+)
 
 Record = dict[str, Any]
 
 
-def turning_point(chain: Sequence[Record]) -> Record | None:
+def decisive_fact(chain: Sequence[Record]) -> Record | None:
     """The fact with which the records were gone; None where the chain has no such fact with a time."""
-    for kinds in TURNS:
+    for kinds in DECISIVE_KINDS:
         facts = [fact for fact in chain if fact.get("kind") in kinds and fact["time"] is not None]
         if facts:
             return facts[-1]

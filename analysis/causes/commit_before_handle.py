@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from ..timelines.facts import Fact, ordered
-from .attempts import NOT_THE_CASE, Attempt, lacks
+from .attempts import NOT_THE_CASE, Attempt, needs
 from .missed import Missed, Processes, touching
 
 NAME = "commit-before-handle"
@@ -32,17 +32,17 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
         (pl.col("f") == "commit") & (pl.col("first_offset") > missed.last) & (pl.col("time") >= poll["time"])
     )
     if not commits.height:
-        return lacks(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
+        return needs(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
     commit = commits.row(0, named=True)
     assigned = _assigned_behind(events, missed, poll)
     # What a member commits of its own is known by its own commit; another one's tells nothing of it.
     own = commit["process"] == poll["process"]
     end = _end_of(events, poll, commit["time"] if own else poll["time"], assigned)
     if end is None or not (own or assigned):
-        return lacks(f"that {poll['process']}, which polled the records, ended before it handled them")
+        return needs(f"that {poll['process']}, which polled the records, ended before it handled them")
     later = _handled_later(events, missed, poll, end)
     if later is not None:
-        return lacks(
+        return needs(
             f"why {poll['process']} passed over the records: it lived on and handled offset {later} of {missed.name}"
         )
     facts = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 import polars as pl
 
 from ..timelines.facts import ordered
-from .attempts import NOT_THE_CASE, Attempt, lacks
+from .attempts import NOT_THE_CASE, Attempt, needs
 from .consumer_reset import PREVENTION, reset_behind
 from .missed import Missed, Processes
 
@@ -31,7 +31,7 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
         return NOT_THE_CASE
     commit = commits.row(-1, named=True)
     if commit["first_offset"] is None or commit["first_offset"] > missed.first:
-        return lacks(f"why no member of {missed.group} handled records below its commit of {commit['first_offset']}")
+        return needs(f"why no member of {missed.group} handled records below its commit of {commit['first_offset']}")
     read = events.filter((pl.col("f") == "poll") & (pl.col("time") < reset.assigned["time"]))["last_offset"].max()
     if isinstance(read, int) and read > missed.last:
         return NOT_THE_CASE

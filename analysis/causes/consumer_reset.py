@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from ..timelines.facts import Fact, ordered
-from .attempts import NOT_THE_CASE, Attempt, lacks
+from .attempts import NOT_THE_CASE, Attempt, needs
 from .missed import Missed, Processes, touching
 
 NAME = "consumer-reset"
@@ -39,7 +39,7 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
     if reset.commits.filter(pl.col("f") == "commit").height:
         return NOT_THE_CASE
     if reset.commits.height:
-        return lacks(f"whether group {missed.group} had committed an offset of {missed.name}: a commit has no outcome")
+        return needs(f"whether group {missed.group} had committed an offset of {missed.name}: a commit has no outcome")
     says = (
         f"{reset.assigned['process']} was assigned {missed.name}, for which group {missed.group} had committed nothing"
     )
@@ -53,7 +53,7 @@ def reset_behind(events: pl.DataFrame, missed: Missed, processes: Processes) -> 
         return NOT_THE_CASE
     assigned = events.filter(pl.col("f") == "assign")
     if not assigned.height:
-        return lacks(f"the group's assignment of {missed.name}, and whether it had a committed offset")
+        return needs(f"the group's assignment of {missed.name}, and whether it had a committed offset")
     behind = events.filter(
         pl.col("f").is_in(["assign", "seek", "poll", "commit"]) & (pl.col("first_offset") > missed.last)
     )
@@ -68,11 +68,11 @@ def reset_behind(events: pl.DataFrame, missed: Missed, processes: Processes) -> 
         return NOT_THE_CASE
     policy = processes.get(last["process"], {}).get("auto.offset.reset")
     if policy is None:
-        return lacks(f"auto.offset.reset of {last['process']}")
+        return needs(f"auto.offset.reset of {last['process']}")
     if policy not in ("latest", "largest"):
         return NOT_THE_CASE
     if not polls.height:
-        return lacks(f"where the group began to read {missed.name}")
+        return needs(f"where the group began to read {missed.name}")
     began = polls.row(0, named=True)
     says = f"{began['process']} began to read {missed.name} at offset {began['first_offset']}, after the "
     says += f"{missed.count} records up to {missed.last}"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from . import commit_before_handle, committed_offset_vanished, consumer_reset
-from .attempts import Attempt, Explanation, explained
+from .attempts import Attempt, Explanation, combine_attempts
 from .missed import GROUP_EVENTS, Missed, Processes
 
 __all__ = ["CONSUMER_CAUSES", "GROUP_EVENTS", "Missed", "explain_missed"]
@@ -26,4 +26,4 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
         name: (cause(ordered_events, missed, processes), citation)
         for name, (cause, citation) in CONSUMER_CAUSES.items()
     }
-    return explained(attempts, "what the group's members did with these records")
+    return combine_attempts(attempts, "what the group's members did with these records")

@@ -14,11 +14,11 @@ from ...histories.tables import MAX_INT64
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt
-from .leader_change import succession
-from .log_rolled_back import rolled_back
+from .leader_change import find_leader_change
+from .log_rolled_back import rollback_facts
 from .losses import Lost, acknowledgement
-from .prevention import flushed
-from .replica_history import deaths, ended_short, had_them, in_sync
+from .prevention import flush_measures
+from .replica_history import death_facts, had_records, isr_at_acknowledgement, short_log_facts
 
 NAME = "correlated-failure"
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
@@ -26,16 +26,18 @@ REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, 
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
-    together = sorted(in_sync(timeline, lost))
-    had = [had_them(timeline, member, lost) for member in together]
-    short = [ended_short(timeline, member, lost, lost.first) for member in together]
+    together = sorted(isr_at_acknowledgement(timeline, lost))
+    had = [had_records(timeline, member, lost) for member in together]
+    short = [short_log_facts(timeline, member, lost, lost.first) for member in together]
     if len(together) < 2 or not all(had) or not all(short) or not _dead_at_once(timeline, together, lost):
         return NOT_THE_CASE
-    if any(rolled_back(timeline, member, lost) for member in together):
+    if any(rollback_facts(timeline, member, lost) for member in together):
         return NOT_THE_CASE
-    found = succession(timeline, lost)
+    found = find_leader_change(timeline, lost)
     after = found.successor
-    died: list[Fact] = [fact for member in together for fact in deaths(timeline, member, after.time if after else None)]
+    died: list[Fact] = [
+        fact for member in together for fact in death_facts(timeline, member, after.time if after else None)
+    ]
     facts = chain(
         found.old.facts[:1] if found.old else [],
         had[0],
@@ -44,7 +46,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         [fact for facts in short for fact in facts],
         after.facts[:1] if after else [],
     )
-    return Attempt(True, facts, [*flushed(timeline), "replicas that do not fail together (broker.rack)"])
+    return Attempt(True, facts, [*flush_measures(timeline), "replicas that do not fail together (broker.rack)"])
 
 
 def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:

@@ -22,7 +22,7 @@ from ..timelines.facts import Fact, ordered
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from ..wording import brokers, span
-from .attempts import NOT_THE_CASE, Attempt, lacks
+from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost
 
 NAME = "corruption"
@@ -82,19 +82,19 @@ def _of_snapshot(
     names = sorted({row["broker"] for row in damaged})
     if not led:
         if any(term.leader is None for term in timeline.terms.values()) or not timeline.terms:
-            return lacks(f"who led {lost.name} when {span(lost.first, lost.last)} were read")
+            return needs(f"who led {lost.name} when {span(lost.first, lost.last)} were read")
         return NOT_THE_CASE
     row, term = led[-1]
     last = lost.last if row["last_offset"] is None else row["last_offset"]
     intact = _intact(timeline, snapshot, lost)
     if not intact:
-        return lacks(f"an intact copy of {span(row['first_offset'], last)} of {lost.name}, damaged on {brokers(names)}")
+        return needs(f"an intact copy of {span(row['first_offset'], last)} of {lost.name}, damaged on {brokers(names)}")
     # A log that lacks the records for another reason may be the one that was read.
     others = set(timeline.replica_logs.segments.filter(pl.col("snapshot") == snapshot)["broker"])
     others |= set(timeline.replica_logs.batches.filter(pl.col("snapshot") == snapshot)["broker"])
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
-        return lacks(f"why {brokers(short)} held neither the records nor a damaged copy of them {where(snapshot)}")
+        return needs(f"why {brokers(short)} held neither the records nor a damaged copy of them {where(snapshot)}")
     return Attempt(True, _chain(timeline, snapshot, row, term, intact), PREVENTED)
 
 

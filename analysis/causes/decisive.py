@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import Timeline
 from .losses import Lost
-from .replica_history import deaths
+from .replica_history import death_facts
 
 MAX_ISR_CHANGES = 4  # of an ISR that flaps all the while the last ones are decisive
 
@@ -45,7 +45,7 @@ def _death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> li
     lives = [
         e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= acknowledged + SECOND
     ]
-    return deaths(timeline, broker, min(until, acknowledged)) if lives and lives[-1].kind == "died" else []
+    return death_facts(timeline, broker, min(until, acknowledged)) if lives and lives[-1].kind == "died" else []
 
 
 def _terms(timeline: Timeline, chain: list[Fact], until: int) -> list[Fact]:

@@ -22,10 +22,24 @@ from ..timelines.facts import SECOND, Fact, chain
 from ..timelines.terms import LogEnd, Term
 from ..timelines.timeline import Timeline
 from ..wording import span
-from .attempts import NOT_THE_CASE, Attempt, lacks
-from .leader_change import clean_by_configuration, clean_leader_change, in_sync_before, just_begun, lacked
+from .attempts import NOT_THE_CASE, Attempt, needs
+from .leader_change import (
+    clean_by_configuration,
+    clean_leader_change,
+    facts_leader_lacked_records,
+    in_isr_before_election,
+    missing_if_just_elected,
+)
 from .losses import Lost, acknowledgement
-from .replica_history import away, deaths, ended_short, had_them, held_at_snapshot, may_have_lost_tail, returned
+from .replica_history import (
+    death_facts,
+    had_records,
+    may_have_lost_tail,
+    reasons_absent,
+    return_facts,
+    short_log_facts,
+    snapshots_with_records,
+)
 
 NAME = "high-watermark-truncation"
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"
@@ -38,7 +52,7 @@ PREVENTED = ["Kafka 0.11 or later with message format v2: leader epochs decide h
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
     old_format = _without_epochs(timeline)
     if old_format is None:
-        return lacks("the version of Kafka, or the format of the log's batches")
+        return needs("the version of Kafka, or the format of the log's batches")
     if not old_format:
         return NOT_THE_CASE
     if own := _elected_with_its_own(timeline, lost):
@@ -47,34 +61,34 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if isinstance(succeeded, Attempt):
         return succeeded
     found, new = succeeded
-    if doubtful := just_begun(timeline, found, lost):
-        return lacks(*doubtful)
+    if doubtful := missing_if_just_elected(timeline, found, lost):
+        return needs(*doubtful)
     clean = _clean(timeline, new)
     if not clean:
-        return lacks(f"whether broker {new.leader} was in the ISR when it was elected (controller.log)")
+        return needs(f"whether broker {new.leader} was in the ISR when it was elected (controller.log)")
     cut = _cut(timeline, new, lost)
     if not cut:
-        return lacks(
+        return needs(
             f"that broker {new.leader} truncated its log to offset {lost.first} or below before its election "
             "(its server.log, or snapshots of its log and replication-offset-checkpoint)"
         )
-    without = lacked(timeline, found, lost)
+    without = facts_leader_lacked_records(timeline, found, lost)
     if not without:
-        return lacks(f"whether broker {new.leader} had copied the records again before its election")
+        return needs(f"whether broker {new.leader} had copied the records again before its election")
     old = found.old_leader
     facts = chain(
         old_format,
         found.old.facts[:1] if found.old else [],
         acknowledgement(lost),
         cut,
-        deaths(timeline, new.leader or "", cut[-1].time),
-        deaths(timeline, old, new.time) if old else [],
-        away(timeline, old, new.time),
+        death_facts(timeline, new.leader or "", cut[-1].time),
+        death_facts(timeline, old, new.time) if old else [],
+        reasons_absent(timeline, old, new.time),
         new.facts[:1],
         clean,
         without,
-        held_at_snapshot(timeline, old, lost) if old else [],
-        returned(timeline, old, lost, new.time) if old else [],
+        snapshots_with_records(timeline, old, lost) if old else [],
+        return_facts(timeline, old, lost, new.time) if old else [],
     )
     return Attempt(True, facts, PREVENTED)
 
@@ -83,7 +97,7 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
     """Of the offsets at which replicas differ in the end: a follower of the last leader cut its log above them."""
     old_format = _without_epochs(timeline)
     if old_format is None:
-        return lacks("the version of Kafka, or the format of the log's batches")
+        return needs("the version of Kafka, or the format of the log's batches")
     reign = _last_reign(timeline)
     if not old_format or not reign:
         return NOT_THE_CASE
@@ -97,7 +111,7 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
         if cuts and cuts[-1].end > differ.last:
             own = [*_cut_to_mark(timeline, cuts[-1]), _stands(timeline, row, differ)]
             return Attempt(True, chain(old_format, reign[0].facts[:1], own), PREVENTED)
-    return lacks(f"where a follower of broker {leader} cut its log when it came back (its server.log)")
+    return needs(f"where a follower of broker {leader} cut its log when it came back (its server.log)")
 
 
 def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
@@ -119,7 +133,7 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     if not cuts or any(cut.time is None or cut.end <= differ.last for cut in cuts):
         return []
     clean, loaded = _clean(timeline, new), _loaded_above(timeline, leader, cuts[0], differ)
-    if not clean or not loaded or ended_short(timeline, leader, differ, differ.last):
+    if not clean or not loaded or short_log_facts(timeline, leader, differ, differ.last):
         return []
     stand = [_stands(timeline, row, differ) for row in (mine[0], held[0])]
     return [*loaded, *_cut_to_mark(timeline, cuts[0]), *clean, *new.facts[:1], *stand]
@@ -167,7 +181,7 @@ def _without_epochs(timeline: Timeline) -> list[Fact] | None:
 
 
 def _clean(timeline: Timeline, new: Term) -> list[Fact]:
-    if known := in_sync_before(new):
+    if known := in_isr_before_election(new):
         return known
     dated = [(isr, fact) for _, isr, fact in timeline.isr if new.time and fact.time and fact.time < new.time]
     said = [fact for isr, fact in dated[-1:] if new.leader in isr]
@@ -201,7 +215,7 @@ def _had_more(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[
         return []  # an earlier cut took them
     if may_have_lost_tail(timeline, broker, lost.last_acked, cut.time):
         return []
-    return held_at_snapshot(timeline, broker, lost) or had_them(timeline, broker, lost)
+    return snapshots_with_records(timeline, broker, lost) or had_records(timeline, broker, lost)
 
 
 def _loaded_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
@@ -218,7 +232,7 @@ def _from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """Without the line: it had the record in one snapshot, with a checkpointed high watermark at or below it,
     and in a later one its log has another record there.
     """
-    had = held_at_snapshot(timeline, broker, lost)
+    had = snapshots_with_records(timeline, broker, lost)
     if not had:
         return []
     logs = timeline.replica_logs

@@ -21,7 +21,7 @@ import polars as pl
 
 from ..finding_order import rank
 from ..wording import plural, some
-from .chains import merge_chains, turning_point
+from .chains import decisive_fact, merge_chains
 from .losses import LOSSES, LostRange
 
 MAX_APART_NS = 2_000_000_000  # between what one event did to two partitions
@@ -199,7 +199,7 @@ def _join_one_event(groups: list[_Group]) -> list[_Group]:
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
         first = group.explanations[0] if group.explanations else None
-        turn = turning_point(first["chain"]) if first and first["lost"] and group.cause != UNKNOWN else None
+        turn = decisive_fact(first["chain"]) if first and first["lost"] and group.cause != UNKNOWN else None
         if first is None or turn is None:
             out.append(group)
         else:

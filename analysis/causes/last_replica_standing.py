@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, lacks
-from .leader_change import LeaderChange, succession
-from .log_rolled_back import rolled_back
+from .attempts import NOT_THE_CASE, Attempt, needs
+from .leader_change import LeaderChange, find_leader_change
+from .log_rolled_back import rollback_facts
 from .losses import Lost, acknowledgement
-from .prevention import ELIGIBLE, acks_all, flushed, more_in_sync, waits_for_others
+from .prevention import ELIGIBLE, acks_all_measures, flush_measures, more_replicas, requires_followers
 from .replica_history import (
-    acknowledged_alone,
-    alone_in_sync,
-    away,
-    deaths,
-    ended_short,
-    failed_together,
-    had_them,
-    in_sync,
+    death_facts,
+    had_records,
+    is_acknowledged_alone,
+    isr_at_acknowledgement,
+    missing_if_failed_together,
+    reasons_absent,
+    short_log_facts,
+    sole_isr_facts,
 )
 
 NAME = "last-replica-standing"
@@ -35,68 +35,68 @@ REMEDY = "min.insync.replicas=2 with acks=all; eligible leader replicas (KIP-966
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
-    found = succession(timeline, lost)
+    found = find_leader_change(timeline, lost)
     if found.new is None or found.new_leader is None or found.old_leader is None:
-        return lacks(*found.missing)
+        return needs(*found.missing)
     broker = found.new_leader
-    together = failed_together(timeline, lost, broker)
+    together = missing_if_failed_together(timeline, lost, broker)
     if together:
         # Nobody was the last to stand.
-        return lacks(*together)
+        return needs(*together)
     after = found.successor
     if after is not None and after.elected_uncleanly:
         return NOT_THE_CASE
     had: list[Fact] = []
     if found.old_leader != broker:
-        had = had_them(timeline, broker, lost)
+        had = had_records(timeline, broker, lost)
         if not had:
             return NOT_THE_CASE
-    if rolled_back(timeline, broker, lost):
+    if rollback_facts(timeline, broker, lost):
         return NOT_THE_CASE  # it was flushed: no failure of power took it
-    short = ended_short(timeline, broker, lost, lost.first)
+    short = short_log_facts(timeline, broker, lost, lost.first)
     if not short:
-        return lacks(
+        return needs(
             f"that broker {broker}'s log ended at or below offset {lost.first} when it started again "
             "(its server.log, or a snapshot)"
         )
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
     if joined := _joined(timeline, broker, lost.last_acked, loaded):
-        return lacks(f"whether {' or '.join(f'broker {other}' for other in joined)}, in sync by then, had the records")
+        return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, in sync by then, had the records")
     alone = _alone(timeline, found, broker, lost)
     if not alone or _among_others(timeline, broker, lost, after.time if after else None):
         others = sorted(found.new.before or ())
         known = f"; its log lost the records, but [{', '.join(others)}] were in sync" if others else ""
-        return lacks(f"that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}")
+        return needs(f"that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}")
     cut = [
         fact
         for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
         if fault.kind == "truncate" and fault.type == "fault" and broker in fault.nodes and _of(fault.details, lost)
     ]
-    shrunk = alone_in_sync(timeline, broker, lost.last_acked)
+    shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or after is None else after.time
-    gone = [fact for other in sorted(_members(timeline) - {broker}) for fact in away(timeline, other, until)]
+    gone = [fact for other in sorted(_members(timeline) - {broker}) for fact in reasons_absent(timeline, other, until)]
     facts = chain(
         found.old.facts[:1] if found.old else [],
         had,
-        shrunk or alone_in_sync(timeline, broker, until),
+        shrunk or sole_isr_facts(timeline, broker, until),
         alone,
         gone,
         acknowledgement(lost),
-        deaths(timeline, broker, after.time if after else None),
+        death_facts(timeline, broker, after.time if after else None),
         cut,
         short,
         after.facts[:1] if after else found.new.facts[-1:],
         after.start_facts[:1] if after else [],
     )
-    return Attempt(True, facts, [*_another(timeline, lost, bool(shrunk)), *flushed(timeline)])
+    return Attempt(True, facts, [*_another(timeline, lost, bool(shrunk)), *flush_measures(timeline)])
 
 
 def _another(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:
     """What would have let a broker lead that had the records too: who never had them is no help as eligible."""
-    alone = acknowledged_alone(timeline, lost)
+    alone = is_acknowledged_alone(timeline, lost)
     if alone or (alone is None and shrunk) or len(_members(timeline)) == 1:
-        return more_in_sync(timeline, lost) or (acks_all(timeline) if "1" in lost.acks else [])
-    others = alone is False or (waits_for_others(timeline) and lost.acks == {"all"})
+        return more_replicas(timeline, lost) or (acks_all_measures(timeline) if "1" in lost.acks else [])
+    others = alone is False or (requires_followers(timeline) and lost.acks == {"all"})
     return [ELIGIBLE] if others else []
 
 
@@ -115,8 +115,8 @@ def _alone(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> 
     after = found.successor
     if after is not None and after.before is not None:
         return after.facts[:1] if after.before == {broker} else []
-    alone = alone_in_sync(timeline, broker, lost.last_acked)
-    if alone or len(in_sync(timeline, lost)) > 1:
+    alone = sole_isr_facts(timeline, broker, lost.last_acked)
+    if alone or len(isr_at_acknowledgement(timeline, lost)) > 1:
         return alone
     again = [
         fact

@@ -10,9 +10,9 @@ from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, lacks
+from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost
-from .replica_history import dead, had_them, kept_them, may_have_lost_tail, truncations
+from .replica_history import had_records, is_dead, may_have_lost_tail, still_had_records, truncations
 
 
 @dataclass
@@ -39,7 +39,7 @@ class LeaderChange:
         return self.new.leader if self.new and not self.new.conflict else None
 
 
-def succession(timeline: Timeline, lost: Lost) -> LeaderChange:
+def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     """Of the lost records: from the epochs in the segments where they have them, else from times."""
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
@@ -110,13 +110,13 @@ def _took_nothing(timeline: Timeline, found: LeaderChange, term: Term, lost: Los
     starts = [e.time for e in timeline.events if e.broker == term.leader and e.kind == "started"]
     since = lost.first_acked
     harmed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
-    if kept_them(timeline, term.leader, lost) and not any(end.time is None or end.time <= until for end in cut):
+    if still_had_records(timeline, term.leader, lost) and not any(end.time is None or end.time <= until for end in cut):
         return True
-    had = term.leader == found.old_leader or had_them(timeline, term.leader, lost)
+    had = term.leader == found.old_leader or had_records(timeline, term.leader, lost)
     if had and loaded and not harmed:  # without a line of any load, a log does not tell when its broker started
         return True
     # Only the history tells of a death exactly: a controller that knew would not have elected it.
-    return dead(timeline, term.leader, term.time, until, exactly=True)
+    return is_dead(timeline, term.leader, term.time, until, exactly=True)
 
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
@@ -168,7 +168,7 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
     return stale if cuts and not again else None
 
 
-def just_begun(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[str]:
+def missing_if_just_elected(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[str]:
     """What is not known of records that were acknowledged under acks=1 when a leader had just begun: the one before it,
     not knowing yet that it was replaced, may have acknowledged them alone, and cut them off later.
     """
@@ -181,12 +181,12 @@ def just_begun(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[str]
     if began.epoch == 0 or began.time is None or lost.first_acked - began.time >= SECOND:
         return []
     leader = previous.leader if previous is not None else None
-    if leader is not None and dead(timeline, leader, lost.first_acked, lost.first_acked, exactly=True):
+    if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, exactly=True):
         return []
     return [f"whether broker {began.leader}, which had just begun to lead, acknowledged the records"]
 
 
-def lacked(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[Fact]:
+def facts_leader_lacked_records(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[Fact]:
     """That the new leader did not have the lost records when it was elected: its epoch began at or below them, another
     record was acknowledged there while it led, it had written other records there in an older epoch, or its log had
     ended there since nobody lived that it could follow.
@@ -233,7 +233,7 @@ def _ended_short(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost)
     others = ({term.leader for term in terms} | (new.before or frozenset())) - {None, broker}
     if before and others:
         time, end = before[-1]
-        alone = all(dead(timeline, other or "", time, until) for other in others)
+        alone = all(is_dead(timeline, other or "", time, until) for other in others)
         if alone and end.kind in ("loaded", "truncated") and end.end <= lost.first:
             return [end.fact]
     if after:
@@ -255,7 +255,7 @@ def clean_by_configuration(timeline: Timeline) -> list[Fact]:
     )
 
 
-def sync_before(new: Term) -> list[Fact]:
+def isr_before_election(new: Term) -> list[Fact]:
     """Who was in the ISR, or eligible, just before an election, and whether the new leader was."""
     if not new.before:
         return []
@@ -267,16 +267,16 @@ def sync_before(new: Term) -> list[Fact]:
     return [fact for before, fact in new.elections if before == new.before]
 
 
-def in_sync_before(new: Term) -> list[Fact]:
+def in_isr_before_election(new: Term) -> list[Fact]:
     """That the new leader was in the ISR, or eligible, just before its election."""
-    return sync_before(new) if new.before and new.leader in new.before else []
+    return isr_before_election(new) if new.before and new.leader in new.before else []
 
 
 def clean_leader_change(timeline: Timeline, lost: Lost) -> tuple[LeaderChange, Term] | Attempt:
     """The succession to another broker that was not elected uncleanly; why there is none otherwise."""
-    found = succession(timeline, lost)
+    found = find_leader_change(timeline, lost)
     if found.new is None or found.new_leader is None:
-        return lacks(*found.missing)
+        return needs(*found.missing)
     if found.old_leader == found.new_leader or found.new.elected_uncleanly:
         return NOT_THE_CASE
     return found, found.new

@@ -16,7 +16,7 @@ import polars as pl
 
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, lacks
+from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost
 
 NAME = "leader-epoch-divergence"
@@ -31,7 +31,7 @@ def explain(timeline: Timeline, differ: Lost) -> Attempt:
     if not survived:
         return NOT_THE_CASE
     if release is None:
-        return lacks("the version of Kafka")
+        return needs("the version of Kafka")
     if not (0, 11) <= release < (2, 1) or (timeline.replica_logs.batches["magic"] < 2).any():
         return NOT_THE_CASE
     version = [timeline.version_fact] if timeline.version_fact else []

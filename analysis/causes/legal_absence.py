@@ -11,7 +11,7 @@ import polars as pl
 from ..replicas.replica_logs import extents, stretches, where
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, lacks
+from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost, acknowledgement
 
 RETENTION = "retention"
@@ -28,7 +28,7 @@ def retention(timeline: Timeline, lost: Lost) -> Attempt:
     if logs.leader is not None and logs.leader in set(bounds["broker"]):
         bounds = bounds.filter(pl.col("broker") == logs.leader)
     if not bounds.height:
-        return lacks(f"where the log of {lost.name} starts")
+        return needs(f"where the log of {lost.name} starts")
     if not (bounds["start"] > lost.last).all():
         return NOT_THE_CASE
     starts = [
@@ -96,7 +96,7 @@ def compaction(timeline: Timeline, lost: Lost) -> Attempt:
     cleaned = points.filter(pl.col("offset") > lost.last)
     if not cleaned.height:
         if logs.compacted:
-            return lacks(f"that the cleaner had been over offset {lost.last} (cleaner-offset-checkpoint)")
+            return needs(f"that the cleaner had been over offset {lost.last} (cleaner-offset-checkpoint)")
         return NOT_THE_CASE
     if not last.filter(mine & (pl.col("last_offset") > lost.last)).height:
         return NOT_THE_CASE  # the newest record of a log is never compacted away

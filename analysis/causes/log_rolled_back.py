@@ -18,10 +18,17 @@ from ..replicas.replica_logs import where
 from ..timelines.facts import Fact, chain
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import DISK_FAULTS, Timeline
-from .attempts import NOT_THE_CASE, Attempt, lacks
-from .leader_change import succession
+from .attempts import NOT_THE_CASE, Attempt, needs
+from .leader_change import find_leader_change
 from .losses import Lost, acknowledgement
-from .replica_history import away, deaths, held_at_snapshot, may_have_followed, returned, truncations
+from .replica_history import (
+    death_facts,
+    may_have_followed,
+    reasons_absent,
+    return_facts,
+    snapshots_with_records,
+    truncations,
+)
 
 NAME = "log-rolled-back"
 CITATION = (
@@ -40,18 +47,18 @@ PREVENTED = [
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
-    found = succession(timeline, lost)
+    found = find_leader_change(timeline, lost)
     after, broker = found.successor, found.new_leader
     if found.new is None or broker is None:
         return NOT_THE_CASE
     if after is not None and after.elected_uncleanly:
         return NOT_THE_CASE
     changed = _changed(timeline, broker, lost)
-    rolled = rolled_back(timeline, broker, lost)
+    rolled = rollback_facts(timeline, broker, lost)
     if not rolled:
         if not any(fact.kind in RESTORED for fact in changed):
             return NOT_THE_CASE
-        return lacks(
+        return needs(
             f"that broker {broker} had the records before its log was replaced (a snapshot of it, or its"
             " recovery-point-offset-checkpoint)"
         )
@@ -60,18 +67,18 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     facts = chain(
         found.old.facts[:1] if found.old else [],
         acknowledgement(lost),
-        deaths(timeline, broker, since),
+        death_facts(timeline, broker, since),
         changed,
         rolled,
         after.facts[:1] if after else [],
         after.start_facts[:1] if after else [],
-        held_at_snapshot(timeline, old, lost) if old and old != broker else [],
-        returned(timeline, old, lost, since) if old and old != broker else [],
+        snapshots_with_records(timeline, old, lost) if old and old != broker else [],
+        return_facts(timeline, old, lost, since) if old and old != broker else [],
     )
     return Attempt(True, facts, PREVENTED)
 
 
-def rolled_back(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The facts that a broker's disk had held the lost records, and that its log later ended at or below them; empty
     where they don't prove it."""
     ends = timeline.ends_of(broker, "snapshot", "loaded", "followed", "corruption")
@@ -101,7 +108,7 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
     cuts = truncations(timeline, broker, lost, since, lost.first)
     if any(cut.time is None or since <= cut.time <= until for cut in cuts):
         return True
-    return not away(timeline, broker, until) and may_have_followed(timeline, broker, since, until)
+    return not reasons_absent(timeline, broker, until) and may_have_followed(timeline, broker, since, until)
 
 
 def _in_sync_since(timeline: Timeline, broker: str, since: int, until: int) -> Fact | None:
@@ -135,7 +142,7 @@ def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
     power = [
         f for f in timeline.faults if f.kind == "power-loss" and end.broker in f.nodes and at <= f.completed <= until
     ]
-    return bool(away(timeline, end.broker, at)) and not power
+    return bool(reasons_absent(timeline, end.broker, at)) and not power
 
 
 def _flushed(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:

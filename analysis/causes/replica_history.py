@@ -13,10 +13,10 @@ from ..timelines.timeline import DEATHS, DISK_FAULTS, Timeline
 from .losses import Lost
 
 # Faults that do not last; deaths are facts of their own.
-OF_A_MOMENT = (*DEATHS, *DISK_FAULTS, "delete-records", "preferred-election")
+INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, "delete-records", "preferred-election")
 
 
-def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
+def death_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     """The last death of a broker before a time, with every source that tells of it."""
     known = [e for e in timeline.died(broker) if e.time is None or until is None or e.time <= until + SECOND]
     dated = [e for e in known if e.time is not None]
@@ -27,22 +27,22 @@ def deaths(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     return [e.fact for e in dated if (e.time or 0) > latest - 20 * SECOND][-3:]
 
 
-def away(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
+def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
     """Why a broker took no part at a time: it was dead, or a fault that had hit it lasted."""
     if broker is None or at is None:
         return []
     lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= at]
-    dead = deaths(timeline, broker, at) if lives and lives[-1].kind == "died" else []
+    died = death_facts(timeline, broker, at) if lives and lives[-1].kind == "died" else []
     hit = [
         (fault, fact)
         for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
         if broker in fault.nodes and fault.completed <= at
     ]
-    lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in OF_A_MOMENT]
-    return [*dead, *lasting]
+    lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in INSTANT_FAULTS]
+    return [*died, *lasting]
 
 
-def dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly: bool = False) -> bool:
+def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly: bool = False) -> bool:
     """Whether a broker had died by a time, and had not come back until another."""
     lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= until]
     rose = max((e.time or 0 for e in lives if e.kind != "died"), default=-MAX_INT64)
@@ -63,7 +63,7 @@ def truncations(
     ]
 
 
-def returned(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> list[Fact]:
+def return_facts(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> list[Fact]:
     """That a broker came back and truncated what it alone had."""
     cut = [end.fact for end in truncations(timeline, broker, lost, after)][:1]
     started = [
@@ -74,7 +74,7 @@ def returned(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> 
     return started + cut
 
 
-def had_them(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """That a follower had the lost records: it was in the ISR all the while they were acknowledged, and they were
     below the high watermark, as acks=all waits for it and consumers read no further."""
     committed = lost.acks == {"all"} or (lost.read is not None and lost.read == lost.count)
@@ -108,7 +108,7 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     return any(count > kills or not harmless for count in between.values())
 
 
-def held_at_snapshot(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+def snapshots_with_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """Snapshots in which a broker's log still held the lost records."""
     held = timeline.replica_logs.records.filter(
         (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
@@ -117,7 +117,7 @@ def held_at_snapshot(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]
 
 
-def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[Fact]:
+def short_log_facts(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[Fact]:
     """Facts that the log ended at or below an offset (`most`) after the records had been acknowledged, though nobody
     had truncated it.
     """
@@ -163,15 +163,15 @@ def ended_short(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one lived, so that it may have been cut."""
-    if dead(timeline, broker, until, until, exactly=True):
+    if is_dead(timeline, broker, until, until, exactly=True):
         return False
     led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
     then = [term for term in led if term.time is not None and term.time <= since][-1:]
     others = [t for t in led if t.leader not in (None, broker) and (t in then or t.time is None or t.time > since)]
-    return not all(dead(timeline, t.leader or "", since, until, exactly=True) for t in others)
+    return not all(is_dead(timeline, t.leader or "", since, until, exactly=True) for t in others)
 
 
-def in_sync(timeline: Timeline, lost: Lost) -> frozenset[str]:
+def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
     """The ISR when the last record was acknowledged, as far as it is told, without those that had died before the
     first: not every evidence tells that it shrank. But who lost power just before may have had them, and lost them
     so. Empty if nobody says.
@@ -192,42 +192,42 @@ def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
     return known[-1] if known else frozenset()
 
 
-def acknowledged_alone(timeline: Timeline, lost: Lost) -> bool | None:
+def is_acknowledged_alone(timeline: Timeline, lost: Lost) -> bool | None:
     """Whether the ISR was one broker when (some of) the records were acknowledged; None where nobody says."""
     if lost.first_acked is None or lost.last_acked is None:
         return None
     before = isr_at(timeline, lost.first_acked)
     during = [isr for time, isr, _ in timeline.isr if time is not None and lost.first_acked < time <= lost.last_acked]
-    if any(len(isr) == 1 for isr in (before, *during, in_sync(timeline, lost))):
+    if any(len(isr) == 1 for isr in (before, *during, isr_at_acknowledgement(timeline, lost))):
         return True
     return False if before else None
 
 
-def failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:
+def missing_if_failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:
     """What is not known where all in-sync replicas lost the records by themselves: Kafka promises nothing where they
     fail at once, and whoever is elected afterwards takes nothing away. One that is `standing` at last was not the only
     one to fail if nothing shows that another still had them.
     """
-    together = in_sync(timeline, lost)
+    together = isr_at_acknowledgement(timeline, lost)
     if len(together) < 2:
         return []
-    if all(ended_short(timeline, member, lost, lost.last) for member in together):
+    if all(short_log_facts(timeline, member, lost, lost.last) for member in together):
         names = ", ".join(sorted(together))
         return [f"why brokers {names}, all in sync, started again without the records (a failure of power?)"]
     others = sorted(together - {standing}) if standing in together else []
-    if not others or any(kept_them(timeline, member, lost) for member in others):
+    if not others or any(still_had_records(timeline, member, lost) for member in others):
         return []
     return [f"whether {' or '.join(f'broker {other}' for other in others)}, in sync as well, still had the records"]
 
 
-def kept_them(timeline: Timeline, broker: str, lost: Lost) -> bool:
+def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
     """Whether a log, when it is heard of next, still ended above the lost records: later it may have grown again."""
     known = timeline.ends_of(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
     after = [end.end for end in known if end.time is not None and end.time > (lost.last_acked or 0)]
     return bool(after) and after[0] > lost.last
 
 
-def alone_in_sync(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
+def sole_isr_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     """The latest fact, not after a time, that the ISR was this broker alone."""
     before = [
         (time, isr, fact) for time, isr, fact in timeline.isr if until is None or time is None or time <= until + SECOND

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, lacks
-from .leader_change import clean_by_configuration, clean_leader_change, in_sync_before
+from .attempts import NOT_THE_CASE, Attempt, needs
+from .leader_change import clean_by_configuration, clean_leader_change, in_isr_before_election
 from .losses import Lost, acknowledgement
-from .prevention import acks_all
-from .replica_history import away, deaths, held_at_snapshot, may_have_lost_tail, returned
+from .prevention import acks_all_measures
+from .replica_history import death_facts, may_have_lost_tail, reasons_absent, return_facts, snapshots_with_records
 
 NAME = "single-ack-failover"
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"
@@ -24,37 +24,37 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if lost.acks and "1" not in lost.acks:
         return NOT_THE_CASE
     if lost.acks != {"1"}:
-        return lacks("the acks under which the records were acknowledged")
+        return needs("the acks under which the records were acknowledged")
     succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded
     found, new = succeeded
     old = found.old_leader
     if old is None:
-        return lacks(*(found.missing or ["who led before and after"]))
-    clean = in_sync_before(new) or clean_by_configuration(timeline)
+        return needs(*(found.missing or ["who led before and after"]))
+    clean = in_isr_before_election(new) or clean_by_configuration(timeline)
     if not clean:
-        return lacks(
+        return needs(
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, state-change.log, or the topic's configuration)"
         )
     if new.start is None:
-        return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
+        return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     batches = timeline.replica_logs.batches
     if not batches.height or (batches["magic"] < 2).any():
-        return lacks("leader epochs in the log, without which a follower may also have cut committed records")
+        return needs("leader epochs in the log, without which a follower may also have cut committed records")
     if may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
-        return lacks(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
+        return needs(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(
         found.old.facts[:1] if found.old else [],
-        away(timeline, new.leader, lost.last_acked),
+        reasons_absent(timeline, new.leader, lost.last_acked),
         acknowledgement(lost),
-        deaths(timeline, old, new.time),
-        away(timeline, old, new.time),
+        death_facts(timeline, old, new.time),
+        reasons_absent(timeline, old, new.time),
         clean,
         new.facts[:1],
         new.start_facts[:1],
-        held_at_snapshot(timeline, old, lost),
-        returned(timeline, old, lost, new.time),
+        snapshots_with_records(timeline, old, lost),
+        return_facts(timeline, old, lost, new.time),
     )
-    return Attempt(True, facts, acks_all(timeline))
+    return Attempt(True, facts, acks_all_measures(timeline))

@@ -12,20 +12,26 @@ from ...histories.tables import MAX_INT64
 from ..timelines.facts import chain
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, lacks
-from .leader_change import clean_by_configuration, just_begun, lacked, succession, sync_before
+from .attempts import NOT_THE_CASE, Attempt, needs
+from .leader_change import (
+    clean_by_configuration,
+    facts_leader_lacked_records,
+    find_leader_change,
+    isr_before_election,
+    missing_if_just_elected,
+)
 from .losses import Lost, acknowledgement
-from .prevention import clean_elections, more_in_sync
+from .prevention import more_replicas, no_unclean_election
 from .replica_history import (
-    alone_in_sync,
-    away,
-    deaths,
-    failed_together,
-    had_them,
-    held_at_snapshot,
+    death_facts,
+    had_records,
     isr_at,
-    kept_them,
-    returned,
+    missing_if_failed_together,
+    reasons_absent,
+    return_facts,
+    snapshots_with_records,
+    sole_isr_facts,
+    still_had_records,
     truncations,
 )
 
@@ -35,57 +41,57 @@ REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
-    found = succession(timeline, lost)
+    found = find_leader_change(timeline, lost)
     new = found.new
     if new is None or new.leader is None:
-        return lacks(*found.missing)
+        return needs(*found.missing)
     if found.new is found.old:
         return NOT_THE_CASE
     unclean = new.elected_uncleanly
     if unclean is False:
         return NOT_THE_CASE
     if unclean is None:
-        return lacks(
+        return needs(
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, or the controller's log)"
         )
     # What all that were in sync had lost by then, no election took.
-    if together := failed_together(timeline, lost):
-        return lacks(*together)
-    had = had_them(timeline, new.leader, lost) or kept_them(timeline, new.leader, lost)
+    if together := missing_if_failed_together(timeline, lost):
+        return needs(*together)
+    had = had_records(timeline, new.leader, lost) or still_had_records(timeline, new.leader, lost)
     own = found.old_leader == new.leader or had
     others = isr_at(timeline, lost.last_acked) - {new.leader}
-    if own and not any(kept_them(timeline, other, lost) for other in others):
-        return lacks(
+    if own and not any(still_had_records(timeline, other, lost) for other in others):
+        return needs(
             f"that another broker still had the records when broker {new.leader}, which had had them, was elected"
         )
     if back := _led_with_them(timeline, new, lost):
-        return lacks(f"why the records were gone after epoch {back.epoch}, which broker {back.leader} led with them")
-    if doubtful := just_begun(timeline, found, lost):
-        return lacks(*doubtful)
-    without = lacked(timeline, found, lost)
+        return needs(f"why the records were gone after epoch {back.epoch}, which broker {back.leader} led with them")
+    if doubtful := missing_if_just_elected(timeline, found, lost):
+        return needs(*doubtful)
+    without = facts_leader_lacked_records(timeline, found, lost)
     if not without:
-        return lacks(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
+        return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # Whoever was in sync before is not the new leader.
     old = found.old_leader or (next(iter(new.before)) if new.before and len(new.before) == 1 else None)
     led = found.old.facts[:1] if found.old else []
-    alone = alone_in_sync(timeline, old, lost.first_acked) if old else []
+    alone = sole_isr_facts(timeline, old, lost.first_acked) if old else []
     facts = chain(
         led,
         alone,
-        away(timeline, new.leader, lost.last_acked),
+        reasons_absent(timeline, new.leader, lost.last_acked),
         acknowledgement(lost),
-        deaths(timeline, old, new.time) if old else [],
-        away(timeline, old, new.time),
+        death_facts(timeline, old, new.time) if old else [],
+        reasons_absent(timeline, old, new.time),
         clean_by_configuration(timeline),
         new.facts[:1],
         [new.outsider] if new.outsider else [],
-        sync_before(new),
+        isr_before_election(new),
         without,
-        held_at_snapshot(timeline, old, lost) if old else [],
-        returned(timeline, old, lost, new.time) if old else [],
+        snapshots_with_records(timeline, old, lost) if old else [],
+        return_facts(timeline, old, lost, new.time) if old else [],
     )
-    return Attempt(True, facts, [*clean_elections(timeline), *more_in_sync(timeline, lost)])
+    return Attempt(True, facts, [*no_unclean_election(timeline), *more_replicas(timeline, lost)])
 
 
 def _led_with_them(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
@@ -95,6 +101,6 @@ def _led_with_them(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
         if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:
             continue
         leader = str(term.leader)
-        if kept_them(timeline, leader, lost) and not truncations(timeline, leader, lost, lost.last_acked):
+        if still_had_records(timeline, leader, lost) and not truncations(timeline, leader, lost, lost.last_acked):
             return term
     return None

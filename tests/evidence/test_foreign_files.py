@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts

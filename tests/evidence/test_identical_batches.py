@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from logjudge.analysis.engines.local import gather, judge_run
 from logjudge.analysis.inspect.offset_story import UNDECODED, offset_story
 from logjudge.analysis.inspect.open_partitions import Inspected
-from logjudge.analysis.local import gather, judge_run
 from logjudge.analysis.replicas.identical_batches import split_identical_batches
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import with_headers_first
@@ -48,7 +48,7 @@ def thinned(folder):
 
 @pytest.mark.spark
 def test_spark_keeps_what_a_history_speaks_of(spark, unpacked, monkeypatch, tmp_path):
-    from logjudge.analysis import spark as on_spark
+    from logjudge.analysis.engines import spark as on_spark
 
     folder = thinned(shutil.copytree(unpacked("unclean-election-t"), tmp_path / "run"))
     whole = judge_run(open_run(folder))

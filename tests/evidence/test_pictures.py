@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
-from logjudge.analysis.local import judge_run
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load

@@ -9,7 +9,7 @@ from functools import partial
 
 import polars as pl
 import pytest
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.partitions.evidence import kept_of
 from logjudge.analysis.partitions.log_start import log_start_with
 from logjudge.analysis.partitions.partition import Partition

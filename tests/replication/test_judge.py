@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from logjudge.analysis.local import judge_run
+from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.timelines.terms import Builder, recalled
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle

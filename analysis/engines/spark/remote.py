@@ -1,8 +1,8 @@
-"""Runs at a URI that Spark's filesystems read (s3a://, hdfs://, ...), and results that go to one.
+"""Runs at a URI that Spark's file systems read (s3a://, hdfs://, ...), and results that are written to one.
 
-A run is opened by its *shadow*: a folder of the driver with the names and sizes of the files that matter, in which only
-brokers' small files are whole. Of texts it has the first lines, of Parquet the footer, and the rest is a hole that
-takes no disk. So bundle.py finds the same in it as in a local copy. Tasks then read the files themselves (fetching.py).
+`open_run` makes a *skeleton* of the run on the driver: a folder with the names and sizes of its files. Brokers' small
+files are whole in it, texts have their first lines, Parquet files their footer, and the rest is sparse. So bundle.py
+finds the same in it as in a local copy. Tasks then read the files themselves (fetching.py).
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from ..histories import bundle
-from ..histories.bundle import EXPECTED, Run, Stored, history_names, path_below
-from ..histories.errors import NO_SUCH_FILE, InputError, UsageError, describe_error
-from ..histories.evidence.checkpoints import LARGEST
-from ..histories.evidence.layout import SMALL_FILES, is_text, may_be_evidence, split_part
-from ..histories.evidence.parts import Part
-from ..histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES
+from ....histories import bundle
+from ....histories.bundle import EXPECTED, Run, Stored, history_names, path_below
+from ....histories.errors import NO_SUCH_FILE, InputError, UsageError, describe_error
+from ....histories.evidence.checkpoints import LARGEST
+from ....histories.evidence.layout import SMALL_FILES, is_text, may_be_evidence, split_part
+from ....histories.evidence.parts import Part
+from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES
 from .fetching import (
     COMPRESSED,
-    Frame,
-    Session,
     all_names,
     by_split,
     frame_of,
@@ -40,9 +38,13 @@ from .fetching import (
     task_row,
     text_of,
 )
+from .session import hadoop_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 CHECK = "check the URI, and that Spark has its file system (--conf spark.jars.packages=...)"
-_TOLD = ("run.json", "verdict.json", "findings.parquet")  # what a folder is known by
+_MARKERS = ("run.json", "verdict.json", "findings.parquet")  # files by which a folder is recognised
 _WHOLE = ("run.json", *SMALL_FILES)  # read when the run is opened
 _UNSPLIT = 1 << 50  # bytes
 
@@ -55,36 +57,36 @@ class Listing(NamedTuple):
     sizes: dict[str, int]  # bytes by name, relative to the base
 
 
-def open_run(session: Session, uri: str, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
+def open_run(session: SparkSession, uri: str, reader: str | None = None, split_bytes: int = SPLIT_BYTES) -> Run:
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if there is nothing."""
     listing = _list(session, uri)
     with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
-        # Folders are told by their names, so the shadow has that of what it is of.
-        shadow = Path(scratch, listing.base.rsplit("/", 1)[-1])
+        # A folder's name has a meaning for bundle.py, so the skeleton has the same.
+        skeleton = Path(scratch, listing.base.rsplit("/", 1)[-1])
         try:
-            held = _cast(session, listing, shadow)
-            run = bundle.open_run(shadow / listing.lone, reader, split_bytes, _unsplit)
+            held = _make_skeleton(session, listing, skeleton)
+            run = bundle.open_run(skeleton / listing.lone, reader, split_bytes, _unsplit)
         except InputError as error:
-            error.args = (str(error).replace(str(shadow), listing.base),)
+            error.args = (str(error).replace(str(skeleton), listing.base),)
             raise
         except OSError as error:
             raise InputError(uri, f"a name that no file can have ({error})", EXPECTED) from error
-        # So Spark splits files as we do, and each split has a number before anybody reads it.
+        # Spark must split files as we do, as each split is numbered before it is read.
         _split_files(session, split_bytes)
-        return _moved(run, shadow, listing, held)
+        return _at_uri(run, skeleton, listing, held)
 
 
 def _unsplit(part: Part) -> list[Part]:
-    """Tasks cut a file into parts when they have it."""
+    """One part a file: tasks cut it into ranges once they have it."""
     size = part.path.stat().st_size
     return [replace(part, end=size if part.kind == "segment" else None)] if size else split_part(part)
 
 
-def _moved(run: Run, shadow: Path, listing: Listing, held: Mapping[str, bytes]) -> Run:
-    """The run as it is found at its URI."""
-    names = [Path(split.path).relative_to(shadow).as_posix() for split in run.splits]
+def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes]) -> Run:
+    """The run with the paths of its URI instead of the skeleton's."""
+    names = [Path(split.path).relative_to(skeleton).as_posix() for split in run.splits]
     splits = [replace(split, path=f"{listing.base}/{name}") for split, name in zip(run.splits, names, strict=True)]
-    evidence = [replace(part, path=part.path.relative_to(shadow)) for part in run.evidence]
+    evidence = [replace(part, path=part.path.relative_to(skeleton)) for part in run.evidence]
     homes = {name: name for split, name in zip(splits, names, strict=True) if split.reader == "parquet"}
     folders: dict[Path, list[str]] = {}
     for name in filter(may_be_evidence, listing.sizes):
@@ -110,13 +112,13 @@ def _moved(run: Run, shadow: Path, listing: Listing, held: Mapping[str, bytes]) 
     )
 
 
-def _list(session: Session, uri: str) -> Listing:
+def _list(session: SparkSession, uri: str) -> Listing:
     """All files at and below a URI. Raises InputError where Spark finds none or cannot look."""
     root = _plain(uri)
     try:
         files = _files(session, root)
         found = {row["path"]: row["length"] for row in files.select("path", "length").collect()}
-        # Spark gives no row of an empty file, though it names it.
+        # Spark lists an empty file but yields no row for it.
         paths = sorted(map(unquote, files.inputFiles()))
     except Exception as error:
         raise InputError(uri, f"nothing that Spark can list ({describe_error(error)})", EXPECTED, CHECK) from error
@@ -125,43 +127,43 @@ def _list(session: Session, uri: str) -> Listing:
     sizes = {path_below(root, path): found.get(path, 0) for path in paths}
     path, name = paths[0], path_below(root, paths[0])
     if name:
-        # Keys of an object store may have parts that no folder has.
-        sound = {name: size for name, size in sizes.items() if not {"", ".", ".."} & set(name.split("/"))}
-        return Listing(path.removesuffix(f"/{name}"), "", sound)
+        # Keys of an object store may have parts that no file system allows.
+        valid = {name: size for name, size in sizes.items() if not {"", ".", ".."} & set(name.split("/"))}
+        return Listing(path.removesuffix(f"/{name}"), "", valid)
     base, _, lone = path.rpartition("/")
     return Listing(base, lone, {lone: sizes[""]})
 
 
 def _plain(uri: str) -> str:
-    """The URI as Hadoop takes it: without empty parts, `.` and `..`."""
+    """The URI without empty parts, `.` and `..`, as Hadoop requires."""
     scheme, _, rest = uri.partition("://")
     host, _, path = rest.partition("/")
     return f"{scheme}://{host}/" + posixpath.normpath(f"/{path}").lstrip("/")
 
 
-def _files(session: Session, uri: str) -> Frame:
+def _files(session: SparkSession, uri: str) -> DataFrame:
     return all_names(session.read.format("binaryFile")).load(literal(uri))
 
 
-def _split_files(session: Session, split_bytes: int) -> None:
-    """Has Spark cut files at multiples of so many bytes, and make each split a task."""
+def _split_files(session: SparkSession, split_bytes: int) -> None:
+    """Makes Spark cut files at multiples of so many bytes, a task each."""
     session.conf.set("spark.sql.files.maxPartitionBytes", str(split_bytes))
     session.conf.set("spark.sql.files.openCostInBytes", str(split_bytes))
 
 
-def _cast(session: Session, listing: Listing, shadow: Path) -> dict[str, bytes]:
-    """Makes the shadow; returns the small files of brokers that stand whole in it. Raises InputError, OSError."""
+def _make_skeleton(session: SparkSession, listing: Listing, skeleton: Path) -> dict[str, bytes]:
+    """Makes the skeleton; returns the brokers' small files that are whole in it. Raises InputError, OSError."""
     base, lone, sizes = listing
     histories = set(history_names(sorted(sizes))) if not lone else {lone}
-    shadow.mkdir(parents=True)
+    skeleton.mkdir(parents=True)
     held = _small_files(session, listing)
-    begun = [name for name in sizes if name in histories or (is_text(name) and not name.endswith(COMPRESSED))]
-    heads = _heads(session, base, [name for name in begun if sizes[name] and name not in held])
+    with_heads = [name for name in sizes if name in histories or (is_text(name) and not name.endswith(COMPRESSED))]
+    heads = _heads(session, base, [name for name in with_heads if sizes[name] and name not in held])
     parquet = [name for name, head in heads.items() if head.startswith(PARQUET_MAGIC)]
     footers = _footers(session, base, [Stored(name, name, sizes[name]) for name in parquet])
     for name, size in sizes.items():
-        if name in histories or may_be_evidence(name) or name.rsplit("/", 1)[-1] in _TOLD:
-            path = shadow / name
+        if name in histories or may_be_evidence(name) or name.rsplit("/", 1)[-1] in _MARKERS:
+            path = skeleton / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
                 if name in heads and name.endswith(COMPRESSED):
@@ -173,18 +175,18 @@ def _cast(session: Session, listing: Listing, shadow: Path) -> dict[str, bytes]:
                     file.seek(size - len(footer))
                     file.write(footer)
     if lone.startswith("history.") and (config := _content(session, f"{base}/run.json")):
-        (shadow / "run.json").write_bytes(config)
+        (skeleton / "run.json").write_bytes(config)
     return held
 
 
-def _small_files(session: Session, listing: Listing) -> dict[str, bytes]:
-    """What is read on the driver: run.json, checkpoints, and files of properties."""
+def _small_files(session: SparkSession, listing: Listing) -> dict[str, bytes]:
+    """The files that the driver reads whole: run.json, checkpoints, and files of properties."""
     files = all_names(session.read.format("binaryFile")).option("pathGlobFilter", f"{{{','.join(_WHOLE)}}}")
     found = files.load(literal(f"{listing.base}/{listing.lone}")).where(f"length <= {LARGEST}")
     return {path_below(listing.base, row["path"]): bytes(row["content"]) for row in _collected(listing.base, found)}
 
 
-def _content(session: Session, uri: str) -> bytes:
+def _content(session: SparkSession, uri: str) -> bytes:
     """A small file's bytes; none where there is no such file."""
     try:
         rows = _files(session, uri).select("content").collect()
@@ -195,39 +197,39 @@ def _content(session: Session, uri: str) -> bytes:
     return bytes(rows[0]["content"]) if rows else b""
 
 
-def _heads(session: Session, base: str, names: Iterable[str]) -> dict[str, bytes]:
+def _heads(session: SparkSession, base: str, names: Iterable[str]) -> dict[str, bytes]:
     """The first lines of files, decompressed."""
     paths = [f"{base}/{name}" for name in names]
     if not paths:
         return {}
     _split_files(session, _UNSPLIT)
-    found = _collected(base, text_of(session, paths).mapInArrow(_begin, "path string, head binary"))
+    found = _collected(base, text_of(session, paths).mapInArrow(_first_lines, "path string, head binary"))
     return {row["path"].removeprefix(f"{base}/"): bytes(row["head"]) for row in found}
 
 
-def _collected(uri: str, frame: Frame) -> list[Any]:
+def _collected(uri: str, frame: DataFrame) -> list[Any]:
     try:
         return list(frame.collect())
     except Exception as error:
         raise InputError(uri, f"what Spark cannot read ({describe_error(error)})", EXPECTED, CHECK) from error
 
 
-def _begin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A task has one file. What is left of a large one it does not ask for, though that costs it its Python worker."""
+def _first_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first lines of a task's file. It stops early in a large one, though that costs its Python worker."""
     for (path, _, size), runs in by_split(batches):
         head = bytearray()
         for lines in runs:
             head += joined(lines)
             if len(head) >= HEAD_BYTES:
                 break
-        most = min(max(HEAD_BYTES, head.find(b"\n") + 1), MAX_HEAD_BYTES)
-        yield pa.RecordBatch.from_pydict({"path": [path], "head": pa.array([bytes(head[:most])], pa.binary())})
+        length = min(max(HEAD_BYTES, head.find(b"\n") + 1), MAX_HEAD_BYTES)
+        yield pa.RecordBatch.from_pydict({"path": [path], "head": pa.array([bytes(head[:length])], pa.binary())})
         if size > SPLIT_BYTES:
             return
 
 
-def _footers(session: Session, base: str, files: list[Stored]) -> dict[str, bytes]:
-    """The ends of Parquet files, which tell their schema and row groups. Each file is read for it."""
+def _footers(session: SparkSession, base: str, files: list[Stored]) -> dict[str, bytes]:
+    """The ends of Parquet files, with their schema and row groups. Each file is read whole for it."""
     if not files:
         return {}
     _split_files(session, SPLIT_BYTES)
@@ -247,25 +249,26 @@ def _footer(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"home": [task["home"]], "footer": footer})
 
 
-def check_target(session: Session, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Refuses a URI that holds anything but an earlier result, as its file `mark` says. Raises UsageError."""
-    with _told(uri):
+def check_target(session: SparkSession, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
+    """Refuses a URI that holds anything but an earlier result, which has a file `mark`. Raises UsageError."""
+    with _hadoop_errors(uri):
         files, target = _hadoop(session, uri)
-        taken = files.exists(target) and len(files.listStatus(target))
-    if taken and not is_ours(_content(session, f"{uri}/{mark}")):
+        has_files = files.exists(target) and len(files.listStatus(target))
+    if has_files and not is_ours(_content(session, f"{uri}/{mark}")):
         raise UsageError(
             f"{uri}: found a folder with other files, expected a new folder or an earlier result;"
             " name another with --out"
         )
 
 
-def publish(session: Session, folder: Path, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
+def publish(session: SparkSession, folder: Path, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
     """Moves a written result to a URI: to a name beside it first, then in one rename. Raises UsageError."""
     check_target(session, uri, mark, is_ours)
-    with _told(uri):
+    with _hadoop_errors(uri):
         files, target = _hadoop(session, uri)
         scratch = target.suffix(f".{uuid.uuid4().hex}")
-        files.copyFromLocalFile(False, True, session._jvm.org.apache.hadoop.fs.Path(str(folder.resolve())), scratch)
+        _, source = _hadoop(session, f"file://{folder.resolve()}")
+        files.copyFromLocalFile(False, True, source, scratch)
         files.delete(target, True)
         renamed = files.rename(scratch, target)
     if not renamed:
@@ -273,8 +276,8 @@ def publish(session: Session, folder: Path, uri: str, mark: str, is_ours: Callab
 
 
 @contextmanager
-def _told(uri: str) -> Iterator[None]:
-    """What Hadoop says against a URI, as one sentence. Raises UsageError."""
+def _hadoop_errors(uri: str) -> Iterator[None]:
+    """Turns Hadoop's errors into one sentence. Raises UsageError."""
     try:
         yield
     except UsageError:
@@ -286,10 +289,9 @@ def _told(uri: str) -> Iterator[None]:
         ) from error
 
 
-def _hadoop(session: Session, uri: str) -> tuple[Any, Any]:
+def _hadoop(session: SparkSession, uri: str) -> tuple[Any, Any]:
     """Hadoop's file system of a URI, and the URI as its path. Raises UsageError."""
-    jvm = getattr(session, "_jvm", None)
-    if jvm is None:
+    found = hadoop_path(session, uri.rstrip("/"))
+    if found is None:
         raise UsageError(f"found --out {uri} with --remote, expected a local folder: Spark Connect moves no files")
-    path = jvm.org.apache.hadoop.fs.Path(uri.rstrip("/"))
-    return path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), path
+    return found

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import polars as pl
 
-from ..histories.bundle import Run
-from ..histories.pairing import PLACED_EVENTS
-from ..histories.tables import CONTEXT, SENDS
-from .kernel import Common, Judged, Tables, judge_unit, to_frame
-from .results import Results
-from .stages import (
+from ...histories.bundle import Run
+from ...histories.pairing import PLACED_EVENTS
+from ...histories.tables import CONTEXT, SENDS
+from ..kernel import Common, Judged, Tables, judge_unit, to_frame
+from ..results import Results
+from ..stages import (
     ASKING,
     Parts,
     Unit,
@@ -35,7 +35,7 @@ Progress = Callable[..., None]  # what, done, of how many, unit
 
 @dataclass
 class Gathered:
-    """A run that is read but not judged: the observations of each unit, and what all units share."""
+    """A run that is read but not judged: the observations of each unit, and those that all units share."""
 
     results: Results
     units: dict[Unit, Tables]
@@ -48,7 +48,7 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     results, units = gathered.results, gathered.units
     order = sorted(units)
 
-    # A Jepsen history is one unit, so there it is the partitions within it that all cores share.
+    # A Jepsen history is one unit, so all cores share the partitions within it.
     each = _on_all_cores if len(order) == 1 else map
 
     def judge(unit: Unit) -> Judged:
@@ -62,7 +62,10 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
 
 
 def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = None) -> Gathered:
-    """Reads every split and every broker's file; of large logs what the history speaks of and what is at `offset`."""
+    """Reads every split and every broker's file.
+
+    Of large logs only the records that the history refers to are read, and the one at `offset`.
+    """
     results = Results(run)
     units: dict[Unit, Tables] = {}
     context, unplaced, waiting = [], [], []
@@ -94,25 +97,25 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     for done, parts in enumerate(_on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
         take(parts)
-    take(close_waiting(_all(waiting, PLACED_EVENTS), run.settings))
+    take(close_waiting(_concat(waiting, PLACED_EVENTS), run.settings))
     for unit, frames in headers.items():
-        known = units.get(unit, {})
-        asked = [lookups_of(table, frame) for table in ASKING for frame in known.get(table, [])]
-        asked.append(lookups_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
-        chosen = choose_batches(unit, frames, asked if run.splits else None, run.settings)
+        observed = units.get(unit, {})
+        lookups = [lookups_of(table, frame) for table in ASKING for frame in observed.get(table, [])]
+        lookups.append(lookups_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
+        chosen = choose_batches(unit, frames, lookups if run.splits else None, run.settings)
         take(chosen)
         for parts in _on_all_cores(lambda job: decode_batches(*job), chosen.jobs):
             take(parts)
-    everywhere, nowhere = _all(context, CONTEXT).sort("completed", "at"), _all(unplaced, SENDS)
-    common = Common(everywhere, nowhere, {table: pl.concat(frames) for table, frames in shared.items()})
-    results.context = everywhere
+    results.context = _concat(context, CONTEXT).sort("completed", "at")
+    tables = {table: pl.concat(frames) for table, frames in shared.items()}
+    common = Common(results.context, _concat(unplaced, SENDS), tables)
     return Gathered(results, units, common)
 
 
 def _on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
-    """What `work` makes of each item, in their order. polars and the compiled loops leave the interpreter's lock.
+    """`work` of each item, in their order. polars and the compiled loops release the interpreter's lock.
 
-    No more than one item more than there are cores is begun ahead of what was taken, so that memory stays bounded.
+    At most one item more than there are cores is begun ahead of the caller, so that memory stays bounded.
     """
     cores = os.cpu_count() or 1
     with ThreadPoolExecutor(cores) as pool:
@@ -125,5 +128,5 @@ def _on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterat
             yield begun.popleft().result()
 
 
-def _all(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+def _concat(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
     return pl.concat(frames) if frames else pl.DataFrame(schema=schema)

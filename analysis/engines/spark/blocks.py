@@ -1,5 +1,5 @@
-"""Blocks: what Spark's tasks hand each other. A row (kind, topic, partition, name, turn) whose payload is a table in
-Arrow's IPC format, compressed; JSON where it is small. Knows nothing of Spark but the text of its schema.
+"""Blocks: the rows that Spark's tasks hand each other. The payload of a row (kind, topic, partition, name, turn) is a
+table in Arrow's IPC format, compressed, or JSON where it is small. Nothing here needs a session.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import polars as pl
 import pyarrow as pa
 
-from ..histories.pairing import PLACED_EVENTS
-from .stages import Parts
+from ....histories.pairing import PLACED_EVENTS
+from ...stages import Parts
 
 BLOCK = "kind string, topic string, partition int, name string, turn long, payload binary"
 SCHEMA = pa.schema(
@@ -31,7 +31,7 @@ Row = tuple[str, str, int, str, int, bytes]
 
 
 def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
-    """The blocks of what a task found, numbered from `turn`."""
+    """The blocks of a task's Parts, numbered from `turn`."""
     found = [
         ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
@@ -43,8 +43,8 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
     for frame in parts.waiting:
         buckets = {name: zlib.crc32(name.encode()) % _BUCKETS for name in frame["process"].unique().to_list()}
         bucket = pl.col("process").replace_strict(buckets, return_dtype=pl.Int32).alias("bucket")
-        for (number,), mine in frame.group_by(bucket, maintain_order=True):
-            found.append(("waiting", "", int(str(number)), "", pack(mine.select(list(PLACED_EVENTS)))))
+        for (number,), events in frame.group_by(bucket, maintain_order=True):
+            found.append(("waiting", "", int(str(number)), "", pack(events.select(list(PLACED_EVENTS)))))
     if parts.counts:
         name = split if "lines" in parts.counts else ""
         found.append(("counts", "", -1, name, json.dumps(parts.counts).encode()))
@@ -52,7 +52,7 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
 
 
 def to_batches(rows: list[Row]) -> list[pa.RecordBatch]:
-    """One batch a row: a batch is what Spark holds at once."""
+    """One batch a row, as Spark holds a whole batch at once."""
     return [
         pa.RecordBatch.from_arrays(
             [pa.array([value], field.type) for value, field in zip(row, SCHEMA, strict=True)], schema=SCHEMA

@@ -1,4 +1,4 @@
-"""The temporary files of Spark's driver (`spark-*`, `blockmgr-*`): one folder a process, removed when it ends."""
+"""The driver's temporary files (`spark-*`, `blockmgr-*`, code for workers): one folder a process, removed at exit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..histories.scratch import scratch_folder
+from ....histories.scratch import scratch_folder
 
 MAX_SHUTDOWN_S = 10  # for the JVM to stop by itself; it is killed afterwards
 
 
 @cache
-def driver_options() -> str:
-    """The JVM's option for the folder of this process. Folders that killed processes left are removed."""
+def driver_folder() -> Path:
+    """The temporary folder of this process. Folders that killed processes left are removed."""
     stack = ExitStack()
     atexit.register(_remove, stack)
-    folder = stack.enter_context(scratch_folder(Path(tempfile.gettempdir()), "logjudge-spark-"))
-    return f'"-Djava.io.tmpdir={folder}"'
+    return stack.enter_context(scratch_folder(Path(tempfile.gettempdir()), "logjudge-spark-"))
 
 
 def _remove(stack: ExitStack) -> None:
@@ -55,7 +54,7 @@ def silence_py4j() -> None:
 
 @contextmanager
 def deferred_signals() -> Iterator[None]:
-    """Holds back SIGINT, SIGTERM and SIGHUP while the JVM starts: until then nobody could end it."""
+    """Holds back SIGINT, SIGTERM and SIGHUP while the JVM starts, as an interrupted start leaves the JVM running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

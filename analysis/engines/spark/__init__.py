@@ -1,0 +1,9 @@
+"""The pipeline on Spark. Only this folder imports pyspark, and only when a session is opened.
+
+session.py opens sessions; plan.py has the DataFrame plan of a run; judge.py runs it; remote.py opens runs at URIs.
+"""
+
+from .judge import judge_run, map_payloads
+from .session import Session, open_session
+
+__all__ = ["Session", "judge_run", "map_payloads", "open_session"]

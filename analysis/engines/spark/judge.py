@@ -1,0 +1,145 @@
+"""Judges a run on Spark with one action, and runs other work on the session's tasks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from ....histories.bundle import EXPECTED, Run
+from ....histories.errors import InputError
+from ....histories.pairing import PLACED_EVENTS
+from ...results import Results
+from ...stages import close_waiting
+from .blocks import unpack
+from .plan import INVISIBLE, plan, tasks_of
+from .session import context_of, size_shuffles
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.status import SparkStageInfo
+
+Progress = Callable[..., None]  # what, done, of how many, unit
+
+
+def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
+    """Judges one run with one action. Nothing the size of a history reaches the driver. Raises InputError."""
+    results = Results(run)
+    # Tasks report counts of waiting events only where there are some.
+    results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
+    if run.splits or run.evidence:
+        context = context_of(session)
+        lines = context.accumulator(0) if context is not None else None
+        tasks = len(tasks_of(run))
+        has_begun = False  # the first stages hand out the tasks
+
+        def report(stage: SparkStageInfo) -> None:
+            nonlocal has_begun
+            if stage.numTasks == tasks:
+                has_begun = True
+                # A task's lines are known when it is done.
+                read = lines.value if lines is not None else 0
+                what = f"Spark has read {read:,} lines" if read else "Spark is reading"
+                progress(what, stage.numCompletedTasks, tasks)
+            elif has_begun:
+                progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
+
+        progress("Spark is reading", 0, tasks)
+        size_shuffles(session, run.bytes + sum((part.end or 0) - part.start for part in run.evidence))
+        with _StageWatcher(context, report):
+            try:
+                # Not toLocalIterator: it judges one partition after the other.
+                rows = plan(session, run, lines).collect()
+            except Exception as error:
+                _refuse_invisible_files(run, error)
+                raise
+        for row in rows:
+            _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
+    results.context = results.context.sort("completed", "at")
+    return results
+
+
+def _refuse_invisible_files(run: Run, error: Exception) -> None:
+    """Raises InputError where a worker did not find a file that the driver had found."""
+    _, marker, rest = str(error).partition(INVISIBLE)
+    if marker:
+        path = rest.partition("\n")[0].strip()
+        raise InputError(
+            str(run.path),
+            f"no file {path} on a Spark worker",
+            EXPECTED,
+            "put the run where every worker sees it under the same path (shared storage), name it by a URI"
+            " (s3a://, hdfs://), or use --engine local",
+        ) from error
+
+
+class _StageWatcher:
+    """Calls `report` with the active stages every half second, from a thread."""
+
+    def __init__(self, context: SparkContext | None, report: Callable[[SparkStageInfo], None]) -> None:
+        self._report, self._done = report, threading.Event()
+        self._tracker = context.statusTracker() if context is not None else None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(Exception):  # the JVM may end first, where the process is interrupted
+            while self._tracker and not self._done.wait(0.5):
+                for stage in self._tracker.getActiveStageIds():
+                    if info := self._tracker.getStageInfo(stage):
+                        self._report(info)
+
+
+def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
+    if kind == "findings":
+        results.add_judged(unpack(payload), [])
+    elif kind == "summaries":
+        results.add_judged(pl.DataFrame(), json.loads(payload))
+    elif kind == "quarantine":
+        results.add_quarantine(unpack(payload))
+    elif kind == "damage":
+        results.add_damage(unpack(payload))
+    elif kind == "context":
+        results.context = pl.concat([results.context, unpack(payload)])
+    elif kind == "counts":
+        counts = json.loads(payload)
+        results.add_counts(counts)
+        if name:
+            results.add_lines(int(name), counts.get("lines", 0))
+
+
+def map_payloads(
+    judge: Callable[[bytes], bytes],
+    payloads: Iterable[bytes],
+    session: SparkSession,
+    progress: Progress = lambda *_: None,
+) -> Iterable[bytes]:
+    """`judge` of each payload where the session's tasks run, a task each; results in any order."""
+    rows = [{"number": number, "payload": payload} for number, payload in enumerate(payloads)]
+    if not rows:
+        return []
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            results = [judge(payload) for payload in batch.column("payload").to_pylist()]
+            yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.binary())})
+
+    def report(stage: SparkStageInfo) -> None:
+        if stage.numTasks == len(rows):  # else the stage that hands them out
+            progress("Spark is working", stage.numCompletedTasks, len(rows), "tasks")
+
+    frame = session.createDataFrame(pa.Table.from_pylist(rows)).repartition(len(rows), "number")
+    with _StageWatcher(context_of(session), report):
+        return [bytes(row["result"]) for row in frame.select("payload").mapInArrow(run, "result binary").collect()]

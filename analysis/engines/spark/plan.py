@@ -1,0 +1,225 @@
+"""The DataFrame plan that judges a run: read, pair, observe, then judge by topic-partition.
+
+Tasks hand each other blocks (blocks.py). So Spark moves a few large values instead of tens of millions of rows, and
+the kernels decode them at memory speed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from ....histories.bundle import Run, Settings
+from ....histories.evidence.parts import Part
+from ....histories.files import SPLIT_BYTES, Split
+from ....histories.pairing import PLACED_EVENTS
+from ....histories.tables import CONTEXT, SENDS
+from ...kernel import Common, Tables, judge_unit, to_frame
+from ...stages import (
+    ASKING,
+    Parts,
+    Unit,
+    choose_batches,
+    close_waiting,
+    decode_batches,
+    lookups_of,
+    read_evidence,
+    read_split,
+)
+from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpack
+from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import DataFrame, SparkSession
+
+SMALL_PART = 256 << 10  # bytes that a whole file of evidence is taken for
+INVISIBLE = "logjudge found no file on a worker: "  # begins the message of an error in a task; its path ends the line
+Mapping = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]  # what mapInArrow takes
+_LAST = 1 << 60  # the turn of blocks that come after all that tasks read
+
+
+def plan(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:
+    """The blocks of a run's results. `lines` counts what tasks have read."""
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as F  # noqa: N812
+
+    settings = run.settings.to_json()
+    # The broadcast waits until everything is read, which may take longer than Spark's default of five minutes.
+    session.conf.set("spark.sql.broadcastTimeout", "-1")
+    read = _read(session, run, lines).persist(StorageLevel.MEMORY_AND_DISK)
+    waiting = read.filter(F.col("kind") == "waiting")
+    closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
+    blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
+    if any(part.kind == "headers" for part in run.evidence):
+        blocks = _with_records(session, run, blocks)
+    observed = blocks.filter(F.col("kind") == "observations")
+    units = observed.select("topic", "partition").distinct()
+    everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
+    shared = everywhere.drop("topic", "partition").crossJoin(F.broadcast(units))
+    units_blocks = observed.unionByName(shared)
+    judged = units_blocks.groupBy("topic", "partition").applyInArrow(_judging(settings), BLOCK)
+    reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
+    return judged.unionByName(reported)
+
+
+def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:
+    if run.uri:
+        return blocks_of(session, run)
+    tasks = tasks_of(run)
+    # From an Arrow table, for which Spark needs no Python worker.
+    splits = session.createDataFrame(pa.Table.from_pylist(tasks))
+    return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json(), lines), BLOCK)
+
+
+def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFrame:
+    """Adds the records of large logs. Which batches are decoded depends on the headers of all replicas, and on the
+    records that the history refers to.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as F  # noqa: N812
+
+    headers = blocks.filter(F.col("kind") == "headers")
+    if run.splits:
+        referring = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*ASKING))
+        headers = headers.unionByName(referring.mapInArrow(_lookups, BLOCK))
+    choosing = _choosing(run.settings.to_json(), bool(run.splits))
+    chosen = headers.groupBy("topic", "partition").applyInArrow(choosing, BLOCK)
+    chosen = chosen.persist(StorageLevel.MEMORY_AND_DISK)
+    jobs = chosen.filter(F.col("kind") == "jobs")
+    if run.uri:
+        tasks = jobs.mapInArrow(tasks_of_jobs, STAGED)
+        wanted = F.broadcast(tasks.select("home").distinct())
+        segments = {str(part.path) for part in run.evidence if part.kind == "headers"}
+        files = [file for file in run.stored if file.home in segments]
+        pieces = pieces_of(session, run.uri, files).join(wanted, "home", "left_semi")
+        decoded = staged(files, tasks, pieces, _decode_in_folder)
+    else:
+        decoded = jobs.repartition("turn").mapInArrow(_decoding, BLOCK)
+    rest = blocks.filter(F.col("kind") != "headers")
+    return rest.unionByName(chosen.filter(F.col("kind") != "jobs")).unionByName(decoded)
+
+
+def _lookups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            lookups = pack(lookups_of(row["name"], unpack(row["payload"])))
+            yield from to_batches([("lookups", row["topic"], row["partition"], "", row["turn"], lookups)])
+
+
+def _choosing(settings_json: str, has_history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
+    def choose(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        topic, partition = (value.as_py() for value in key)
+        blocks = in_turn(batches)
+        headers = [frame for kind, _, frame in blocks if kind == "headers"]
+        lookups = [frame for kind, _, frame in blocks if kind == "lookups"] if has_history else None
+        if headers:  # none where only the history or a checkpoint has the partition
+            parts = choose_batches(Unit(topic, partition), headers, lookups, Settings.from_json(settings_json))
+            yield from to_batches(rows_of(parts, "", _LAST))
+
+    return choose
+
+
+def _decoding(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from _decode_in_folder(row, Path())
+
+
+def _decode_in_folder(row: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
+    """Blocks of a decoding job's records; the job's path may be relative to the folder."""
+    job = unpack(row["payload"])
+    job = job.with_columns(pl.lit(str(folder / job["path"][0])).alias("path"))
+    parts = decode_batches(Unit(row["topic"], row["partition"]), job)
+    yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
+
+
+def tasks_of(run: Run) -> list[dict[str, Any]]:
+    """Rows (number, kind, task as a JSON list): a split each, and the brokers' many small files together.
+
+    Paths are absolute, as workers run in other folders than the driver.
+    """
+    lists: list[tuple[str, list[dict[str, Any]]]] = [
+        ("splits", [asdict(replace(split, path=str(Path(split.path).absolute())))]) for split in run.splits
+    ]
+    room = 0
+    for part in run.evidence:
+        size = (part.end - part.start) if part.end is not None else SMALL_PART
+        if room < size or not lists or lists[-1][0] != "parts":
+            lists.append(("parts", []))
+            room = SPLIT_BYTES
+        lists[-1][1].append(asdict(replace(part, path=part.path.absolute())))
+        room -= size
+    return [
+        {"number": number, "kind": kind, "task": json.dumps(items, default=str)}
+        for number, (kind, items) in enumerate(lists)
+    ]
+
+
+def _reading(
+    settings_json: str, lines: Accumulator[int] | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settings = Settings.from_json(settings_json)
+        for batch in batches:
+            for number, kind, text in zip(*batch.to_pydict().values(), strict=True):
+                turn = number << 32
+                for item in json.loads(text):
+                    for parts, name in _read_item(kind, item, settings):
+                        if lines is not None:
+                            lines.add(parts.counts.get("lines", 0))
+                        rows = rows_of(parts, name, turn)
+                        turn += len(rows)
+                        yield from to_batches(rows)
+
+    return read
+
+
+def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[tuple[Parts, str]]:
+    path = Path(item["path"])
+    if item.get("kind") != "left-out" and not path.exists():  # the driver found it
+        raise FileNotFoundError(INVISIBLE + str(path))
+    if kind == "parts":
+        yield read_evidence(Part(**{**item, "path": path})), ""
+        return
+    split = Split(**item)
+    for parts in read_split(split, settings):
+        yield parts, str(split.number)
+
+
+def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
+    def close(table: pa.Table) -> pa.Table:
+        settings = Settings.from_json(settings_json)
+        waiting = pl.concat([unpack(payload) for payload in table.column("payload").to_pylist()])
+        parts = close_waiting(waiting.select(list(PLACED_EVENTS)), settings)
+        return pa.Table.from_batches(to_batches(rows_of(parts, "", _LAST)), SCHEMA)
+
+    return close
+
+
+def _judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+    # The annotations make Spark pass a group's blocks one after the other, never all at once.
+    def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settings = Settings.from_json(settings_json)
+        tables: Tables = {}
+        common: Tables = {}
+        for kind, name, frame in in_turn(batches):
+            home = tables if kind == "observations" else common
+            home.setdefault(name or kind, []).append(frame)
+        context = pl.concat([pl.DataFrame(schema=CONTEXT), *common.pop("context", [])]).sort("completed", "at")
+        unplaced = pl.concat([pl.DataFrame(schema=SENDS), *common.pop("unplaced", [])])
+        shared = {table: pl.concat(frames) for table, frames in common.items()}
+        topic, partition = (value.as_py() for value in key)
+        findings, summaries = judge_unit(topic, partition, tables, Common(context, unplaced, shared), settings)
+        rows: list[Row] = [("summaries", topic, partition, "", 0, json.dumps(summaries).encode())]
+        if findings:
+            rows.append(("findings", topic, partition, "", 0, pack(to_frame(findings))))
+        yield from to_batches(rows)
+
+    return judge

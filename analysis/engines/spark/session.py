@@ -1,0 +1,137 @@
+"""Spark sessions: how they are opened and configured, and what is reached only through their JVM."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ....histories.errors import MissingComponentError, describe_error
+from .driver_files import deferred_signals, driver_folder, silence_py4j
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+Session: TypeAlias = "SparkSession"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
+BYTES_PER_TASK = 256 << 10  # of the run's files; judging takes about a second for so many
+# A setting of ours in the session: the user chose no number of shuffle partitions, so each run sets one.
+_SIZED_BY_DATA = "spark.logjudge.shufflePartitionsByData"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+def open_session(
+    master: str | None = None, remote: str | None = None, conf: Sequence[tuple[str, str]] = ()
+) -> SparkSession:
+    """A session on local[*], a cluster's master, or a Connect server. `conf` overrides our defaults.
+
+    Raises MissingComponentError.
+    """
+    # PySpark reads only the variable in a session that Python starts; the setting is for spark-submit.
+    os.environ["PYSPARK_PYTHON"] = dict(conf).get("spark.pyspark.python") or os.environ.get(
+        "PYSPARK_PYTHON", sys.executable
+    )
+    settings = {} if remote else _defaults(master)
+    silence_py4j()
+    try:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.appName("logjudge")
+        for name, value in {**settings, **dict(conf)}.items():
+            builder = builder.config(name, value)
+        builder = builder.remote(remote) if remote else builder
+        if not remote and (master or not _is_submitted()):
+            builder = builder.master(master or "local[*]")
+        with deferred_signals():
+            session = builder.getOrCreate()
+    except Exception as error:
+        raise MissingComponentError(
+            f"Spark could not be started on {remote or master or 'local[*]'} ({describe_error(error)});"
+            " `logjudge doctor` reports what is missing,"
+            " and --engine local needs neither Spark nor Java"
+        ) from error
+    if remote or (master and not master.startswith("local")):
+        _ship_code(session)
+    if SHUFFLE_PARTITIONS not in dict(conf) and session.conf.get(SHUFFLE_PARTITIONS) == str(DEFAULT_SHUFFLE_PARTITIONS):
+        session.conf.set(_SIZED_BY_DATA, "true")
+    return session
+
+
+def _defaults(master: str | None) -> dict[str, str]:
+    settings = {
+        # Workers must run this environment's Python, not the python3 of PATH.
+        "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": (
+            f'-Dlog4j2.configurationFile=file:{_LOGGING} "-Djava.io.tmpdir={driver_folder()}"'
+        ),
+        "spark.sql.adaptive.enabled": "false",  # it would run the stages of small tables one after the other
+        "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
+        "spark.shuffle.compress": "false",  # blocks are compressed
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
+    }
+    if master is None or master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "2g",
+        }
+    return settings
+
+
+def _is_submitted() -> bool:
+    """Whether spark-submit started this process and so chose the master."""
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _ship_code(session: SparkSession) -> None:
+    """Sends the package to workers that do not have it; polars and pyarrow must be installed there."""
+    archive = driver_folder() / "logjudge_code.zip"  # workers fetch it from there until the session ends
+    write_code_archive(archive)
+    session.addArtifacts(str(archive), pyfile=True)
+
+
+def write_code_archive(archive: Path) -> None:
+    """Writes a zip of this package that Python can import from."""
+    import zipfile
+    from importlib.resources import files
+
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("logjudge/__init__.py", "")
+        for name in ("analysis", "histories", "models"):
+            root = Path(str(files(f"logjudge.{name}")))
+            for file in sorted(root.rglob("*.py")):
+                packed.write(file, f"logjudge/{name}/{file.relative_to(root)}")
+
+
+def context_of(session: SparkSession) -> SparkContext | None:
+    """The session's context; None with Spark Connect, which has neither accumulators nor a status tracker."""
+    return getattr(session, "_sc", None)
+
+
+def size_shuffles(session: SparkSession, size: int) -> None:
+    """Sets how many tasks follow each shuffle of a run of so many bytes, unless the user set it."""
+    if session.conf.get(_SIZED_BY_DATA, "false") == "true":
+        session.conf.set(SHUFFLE_PARTITIONS, str(shuffle_partitions(session, size)))
+
+
+def shuffle_partitions(session: SparkSession, size: int) -> int:
+    """One for each BYTES_PER_TASK, and at most four a core, so that a slow task keeps few others waiting."""
+    context = context_of(session)
+    most = 4 * context.defaultParallelism if context is not None else DEFAULT_SHUFFLE_PARTITIONS
+    return max(1, min(most, -(-size // BYTES_PER_TASK)))
+
+
+def hadoop_path(session: SparkSession, uri: str) -> tuple[Any, Any] | None:
+    """Hadoop's file system of a URI, and the URI as its path; None with Spark Connect."""
+    jvm = getattr(session, "_jvm", None)
+    if jvm is None:
+        return None
+    path = jvm.org.apache.hadoop.fs.Path(uri)
+    return path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), path
