@@ -171,9 +171,10 @@ def save(figure: Figure, path: Path, description: str | None = None, scale: floa
 
 def _fix_layout(figure: Figure) -> None:
     """Lays the figure out once and rounds positions, as the last digits of the solver differ between calls."""
-    if figure.get_layout_engine() is None:
+    engine = figure.get_layout_engine()
+    if engine is None:
         return
-    figure.draw_without_rendering()
+    engine.execute(figure)  # draw_without_rendering would draw everything once more
     figure.set_layout_engine(None)  # "none" would keep an engine that draws everything again at each save
     for axis in figure.axes:
         place = [round(value, 5) for value in axis.get_position(original=False).bounds]
