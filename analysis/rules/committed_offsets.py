@@ -103,9 +103,7 @@ def _report_unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list
 def _certain_ends(p: Partition) -> list[LogEnd]:
     """Where the log certainly ended, and when: as answered, as finally read, and as the leader's log has it."""
     answers = p.log_ends.select("offset", "invoked", "completed", "at").rows()
-    ends = [
-        LogEnd(offset, begun, done, f"an end offset of {offset} is answered", at) for offset, begun, done, at in answers
-    ]
+    ends = [LogEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in answers]
     ends = [end for end in ends if not _is_refuted(p, end)] if ends else ends
     return [*ends, *_finally_read(p), *_leaders_log(p)]
 
