@@ -25,7 +25,7 @@ texts = st.one_of(
 numbers = st.one_of(st.integers(-3, 100), st.sampled_from([2**31 - 1, 2**31, 2**63 - 1, 2**63, 10**17, 10**18, 1.5]))
 records = st.fixed_dictionaries(
     {"topic": st.sampled_from(["orders", "a topic of many letters"]), "partition": st.integers(0, 3)},
-    optional={"offset": numbers, "value": texts, "key": texts, "timestamp": st.integers(), "start": numbers},
+    optional={"offset": numbers, "value": texts, "key": texts, "timestamp": numbers, "start": numbers},
 )
 lists = st.lists(st.one_of(records, st.none(), st.just({})), max_size=3)
 step = st.fixed_dictionaries(

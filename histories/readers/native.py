@@ -24,7 +24,7 @@ CONTENT = LOG
 
 # What is read from the file; the rest of EVENTS is added.
 _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
-_INTEGERS = ("time", "op", "partition", "offset")
+_INTEGERS = ("time", "op", "partition", "offset", "timestamp")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
 SCANNED_FROM = 1 << 20  # bytes of a block, from which on loading the compiled loops pays

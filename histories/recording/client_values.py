@@ -1,0 +1,130 @@
+"""Records and offsets as Kafka's clients have them, as the dictionaries of the history format.
+
+Accepted are dictionaries with the format's own names, tuples, and the objects of confluent-kafka, aiokafka and
+kafka-python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ..errors import UsageError
+from .journal import Fields
+
+_RECORD = ("topic", "partition", "offset", "value", "key")
+_POSITION = ("topic", "partition", "offset", "start")
+_KEPT = (*_RECORD, "timestamp", "leader_epoch")
+_EXPECTED_RECORD = "a dictionary, (topic, partition, offset, value[, key]), or a record of a Kafka client"
+_EXPECTED_POSITION = "a dictionary, (topic, partition[, offset[, start]]), or a TopicPartition of a Kafka client"
+
+
+def text_of(value: Any, field: str) -> str | int | None:
+    """A key or value as the history format has it. Raises UsageError."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{field}: found text that is not Unicode, expected text that UTF-8 can encode") from error
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if -(2**63) <= value < 2**63 else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"{field}: found bytes that are not UTF-8, expected text; record an identifier of the message"
+            ) from error
+    raise UsageError(f"{field}: found {type(value).__name__}, expected str, bytes, int or None")
+
+
+def offset_of(offset: Any) -> int | None:
+    """An offset, or None for the negative numbers by which clients say that there is none."""
+    return None if offset is None or int(offset) < 0 else int(offset)
+
+
+def records_of(found: Any) -> list[Fields]:
+    """What a poll returned: a record, an iterable of records, a dictionary of them by partition, or None."""
+    return [record for item in _items(found, _RECORD) if (record := _record(item)) is not None]
+
+
+def _items(found: Any, names: tuple[str, ...]) -> Iterator[Any]:
+    if found is None:
+        return
+    if isinstance(found, Mapping) and names[0] not in found:
+        for group in found.values():
+            yield from group
+    elif isinstance(found, Mapping) or _is_one(found, names):
+        yield found
+    else:
+        yield from found
+
+
+def _is_one(found: Any, names: tuple[str, ...]) -> bool:
+    """Whether it is one record or position: an object with a topic, or a tuple that begins with a topic's name."""
+    return hasattr(found, names[0]) or (isinstance(found, tuple) and bool(found) and isinstance(found[0], str))
+
+
+def _record(item: Any) -> Fields | None:
+    """One record; None for a message of confluent-kafka that carries an error instead."""
+    if callable(getattr(item, "error", None)) and item.error() is not None:
+        return None
+    fields = _fields(item, _RECORD, _KEPT, _EXPECTED_RECORD)
+    record = {
+        "topic": fields["topic"],
+        "partition": int(fields["partition"]),
+        "offset": int(fields["offset"]),
+        "value": text_of(fields.get("value"), "value"),
+    }
+    if fields.get("key") is not None:
+        record["key"] = text_of(fields["key"], "key")
+    for name in ("timestamp", "leader_epoch"):
+        if isinstance(fields.get(name), int) and fields[name] >= 0:
+            record[name] = fields[name]
+    return record
+
+
+def positions_of(found: Any) -> list[Fields]:
+    """Partitions with offsets: of an iterable, or of a dictionary from partition to offset."""
+    if isinstance(found, Mapping) and "topic" not in found:
+        return [_position(item, offset) for item, offset in found.items()]
+    items: Iterable[Any] = [] if found is None else [found] if _is_one_position(found) else found
+    return [_position(item) for item in items]
+
+
+def _is_one_position(found: Any) -> bool:
+    return isinstance(found, Mapping) or _is_one(found, _POSITION)
+
+
+def _position(item: Any, given: Any = None) -> Fields:
+    fields = _fields(item, _POSITION, _POSITION, _EXPECTED_POSITION)
+    offset = fields.get("offset") if given is None else getattr(given, "offset", given)
+    position: Fields = {
+        "topic": fields["topic"],
+        "partition": int(fields["partition"]),
+        "offset": offset_of(offset),
+    }
+    if fields.get("start") is not None:
+        position["start"] = int(fields["start"])
+    return position
+
+
+def _fields(item: Any, order: tuple[str, ...], kept: tuple[str, ...], expected: str) -> Fields:
+    """The named fields of an item. Raises UsageError where topic or partition is missing."""
+    if isinstance(item, Mapping):
+        fields = {name: item[name] for name in kept if name in item}
+    elif hasattr(item, "topic"):
+        values = {name: getattr(item, name, None) for name in kept}
+        # Those of confluent-kafka's Message are methods; its timestamp is a pair.
+        fields = {name: value() if callable(value) else value for name, value in values.items()}
+    elif isinstance(item, tuple | list):
+        fields = dict(zip(order, item, strict=False))
+    else:
+        fields = {}
+    needed = order[:3] if order is _RECORD else order[:2]
+    if not isinstance(fields.get("topic"), str) or any(fields.get(name) is None for name in needed):
+        raise UsageError(f"found {item!r:.80}, expected {expected}")
+    return fields

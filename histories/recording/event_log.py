@@ -1,0 +1,93 @@
+"""history.jsonl of a run that goes on: any thread appends lines, and they are on disk within a fraction of a second.
+
+A thread writes what was appended since its last turn. A process that is killed loses at most the lines of one turn. The
+file always ends with a whole line, also where the disk is full.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import LogjudgeError
+
+FLUSH_SECONDS = 0.2
+
+
+class EventLog:
+    """An append-only file of lines. `before_flush` runs before each turn of the thread, in the thread that flushes."""
+
+    def __init__(self, path: Path, before_flush: Callable[[], None]) -> None:
+        """Raises OSError where the file exists or cannot be created."""
+        self._path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        self._lines: deque[bytes] = deque()
+        self._before_flush = before_flush
+        self._writing = threading.Lock()
+        self._closing = threading.Event()
+        self._written = 0  # bytes
+        self._error = ""
+        self.is_stopped = False  # whether `check` raises
+        self.is_closed = False
+        self.append = self._lines.append  # a whole line with its line feed; appending to a deque is atomic
+        self._thread = threading.Thread(target=self._flush_regularly, name="logjudge-recorder", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write regularly, and at the interpreter's exit."""
+        self._thread.start()
+        atexit.register(self.flush)
+
+    def check(self) -> None:
+        """Raises LogjudgeError where nothing more is recorded: the file is closed, or could not be written."""
+        if self._error:
+            raise LogjudgeError(self._error)
+        if self._closing.is_set():
+            raise LogjudgeError(f"{self._path}: the recorder is finished, so it records no further operation")
+
+    def flush(self) -> None:
+        """Write every line that was appended. What goes wrong is kept for `check`."""
+        with self._writing:
+            if self._error or self._file < 0:
+                return
+            try:
+                self._before_flush()
+                text = b"".join([self._lines.popleft() for _ in range(len(self._lines))])
+                self._write(text)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                self._error = f"{self._path}: cannot be written ({reason}); the events before that are complete"
+                self.is_stopped = True
+
+    def _write(self, text: bytes) -> None:
+        rest = memoryview(text)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            whole = text.rfind(b"\n", 0, len(text) - len(rest)) + 1
+            self._written += whole
+            os.ftruncate(self._file, self._written)
+            raise
+        self._written += len(text)
+
+    def _flush_regularly(self) -> None:
+        while not self._closing.wait(FLUSH_SECONDS):
+            self.flush()
+
+    def close(self) -> None:
+        """Write what is left and close the file. Raises LogjudgeError where it could not be written."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self.is_stopped = self.is_closed = True
+        self._thread.join()
+        self.flush()
+        atexit.unregister(self.flush)
+        os.close(self._file)
+        self._file = -1
+        if self._error:
+            raise LogjudgeError(self._error)

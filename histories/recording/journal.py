@@ -1,0 +1,69 @@
+"""What the recorder and its open operations share: the clock, the numbers of operations, and what is still open."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any, Protocol
+
+from orjson import OPT_APPEND_NEWLINE, dumps
+
+from .event_log import EventLog
+
+Fields = dict[str, Any]
+
+
+class InterruptiblePoll(Protocol):
+    """A poll that a callback may interrupt."""
+
+    def suspend(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class OpenTransaction(Protocol):
+    """A transaction without an outcome."""
+
+    def unfinished(self) -> Fields: ...
+
+    def info(self, error: object = "") -> None: ...
+
+
+class Journal:
+    """Events of a run, as lines of its history."""
+
+    def __init__(self, path: Path, before_flush: Callable[[], None]) -> None:
+        self.start = monotonic_ns()
+        self.lock = threading.Lock()  # around the choice of an operation's outcome
+        self.polls: dict[str, InterruptiblePoll] = {}  # the open poll of each process
+        self.transactions: dict[int, OpenTransaction] = {}  # that are open, by op
+        self.next_op = itertools.count(1).__next__
+        self.log = EventLog(path, before_flush)
+        self.append = self.log.append
+
+    def now(self) -> int:
+        """The time since the start, ns."""
+        return monotonic_ns() - self.start
+
+    def write(self, process: str, op: int, type_: str, f: str, fields: Fields) -> None:
+        event = {"time": self.now(), "process": process, "op": op, "type": type_, "f": f, **fields}
+        self.append(dumps(event, None, OPT_APPEND_NEWLINE))
+
+    def begin(self, process: str, f: str, fields: Fields) -> int:
+        """Write an invocation and return its op. Raises LogjudgeError where nothing more is recorded."""
+        self.log.check()
+        op = self.next_op()
+        self.write(process, op, "invoke", f, fields)
+        return op
+
+    def suspend_poll(self, process: str) -> None:
+        """Close the poll around a callback, as polls overlap with nothing else of their process (docs/format.md)."""
+        if process in self.polls:
+            self.polls[process].suspend()
+
+    def resume_poll(self, process: str) -> None:
+        if process in self.polls:
+            self.polls[process].resume()

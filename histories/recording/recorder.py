@@ -1,0 +1,263 @@
+"""`Recorder`: writes what clients do, event by event, as a run bundle that `logjudge check` judges."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from orjson import OPT_APPEND_NEWLINE, dumps
+
+from ..errors import UsageError
+from .client_values import positions_of, records_of, text_of
+from .journal import Fields, Journal
+from .open_operations import Plain, Poll, Positions, Send, Transaction
+
+NEMESIS = "nemesis"
+OPEN_TRANSACTIONS = "open-transactions.jsonl"  # in history/, while transactions are open
+
+
+class Recorder:
+    """Records one run into a folder: history.jsonl while it goes on, run.json at its end.
+
+    Every method may be called from any thread and from coroutines; none waits for the disk. `process` names a logical
+    client. Times are nanoseconds of one monotonic clock since the recorder was made. An operation that gets no outcome
+    is `info`: it is not known whether it happened. A process that is killed loses at most its last second of events.
+
+        recorder = Recorder("run", processes={"p0": {"acks": "all"}})
+        with recorder.send("p0", "orders", "order-1") as op:
+            metadata = send_to_kafka("orders", "order-1")
+            op.ok(metadata.partition, metadata.offset)
+        recorder.finish()
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        topics: Mapping[str, Mapping[str, Any]] | None = None,
+        processes: Mapping[str, Mapping[str, Any]] | None = None,
+        system: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`topics` and `processes` have Kafka's own configuration names, as in run.json (docs/format.md).
+
+        Raises UsageError where the folder holds a history, or cannot be written.
+        """
+        self.folder = Path(folder)
+        self._config: dict[str, Any] = {
+            "format": 1,
+            "name": name or self.folder.absolute().name,
+            "started_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            **({"system": dict(system)} if system else {}),
+            "topics": {topic: dict(about) for topic, about in (topics or {}).items()},
+        }
+        self._configured = {process: dict(about) for process, about in (processes or {}).items()}
+        self._producers: set[str] = set()
+        self._consumers: set[str] = set()
+        self._saved_transactions = b""
+        self._saved_config = ""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._journal = Journal(self.folder / "history.jsonl", self._save_state)
+            self._write_config()
+            self._journal.log.start()
+        except FileExistsError as error:
+            raise UsageError(f"{self.folder}: found a recorded run, expected a new folder") from error
+        except OSError as error:
+            raise UsageError(f"{self.folder}: cannot be written ({error.strerror})") from error
+
+    # --- producers
+
+    def send(
+        self,
+        process: str,
+        topic: str,
+        value: str | bytes | int | None,
+        *,
+        key: str | bytes | int | None = None,
+        partition: int | None = None,
+        acks: str | int | None = None,
+    ) -> Send:
+        """Record that a process sends a message; the result takes the outcome.
+
+        Call it before the client's own send. The value identifies the message: it must be unique in its topic.
+        """
+        journal = self._journal
+        if journal.log.is_stopped:
+            journal.log.check()
+        if process not in self._producers:
+            self._producers.add(process)
+        op = journal.next_op()
+        # Written out, as sends are by far the most events.
+        event: Fields = {"time": 0, "process": process, "op": op, "type": "invoke", "f": "send", "topic": topic}
+        event["value"] = value if value.__class__ is str else text_of(value, "value")
+        if partition is not None:
+            event["partition"] = partition
+        if key is not None:
+            event["key"] = text_of(key, "key")
+        if acks is not None:
+            event["acks"] = "all" if str(acks) == "-1" else str(acks)
+        event["time"] = journal.now()
+        journal.append(dumps(event, None, OPT_APPEND_NEWLINE))
+        return Send(journal, process, op, topic)
+
+    def txn(self, process: str) -> Transaction:
+        """Record the begin of a transaction; its sends, polls and commits are added to the result."""
+        self._journal.log.check()
+        self._producers.add(process)
+        op = self._journal.next_op()
+        transaction = Transaction(self._journal, process, op, "txn")
+        self._journal.transactions[op] = transaction
+        self._journal.write(process, op, "invoke", "txn", {})
+        return transaction
+
+    # --- consumers
+
+    def poll(self, process: str) -> Poll:
+        """Record that a process polls; `ok(records)` of the result takes what the client returned."""
+        self._consumers.add(process)
+        poll = Poll(self._journal, process, self._journal.begin(process, "poll", {}), "poll")
+        self._journal.polls[process] = poll
+        return poll
+
+    def handle(self, process: str, records: Any) -> None:
+        """Record that the application has finished with these records."""
+        self._instant(process, "handle", {"records": records_of(records)})
+
+    def commit(self, process: str, offsets: Any, *, auto: bool = False) -> Plain:
+        """Record that a process commits offsets (the next to read); `auto`: by the client, seen at its callback."""
+        self._journal.suspend_poll(process)
+        fields: Fields = {"offsets": positions_of(offsets), **({"auto": True} if auto else {})}
+        return Plain(self._journal, process, self._journal.begin(process, "commit", fields), "commit")
+
+    def assign(self, process: str, offsets: Any, *, group: bool = False) -> None:
+        """Record that partitions were assigned, with the offsets from which the process reads on.
+
+        `group`: by the consumer group and not by the application. Call it in the rebalance callback.
+        """
+        self._instant(process, "assign", {"offsets": positions_of(offsets), **({"group": True} if group else {})})
+
+    def revoke(self, process: str, partitions: Any = (), *, group: bool = True) -> None:
+        """Record that partitions were taken away; none named means all."""
+        fields: Fields = {"offsets": positions_of(partitions), "revoked": True}
+        self._instant(process, "assign", {**fields, **({"group": True} if group else {})})
+
+    def subscribe(self, process: str, topics: str | Iterable[str]) -> None:
+        """Record a subscription."""
+        self._consumers.add(process)
+        self._instant(process, "subscribe", {"topics": [topics] if isinstance(topics, str) else list(topics)})
+
+    def seek(self, process: str, offsets: Any) -> None:
+        """Record that a process sets the offsets from which it reads on."""
+        self._instant(process, "seek", {"offsets": positions_of(offsets)})
+
+    def end_offsets(self, process: str) -> Positions:
+        """Record that a process asks for the ends of logs; `ok(offsets)` of the result takes the answer."""
+        return Positions(self._journal, process, self._journal.begin(process, "end_offsets", {}), "end_offsets")
+
+    # --- the run
+
+    def crash(self, process: str, reason: str = "killed") -> None:
+        """Record that a process, or its client, ended without closing."""
+        self._journal.polls.pop(process, None)
+        self._instant(process, "crash", {"reason": reason})
+
+    def fault(self, kind: str, **about: Any) -> Plain:
+        """Record a fault, as `fault("kill", nodes=["1"])`; docs/format.md lists the kinds and what they carry.
+
+        Make it before the fault begins and complete it when it is in effect.
+        """
+        return self._nemesis("fault", kind, about)
+
+    def heal(self, kind: str, **about: Any) -> Plain:
+        """Record the end of a fault, by the kind that it ends (`restart` after `kill`)."""
+        return self._nemesis("heal", kind, about)
+
+    def _nemesis(self, f: str, kind: str, about: dict[str, Any]) -> Plain:
+        if "nodes" in about:
+            about["nodes"] = [str(node) for node in about["nodes"]]
+        return Plain(self._journal, NEMESIS, self._journal.begin(NEMESIS, f, {"fault": {"kind": kind, **about}}), f)
+
+    def configure(self, process: str, **settings: Any) -> None:
+        """Set what run.json has of a process: `configure("c0", role="consumer", **{"group.id": "g"})`."""
+        self._configured.setdefault(process, {}).update(settings)
+
+    def flush(self) -> None:
+        """Write everything that was recorded until now."""
+        self._journal.log.flush()
+
+    def finish(self, final_read: str | Iterable[str] | bool | None = None) -> Path:
+        """Complete the bundle and return its folder.
+
+        `final_read` names the process (or processes) that read every partition from its log start to its end, after the
+        last fault healed: without such reads nothing proves a loss, or that there was none. True says that a consumer's
+        uninterrupted pass did so. Raises UsageError where a named process recorded no poll.
+        """
+        if self._journal.log.is_closed:
+            return self.folder
+        named = [] if final_read is None or isinstance(final_read, bool) else _names(final_read)
+        for process in named:
+            if process not in self._consumers:
+                raise UsageError(f"found final_read={process!r}, expected a process that recorded polls")
+            self._configured.setdefault(process, {})["role"] = "final"
+        if final_read:
+            self._config["final"] = True
+        for transaction in list(self._journal.transactions.values()):
+            transaction.info()
+        self._journal.log.close()
+        self._write_config()
+        return self.folder
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.finish()
+
+    def _instant(self, process: str, f: str, fields: Fields) -> None:
+        """Record an operation that takes no time; one of a callback interrupts the poll around it."""
+        self._journal.suspend_poll(process)
+        self._journal.write(process, self._journal.begin(process, f, fields), "ok", f, fields)
+        self._journal.resume_poll(process)
+
+    def _save_state(self) -> None:
+        """Keep run.json and the steps of open transactions as they are, for the case that this process is killed."""
+        self._write_config()
+        lines = [transaction.unfinished() for transaction in list(self._journal.transactions.values())]
+        text = b"".join(dumps(line, None, OPT_APPEND_NEWLINE) for line in lines)
+        if text == self._saved_transactions:
+            return
+        file = self.folder / "history" / OPEN_TRANSACTIONS
+        if text:
+            file.parent.mkdir(exist_ok=True)
+            scratch = file.with_suffix(".new")
+            scratch.write_bytes(text)
+            scratch.replace(file)
+        else:
+            file.unlink()
+            file.parent.rmdir()
+        self._saved_transactions = text
+
+    def _write_config(self) -> None:
+        roles: dict[str, dict[str, Any]] = {}
+        for process in sorted({*self._producers, *self._consumers, *self._configured}):
+            parts = ("producer",) * (process in self._producers) + ("consumer",) * (process in self._consumers)
+            role = {"role": "+".join(parts)} if parts else {}
+            roles[process] = {**role, **self._configured.get(process, {})}
+        text = json.dumps({**self._config, "processes": roles}, indent=2) + "\n"
+        if text != self._saved_config:
+            scratch = self.folder / "run.json.new"
+            scratch.write_text(text, encoding="utf-8")
+            scratch.replace(self.folder / "run.json")
+            self._saved_config = text
+
+
+def _names(found: str | Iterable[str]) -> list[str]:
+    return [found] if isinstance(found, str) else list(found)
