@@ -75,7 +75,14 @@ SMALL = 200_000  # operations and brokers' records, which Spark judges sooner th
 @click.option(
     "--strict", is_flag=True, help="Findings that the configuration permits are breaches, unless --allow accepts them."
 )
-@click.option("--no-plots", is_flag=True, help="Write no plots.")
+@click.option(
+    "--plots",
+    type=click.Choice(["none", "findings", "all"]),
+    default="all",
+    show_default=True,
+    help="Which runs get plots: those with findings, or all.",
+)
+@click.option("--no-plots", "plots", flag_value="none", help="Short for --plots none.")
 @engine_options(default="spark")
 def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **options: Any) -> int:
     """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
@@ -143,6 +150,7 @@ def _judge(
     """verdict.json of a run, and its headline. A run that does not name itself gets the name, if there is one."""
     from ..analysis.figures import merge_figures
     from ..analysis.verdict import report_of
+    from ..plots import preload_drawing
     from ..plots.report import headline
     from .provenance import provenance_of
 
@@ -155,12 +163,14 @@ def _judge(
         if name and not settings.config.get("name"):
             settings = dataclasses.replace(settings, name=name)
         run = dataclasses.replace(run, settings=settings)
+        if options["plots"] != "none":
+            preload_drawing()
         results = engine.judge(run, progress)
         results.refuse_unusable()
         report = {**report_of(results, engine.name), "provenance": provenance_of(run)}
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.summaries, results.context, results.run.settings)
-        engine.write(folder, lambda scratch: _write(scratch, report, results, figures, not options["no_plots"]))
+        engine.write(folder, lambda scratch: _write(scratch, report, results, figures, options["plots"]))
     if not quiet:
         from .output import render
 
@@ -168,7 +178,7 @@ def _judge(
     return report, headline(report, figures["impact"])
 
 
-def _write(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: bool) -> None:
+def _write(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: str) -> None:
     from ..plots.report import write_report
     from .saved import save_figures
 
@@ -180,7 +190,7 @@ def _write(folder: Path, report: dict[str, Any], results: Results, figures: dict
     with (folder / "quarantine.jsonl").open("wb") as file:
         results.quarantine().write_ndjson(file)
     save_figures(folder, figures)
-    write_report(folder, report, findings, figures, plots)
+    write_report(folder, report, findings, figures, plots == "all" or (plots == "findings" and len(findings) > 0))
 
 
 def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str, ...]) -> tuple[str, ...]:

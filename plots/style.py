@@ -169,9 +169,10 @@ def save(figure: Figure, path: Path, description: str | None = None, scale: floa
 
 def _settle(figure: Figure) -> None:
     """Lays the figure out once, to round numbers: the solver's last digits differ from one time to the next."""
-    if figure.get_layout_engine() is None:
+    engine = figure.get_layout_engine()
+    if engine is None:
         return
-    figure.draw_without_rendering()
+    engine.execute(figure)  # draw_without_rendering would draw everything once more
     figure.set_layout_engine(None)  # "none" would leave one behind, for which each saving draws everything once more
     for axis in figure.axes:
         place = [round(value, 5) for value in axis.get_position(original=False).bounds]
