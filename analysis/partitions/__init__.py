@@ -1,1 +1,1 @@
-"""One topic-partition as the rules see it: what clients did, what its log held, and what brokers kept of it."""
+"""The input of the rules for one topic-partition: client operations, log entries, collected brokers' logs."""
