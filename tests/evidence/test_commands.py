@@ -320,23 +320,23 @@ def test_replicas_that_nobody_kept_are_missed(unpacked: Unpack, tmp_path: Path) 
     (root / "run.json").write_text(json.dumps(about))
     run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
-    assert any("are missing of orders-0 (1 replica)" in item["says"] for item in verdict["assumptions"])
+    assert any("are missing: orders-0 (1 replica)" in item["says"] for item in verdict["assumptions"])
 
 
 def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path) -> None:
     alone = unpacked("kip-101-a") / "brokers" / "1" / "data" / "orders-0"
     assert run("check", alone, "--engine", "local", "--no-plots", "--out", tmp_path).return_value == 3
     verdict = json.loads((tmp_path / "verdict.json").read_text())
-    [kept] = [item for item in verdict["assumptions"] if item["name"] == "logs of all replicas kept"]
+    [kept] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
     assert not kept["holds"]
-    assert "nobody says how many replicas there are" in kept["says"]
+    assert "the number of replicas is not recorded" in kept["says"]
     assert verdict["rules"]["replica-divergence"]["verdict"] == "unknown"
 
 
 def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
     run("check", DATA / "emptied", "--engine", "local", "--no-plots", "--out", tmp_path)
     verdict = json.loads((tmp_path / "verdict.json").read_text())
-    [kept] = [item for item in verdict["assumptions"] if item["name"] == "logs of all replicas kept"]
+    [kept] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
     assert kept["holds"]
     assert "the others are empty" in kept["says"]
 
