@@ -73,7 +73,7 @@ SAYS: dict[str, Any] = {
     r"(\S+) reads (\S+)": lambda e, p, v: e["process"] == p and any(_is(r, v) for r in _read(e)),
     r"offset (\d+) holds (\S+) instead": lambda e, o, v: _value_at(e, v, o),
     r"(\S+) at offset (\d+)": lambda e, v, o: _value_at(e, v, o),
-    r"the final reads end at offset (\d+)": lambda e, *_: e["process"] == "final" and e["f"] in ("poll", "assign"),
+    r"the final reads end at offset (\d+)": lambda e, o: e["process"] == "final" and _reads(e, str(int(o) - 1)),
     r"(?:an )?end offset (?:of )?(\d+)(?: is answered later)?": lambda e, o: _offsets(e, "end_offsets") == [o],
     r"(\S+) stands at (\d+)": lambda e, p, _: _is_move(e, p),
     r"(?:(?:\S+) commits|commit of) (\d+)": lambda e, o: _offsets(e, "commit") == [o],

@@ -158,9 +158,10 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
         mine & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
     )
     marks = marks.with_columns(
-        # The application's own assignment is no committed offset of the group.
+        # An offset that the application assigned is not the group's committed offset. Without an offset the client
+        # starts at the committed offset, or resets.
         pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
-        .then(pl.lit("seek"))
+        .then(pl.when(pl.col("offset").is_null()).then(pl.lit("assign-own")).otherwise(pl.lit("seek")))
         .when((pl.col("kind") == "commit") & (pl.col("outcome") == "info"))
         .then(pl.lit("commit-info"))
         .otherwise("kind")
