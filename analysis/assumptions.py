@@ -60,8 +60,8 @@ def _replicas(coverage: list[tuple[str, Record]]) -> Record:
         return assumption(name, False, f"{says}, so divergence cannot be checked", assuming("replicas"))
     if len(alone) == len(coverage):
         empty = any(about.get("empty") for _, about in coverage)
-        only = "only one log has records" if empty else "there is only one log"
-        return assumption(name, True, f"{only} for each partition ({some(alone)}): there is nothing to compare", ())
+        says = "one log has records, the others are empty" if empty else "one log was collected"
+        return assumption(name, True, f"{says} for each partition ({some(alone)}): there is nothing to compare", ())
     snapshots = sorted({snapshot for _, about in coverage for snapshot in about["snapshots"]})
     when = [f"in {plural(len(snapshots), 'snapshot')}"] if snapshots else []
     when += ["at the end"] if any(about["at the end"] for _, about in coverage) else []

@@ -91,8 +91,8 @@ def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
     ]
     assert unexplained([*told, *left], causes) == left
     assert why_no_cause(left, {"t-0"}) == [
-        "The run holds no broker's files that tell of t-1, so why is not known.",
-        "Why is never asked of poll-skip.",
+        "The run has no broker files of t-1, so the cause is not known.",
+        "logjudge looks for no causes of poll-skip.",
         "The brokers' files prove no cause of replica-divergence.",
     ]
 
@@ -148,7 +148,7 @@ def test_what_several_files_tell_is_told_once(unpacked: Unpack) -> None:
     (elected,) = [moment for moment in part["moments"] if "elected broker 2 leader" in moment["says"]]
     assert elected["source"].startswith("brokers/1/data/__cluster_metadata-0/")
     assert [(other["source"], other["line"]) for other in elected["also"]] == [("brokers/100/server.log", 133)]
-    (restart,) = [moment for moment in part["moments"] if moment["says"] == "broker 3 was started again"]
+    (restart,) = [moment for moment in part["moments"] if moment["says"] == "broker 3 was restarted"]
     assert (restart["source"], restart["also"][0]["source"]) == ("history.jsonl", "brokers/3/server.log")
     assert all("checkpoint" not in moment["says"] for moment in part["moments"])
     chain = run("explain", unpacked("unclean-election-m"), "orders-0@500").output
