@@ -87,7 +87,7 @@ class Inspected:
     def clocks(self) -> list[str]:
         """How each broker's clock compares with the history's, as sentences."""
         common = self._gathered.common
-        return [clock.says for clock in clocks_of(common.shared, common.context, self.run.settings).values()]
+        return [clock.description for clock in clocks_of(common.shared, common.context, self.run.settings).values()]
 
     def located(self, record: Record) -> Record:
         """The record, with its places of the history replaced by file and line."""
