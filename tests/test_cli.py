@@ -399,7 +399,7 @@ def test_junit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({}, 'lacks "final": true and the role final for the process that did'),
+        ({}, 'lacks "final": true and a process with the role final'),
         ({"final": True}, "as run.json lacks a process with the role final"),
         ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
         ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not read after the last heal"),
