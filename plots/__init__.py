@@ -1,6 +1,6 @@
-"""Small records in, matplotlib figures out: a module a figure, and one PLOTS dict.
+"""The figures: one module per figure, listed in PLOTS. Each draws small records with matplotlib.
 
-A new plot is one module with `subjects` (what the report draws of it), `draw` and CAPTION, and one line in PLOTS.
+A new plot is one module with `subjects` (what the report draws), `draw` and CAPTION, and one line in PLOTS.
 The records are figures.json (analysis/figures/merge.py). matplotlib is imported when a figure is drawn.
 """
 
@@ -22,10 +22,10 @@ __all__ = ["PLOTS", "Plot", "preload_drawing"]
 class Plot(Protocol):
     """A module of this folder."""
 
-    CAPTION: str  # says what to see
+    CAPTION: str  # explains the figure to its reader
 
     def subjects(self, figures: dict[str, Any]) -> list[dict[str, Any]]:
-        """The arguments of `draw`, once for each figure that a report shows, worst first; empty: nothing to show."""
+        """The arguments of `draw` for each figure of a report, worst first; empty if there is nothing to show."""
 
     @property
     def draw(self) -> Any:
@@ -59,5 +59,6 @@ def _import_drawing() -> None:
 
 
 def draw(name: str, figures: dict[str, Any], subject: dict[str, Any]) -> Figure:
+    """Draws the plot `name` of figures.json for a subject, the arguments from `subjects`."""
     figure: Figure = PLOTS[name].draw(figures, **subject)
     return figure
