@@ -154,7 +154,7 @@ def _key(
     """Which group an explanation belongs to."""
     event = next((events[name] for name in known if name in events), None)
     if cause["lost"] is not None:
-        return event or known[:1] or id(cause), cause["cause"]
+        return event or tuple(known[:1]) or id(cause), cause["cause"]
     if event is not None and cause["cause"] == UNKNOWN:
         same = [key for key in groups if isinstance(key, tuple) and key[0] == event]
         return same[0] if same else (event, UNKNOWN)
