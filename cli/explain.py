@@ -11,12 +11,12 @@ import click
 
 from ..analysis.wording import either, plural
 from ..histories.errors import UsageError
+from ..plots.report.saved import Saved, is_saved, load
 from .document import Document
 from .forms import Form, form_options, from_option, show
 from .held import NO_LOG, content_of, extent, moment, spans_of
 from .looking import NO_FILES, Where, dated, open_to_look, tell_the_zero, where_of
 from .paths import LocalPath
-from .saved import Saved, is_saved, load
 from .saved_place import causes_at, explained_beside, findings_at, known_partitions, refuse_unknown
 
 if TYPE_CHECKING:

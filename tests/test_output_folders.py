@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from logjudge.cli import folder as folders
-from logjudge.cli.folder import RESULT, move_into, write_whole
 from logjudge.cli.main import ENVIRONMENT_ERRORS, cli
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError, UsageError
+from logjudge.histories.output_folder import RESULT, move_into, write_whole
 from logjudge.histories.scratch import scratch_folder
 
 HISTORY = """{"process":"p","op":0,"type":"invoke","f":"send","topic":"x","partition":0,"value":"a","time":1}
