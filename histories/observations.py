@@ -101,7 +101,7 @@ def _reads(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(pl.lit(False).alias("txn"))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value")
+    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
     within = _explode_records(stepwise, pl.col("index")).with_columns(pl.lit(True).alias("txn"))
     reads = pl.concat([plain, within])
     return reads.filter(~_is_empty()).select(list(READS))
@@ -179,7 +179,7 @@ def _empty_polls(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Partitions that a poll returned without records. Only Jepsen's histories record them."""
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value")
+    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
     rows = [_explode_records(polls, pl.lit(0, dtype=pl.Int32)), _explode_records(stepwise, pl.col("index"))]
     return pl.concat(rows).filter(_is_empty())
 

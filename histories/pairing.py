@@ -14,7 +14,7 @@ MALFORMED = {"place": pl.Int64, "reason": pl.String}
 
 # Fields that a completion may leave out: they come from its invocation.
 _REPEATED = (
-    *("topic", "partition", "key", "value", "acks", "ops", "offsets", "topics"),
+    *("topic", "partition", "key", "value", "timestamp", "acks", "ops", "offsets", "topics"),
     *("group", "revoked", "auto", "fault", "synthetic"),
 )
 _MAX_OPS = 1 << 44  # bounds operation numbers, so that a process's number fits above one in 64 bits
@@ -83,7 +83,11 @@ def _join(
     invoked: pl.DataFrame, completed: pl.DataFrame, same: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     """Completions beside their invocations, whether each has one, and the open invocations."""
-    repeated = [name for name in _REPEATED if name in completed.columns and completed[name].null_count()]
+    repeated = [
+        name
+        for name in _REPEATED
+        if name in completed.columns and completed[name].null_count() and invoked[name].null_count() < len(invoked)
+    ]
     compared = [name for name in same if name in completed.columns and name in invoked.columns]
     known = invoked.select(
         "pairing",

@@ -14,7 +14,7 @@ from .tables import EVENTS, complete
 # The columns that an event of a plain send can have.
 SEND_COLUMNS = (
     *("line", "time", "process", "op", "type", "f", "topic", "partition"),
-    *("key", "value", "offset", "acks", "error", "synthetic"),
+    *("key", "value", "offset", "timestamp", "acks", "error", "synthetic"),
 )
 
 

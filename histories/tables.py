@@ -40,6 +40,7 @@ _RECORD = {
     "offset": pl.Int64,
     "key": pl.String,
     "value": pl.String,
+    "timestamp": pl.Int64,  # of the record, as Kafka has it: ms since 1970
 }
 _POSITION = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "start": pl.Int64}
 _RECORDS = pl.List(pl.Struct(_RECORD))
@@ -59,6 +60,7 @@ EVENTS: Schema = {
     "key": pl.String,
     "value": pl.String,
     "offset": pl.Int64,
+    "timestamp": pl.Int64,  # of the record: ms since 1970
     "acks": pl.String,
     "records": _RECORDS,  # a record without offset and value: this partition was polled and returned no records
     "ops": _STEPS,  # the steps of a transaction, in order
@@ -109,6 +111,7 @@ SENDS: Schema = {
     "offset": pl.Int64,
     "key": pl.String,
     "value": pl.String,
+    "timestamp": pl.Int64,  # of the record: ms since 1970; the broker replaces it where LogAppendTime is configured
     "acks": pl.String,  # all, 1 or 0
     "acknowledged": pl.Boolean,  # ok, and acks was not 0
     "txn": pl.Boolean,
@@ -118,6 +121,7 @@ READS: Schema = {
     **_OPERATION_KEY,
     "offset": pl.Int64,
     "value": pl.String,
+    "timestamp": pl.Int64,  # of the record: ms since 1970
     "txn": pl.Boolean,
     "exempt": pl.Boolean,  # the assignment changed during this poll (Jepsen's :rebalance-log)
 }
@@ -185,9 +189,12 @@ class Evidence:
     byte: int | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Finding:
-    """One breach of one rule. It becomes a row of findings.parquet once it has an id and its places are resolved."""
+    """One breach of one rule. It becomes a row of findings.parquet once it has an id and its places are resolved.
+
+    Later stages add the id, severity, related findings and cause, each as a new value (`dataclasses.replace`).
+    """
 
     rule: str
     sentence: str

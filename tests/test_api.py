@@ -175,7 +175,7 @@ def test_simulations_are_bundles(tmp_path: Path) -> None:
     for arguments, message in (
         ({"variant": "zab"}, "found variant='zab'"),
         ({"settings": {"x": 1}}, "found the setting 'x'"),
-        ({"faults": "meteor"}, "there is no fault 'meteor'"),
+        ({"faults": "meteor"}, "found fault 'meteor'"),
     ):
         with pytest.raises(logjudge.UsageError, match=message):
             logjudge.simulate(tmp_path / "other", **arguments)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ HEAD = ":index 7, :time 50, :type :ok, :process 3"
 
 
 def record(topic: str, offset: int | None, value: str | None) -> dict[str, Any]:
-    return {"topic": topic, "partition": 0, "offset": offset, "key": None, "value": value}
+    return {"topic": topic, "partition": 0, "offset": offset, "key": None, "value": value, "timestamp": None}
 
 
 def send(topic: str, offset: int | None, value: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def send(topic: str, offset: int | None, value: str) -> dict[str, Any]:
 
 
 def poll(*records: dict[str, Any]) -> dict[str, Any]:
-    nothing = dict.fromkeys(("topic", "partition", "offset", "key", "value", "offsets"))
+    nothing = dict.fromkeys(("topic", "partition", "offset", "key", "value", "timestamp", "offsets"))
     return {"f": "poll", **nothing, "records": list(records)}
 
 

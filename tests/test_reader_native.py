@@ -25,7 +25,7 @@ texts = st.one_of(
 numbers = st.one_of(st.integers(-3, 100), st.sampled_from([2**31 - 1, 2**31, 2**63 - 1, 2**63, 10**17, 10**18, 1.5]))
 records = st.fixed_dictionaries(
     {"topic": st.sampled_from(["orders", "a topic of many letters"]), "partition": st.integers(0, 3)},
-    optional={"offset": numbers, "value": texts, "key": texts, "timestamp": st.integers(), "start": numbers},
+    optional={"offset": numbers, "value": texts, "key": texts, "timestamp": numbers, "start": numbers},
 )
 lists = st.lists(st.one_of(records, st.none(), st.just({})), max_size=3)
 step = st.fixed_dictionaries(
@@ -77,6 +77,18 @@ def both(blob: bytes) -> tuple[tuple[pl.DataFrame, pl.DataFrame], tuple[pl.DataF
         return by_lines, native.parse(blob)
     finally:
         native.SCANNED_FROM = before
+
+
+def test_compiled_loops_are_loaded_once_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b'{"time":0,"process":"p","op":1,"type":"invoke","f":"poll"}\n'
+    scanned: list[int] = []
+    read = native_columns.read
+    monkeypatch.setattr(native_columns, "read", lambda blob: scanned.append(len(blob)) or read(blob))
+    monkeypatch.setattr(native, "_parsed", {"bytes": 0})
+    monkeypatch.setattr(native, "SCANNED_FROM", 3 * 2000 * len(line))
+    results = [native.parse(line * count)[0].drop("line") for count in (2000, 2000, 2000, 2000, 10)]
+    assert scanned == [2000 * len(line)] * 2
+    assert all(result.head(10).equals(results[-1]) for result in results)
 
 
 @settings(max_examples=120, deadline=None)

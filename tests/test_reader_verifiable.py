@@ -21,7 +21,7 @@ AT = {"topic": "t", "partition": 2}
 
 
 def record(offset: int, key: str | None, value: str | None) -> dict[str, Any]:
-    return AT | {"offset": offset, "key": key, "value": value}
+    return AT | {"offset": offset, "key": key, "value": value, "timestamp": None}
 
 
 def position(offset: int | None) -> dict[str, Any]:

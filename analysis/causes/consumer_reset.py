@@ -51,7 +51,7 @@ def reset_behind(events: pl.DataFrame, missed: Missed, processes: Processes) -> 
     """The reset by which the group skipped the records, or why none is proved."""
     if touching(events, "poll", missed).height:
         return NOT_THE_CASE
-    assigned = events.filter(pl.col("f") == "assign")
+    assigned = events.filter(pl.col("f").is_in(["assign", "assign-own"]))
     if not assigned.height:
         return needs(f"the group's assignment of {missed.name}, and whether it had a committed offset")
     behind = events.filter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -16,7 +17,7 @@ from . import corruption, explain_divergence, explain_loss
 from .attempts import Explanation, combine_attempts
 from .consumers import GROUP_EVENTS, Missed, explain_missed
 from .losses import LOSSES, Lost
-from .ranges import explain_ranges
+from .ranges import explain_losses
 from .retry_duplicate import Repeated, explain_repeated
 
 MAX_TEXT = 400  # characters of a finding's sentence
@@ -24,41 +25,44 @@ MAX_TEXT = 400  # characters of a finding's sentence
 Record = dict[str, Any]
 
 
-def explain(p: Partition, findings: list[Finding]) -> list[Record]:
-    """Sets `cause` of each finding whose cause is known. Returns one record an explanation.
+def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Record]]:
+    """The findings with their cause where it is known, and one record for each explanation.
 
     A record has findings (ids), says (the first one's sentence), lost (the LostRange of a loss), cause, chain (says,
-    time in ns, place or source with line or byte), prevented_by, citation, missing, readings. An explanation that
-    several findings share, word by word, is one record; incidents.py joins those of one event.
+    time in ns, place or source with line or byte), prevented_by, citation, missing, readings. Findings with equal
+    explanations share one record; incidents.py joins the records of one event.
     """
     records: list[Record] = []
     if p.timeline is not None and not p.replica_logs and not len(p.sends):
-        records = [record for record in _given_up(p.timeline) if record["cause"] != "unknown" or not _has_clients(p)]
+        truncated = _explain_truncations(p.timeline)
+        records = [record for record in truncated if record["cause"] != "unknown" or not _has_clients(p)]
+    losses = _explain_losses(p, findings)
     shared: dict[Any, Record] = {}
+    with_cause: list[Finding] = []
     for finding in findings:
-        explanations = _explanations_of(p, finding)
+        explanations = losses[finding.id] if finding.rule in LOSSES else _explain_other(p, finding)
         causes = dict.fromkeys(explanation.cause for _, explanation in explanations)
-        finding.cause = ", ".join(causes) if set(causes) - {"unknown"} else None
+        with_cause.append(replace(finding, cause=", ".join(causes) if set(causes) - {"unknown"} else None))
         for lost, explanation in explanations:
             key = _identity(finding, lost, explanation)
             if key in shared:
                 shared[key]["findings"].append(finding.id)
                 continue
-            about = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _numbers(lost)}
+            about = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _lost_range(lost)}
             record = {**about, **record_of(explanation)}
             records.append(record)
             shared[key] = record
             if explanation.chain:
                 # What follows from a loss by the same facts shares the explanation of the loss.
                 shared.setdefault((explanation.cause, tuple(explanation.chain)), record)
-    return records
+    return with_cause, records
 
 
 def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
-    """What findings have in common that share an explanation: its chain, or of a rule that finds no losses why the
-    cause is not known."""
+    """A key that is equal for findings which share a record: of a loss or a conflict the explanation itself, of others
+    its chain, and without a chain the missing evidence."""
     if lost is not None or explanation.readings:
-        return finding.id, lost
+        return id(explanation)
     if explanation.chain:
         return explanation.cause, tuple(explanation.chain)
     return finding.rule, finding.severity, explanation.cause, tuple(explanation.missing)
@@ -70,7 +74,7 @@ def _has_clients(p: Partition) -> bool:
     return p.topic.startswith("__") or p.context.height > 0
 
 
-def _given_up(timeline: Timeline) -> list[Record]:
+def _explain_truncations(timeline: Timeline) -> list[Record]:
     """Why brokers truncated where only logs tell of it: what was acknowledged of the records is not known."""
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     told = []
@@ -94,16 +98,25 @@ def _precedes(end: LogEnd, cut: LogEnd) -> bool:
     return end.time is not None and cut.time is not None and end.time <= cut.time and end.end > cut.end
 
 
-def _explanations_of(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
-    """The explanations of a finding: of a loss one for each part of its range that has a cause of its own."""
-    if finding.rule in LOSSES:
-        return [] if p.timeline is None else [*explain_ranges(p.timeline, finding, sends_of(p))]
-    asked = ASKED.get(finding.rule)
-    told = None if asked is None else asked(p, finding)
-    return [] if told is None else [(None, told)]
+def _explain_losses(p: Partition, findings: list[Finding]) -> dict[str, list[tuple[Lost | None, Explanation]]]:
+    """The explanations of lost ranges, by the id of their finding."""
+    losses = [finding for finding in findings if finding.rule in LOSSES]
+    out: dict[str, list[tuple[Lost | None, Explanation]]] = {finding.id: [] for finding in losses}
+    if p.timeline is not None and losses:
+        for together, lost, explanation in explain_losses(p.timeline, losses, sends_of(p)):
+            for finding in together:
+                out[finding.id].append((lost, explanation))
+    return out
 
 
-def _numbers(lost: Lost | None) -> Record | None:
+def _explain_other(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
+    """The explanation of a finding that is no loss, if its rule has one."""
+    explain_finding = EXPLAINERS.get(finding.rule)
+    explanation = None if explain_finding is None else explain_finding(p, finding)
+    return [] if explanation is None else [(None, explanation)]
+
+
+def _lost_range(lost: Lost | None) -> Record | None:
     """What is gone, in numbers; of other findings than losses None."""
     if lost is None:
         return None
@@ -112,7 +125,7 @@ def _numbers(lost: Lost | None) -> Record | None:
     return {"topic": lost.topic, "partition": lost.partition, **span, "read": lost.read, **times}
 
 
-def _diverged(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
     """Why replicas differ in the end. Where nothing proves it, a replica may only wait for its leader to cut it."""
     first, last = finding.first_offset, finding.last_offset
     if (
@@ -127,7 +140,7 @@ def _diverged(p: Partition, finding: Finding) -> Explanation | None:
     return None if told.cause == "unknown" else told
 
 
-def _missed(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_missed(p: Partition, finding: Finding) -> Explanation | None:
     if finding.first_offset is None or finding.last_offset is None or not finding.processes:
         return None
     group = finding.processes[0]
@@ -145,9 +158,10 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
         mine & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
     )
     marks = marks.with_columns(
-        # The application's own assignment is no committed offset of the group.
+        # An offset that the application assigned is not the group's committed offset. Without an offset the client
+        # starts at the committed offset, or resets.
         pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
-        .then(pl.lit("seek"))
+        .then(pl.when(pl.col("offset").is_null()).then(pl.lit("assign-own")).otherwise(pl.lit("seek")))
         .when((pl.col("kind") == "commit") & (pl.col("outcome") == "info"))
         .then(pl.lit("commit-info"))
         .otherwise("kind")
@@ -166,7 +180,7 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
 
 
-def _misread(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_misread(p: Partition, finding: Finding) -> Explanation | None:
     """That what was read at any of the finding's offsets came from a damaged segment."""
     if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
         return None
@@ -181,10 +195,10 @@ def _misread(p: Partition, finding: Finding) -> Explanation | None:
     return None
 
 
-def _repeated(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_repeat(p: Partition, finding: Finding) -> Explanation | None:
     if p.timeline is None or not finding.values:
         return None
-    if (misread := _misread(p, finding)) is not None:
+    if (misread := _explain_misread(p, finding)) is not None:
         return misread
     value = finding.values[0]
     offsets = tuple(_repeated_entries(p).filter(pl.col("value") == value)["offset"].to_list())
@@ -200,14 +214,14 @@ def _repeated_entries(p: Partition) -> pl.DataFrame:
     return p.entries.filter(pl.col("value").is_duplicated())
 
 
-# Who is asked why findings of a rule happened that are no losses.
-ASKED: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
-    "replica-divergence": _diverged,
-    "consumer-loss": _missed,
-    "duplicate": _repeated,
-    "inconsistent-offsets": _misread,
-    "phantom-read": _misread,
-    "log-corruption": _misread,
+# By rule: the function that explains its findings; losses have their own.
+EXPLAINERS: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
+    "replica-divergence": _explain_divergence,
+    "consumer-loss": _explain_missed,
+    "duplicate": _explain_repeat,
+    "inconsistent-offsets": _explain_misread,
+    "phantom-read": _explain_misread,
+    "log-corruption": _explain_misread,
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ...histories.tables import Finding
-from ..causes.explaining import ASKED
+from ..causes.explaining import EXPLAINERS
 from ..causes.losses import LOSSES
 from ..wording import some
 
@@ -43,7 +43,7 @@ def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> li
             rules[one.rule] = None
         else:
             bare[name] = None
-    never = [rule for rule in rules if rule not in (*LOSSES, *ASKED)]
+    never = [rule for rule in rules if rule not in (*LOSSES, *EXPLAINERS)]
     asked = [rule for rule in rules if rule not in never]
     says = []
     if bare:

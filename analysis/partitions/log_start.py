@@ -18,9 +18,11 @@ from ..replicas.replica_logs import extents
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints
+from .evidence import started_ms
 from .observations import Observations, once
 
 _MS = 1_000_000
+MAX_TIMESTAMP_MS = MAX_INT64 // _MS  # bounds the times made of timestamps
 
 
 class _Told(NamedTuple):
@@ -193,12 +195,36 @@ def _retained(p: Observations, heard: _Heard) -> list[_Told]:
     if not p.settings.limited_in_size(p.topic):
         if limit is None:
             return []
-        young = sends.filter(pl.col("invoked") > max(until - limit * _MS, -(2**63)))
-        if len(young) == len(sends):
+        records = _record_times(p, sends)
+        young = records.filter(pl.col("time") > max(until - limit * _MS, MIN_INT64))
+        if len(young) == len(records):
             return []
-        kept = young["offset"].min()
-        bound = min(bound, kept) if isinstance(kept, int) else bound
+        first_young = young["offset"].min()
+        bound = min(bound, first_young) if isinstance(first_young, int) else bound
+        # Where timestamps date the records, retention began no earlier than the oldest became too old.
+        oldest = records.filter(pl.col("is_stamped") & (pl.col("offset") < bound))["time"].min()
+        if isinstance(oldest, int) and records.filter(pl.col("offset") < bound)["is_stamped"].all():
+            return [_Told(bound, False, None, oldest + limit * _MS)]
     return [_Told(bound, False, None)]
+
+
+def _record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
+    """Offset and time (ns of the run) of records, which retention.ms compares: their timestamps (KIP-32).
+
+    A timestamp that a poll returned is the broker's. That of a send only counts with CreateTime. A record without a
+    timestamp has the time of its send (`is_stamped` is false).
+    """
+    started = started_ms(p.settings)
+    is_append_time = p.settings.topic(p.topic).get("message.timestamp.type") == "LogAppendTime"
+    sources = [p.reads] if is_append_time else [p.reads, sends]
+    unstamped = sends.select("offset", time="invoked", is_stamped=pl.lit(False))
+    if started is None or p.settings.undated:
+        return unstamped
+    stamps = pl.concat([source.filter(pl.col("timestamp") >= 0).select("offset", "timestamp") for source in sources])
+    stamped = stamps.drop_nulls().unique("offset", keep="first", maintain_order=True)
+    time = (pl.col("timestamp").clip(0, MAX_TIMESTAMP_MS) - started) * _MS
+    times = stamped.select("offset", time=time, is_stamped=pl.lit(True))
+    return pl.concat([times, unstamped.join(times, on="offset", how="anti")])
 
 
 def _final_span(p: Observations) -> tuple[int | None, int | None]:

@@ -21,5 +21,5 @@ def select_rules(only: Sequence[str], skip: Sequence[str], allow: Sequence[str])
         return ()
     chosen = tuple(name for name in (only or RULES) if name not in skip)
     if not chosen:
-        raise UsageError("found no rule that --only and --skip leave, expected one or more")
+        raise UsageError("found no rule left after --only and --skip, expected one or more")
     return chosen

@@ -105,8 +105,8 @@ class Result:
         """
         from .plots.report.saved import write_result
 
-        target = Path(folder)
-        write_whole(target, lambda scratch: write_result(scratch, self.report, self._results, self._figures, plots))
+        target, drawn = Path(folder), "all" if plots else "none"
+        write_whole(target, lambda scratch: write_result(scratch, self.report, self._results, self._figures, drawn))
         return target
 
     def assert_valid(self, allow: str | Iterable[str] = ()) -> None:

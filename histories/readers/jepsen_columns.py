@@ -69,7 +69,7 @@ _DELIMITERS = b" ,[]{}\n\r"
 _IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
 _FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
 _SEND_, _POLL_, _TXN_, _ASSIGN_, _SUBSCRIBE_, _CRASH_ = range(6)
-_RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value")
+_RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp")
 _POSITIONS = EVENTS["offsets"]
 _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
 
@@ -274,7 +274,7 @@ class _Value:
                 "key": _nulls(len(at)),
                 "value": _where(full, self._text(at)),
             }
-        )
+        ).with_columns(timestamp=pl.lit(None, pl.Int64))
 
     def _steps(self, records: pl.DataFrame) -> pl.DataFrame:
         """The sends and polls."""
@@ -294,7 +294,7 @@ class _Value:
                 "value": _where(send, self._text(np.minimum(at + 2 + has_offset, end))),
                 "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send),
             }
-        ).with_columns(offsets=pl.lit(None, _POSITIONS))
+        ).with_columns(timestamp=pl.lit(None, pl.Int64), offsets=pl.lit(None, _POSITIONS))
 
     def _positions(self) -> pl.Series:
         """The keys of :assign."""

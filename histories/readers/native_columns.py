@@ -15,8 +15,8 @@ from . import native_scan as scanned
 from .json_tokens import COPIED, INLINE, Longs
 from .native_scan import FIELDS, FLAGS, ITEM_WIDTH, LISTS, SLOTS, TEXTS, WIDTH
 
-_STEP_FIELDS = ("f", "topic", "partition", "offset", "key", "value")
-_RECORD_FIELDS = ("topic", "partition", "offset", "key", "value")
+_RECORD_FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
+_STEP_FIELDS = ("f", *_RECORD_FIELDS)
 _OFFSET_FIELDS = ("topic", "partition", "offset", "start")
 _SMALL = {"partition": pa.int32()}
 

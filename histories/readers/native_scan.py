@@ -36,7 +36,7 @@ from .json_tokens import (
 # A row of the table that is filled holds 64-bit slots: which fields are there, then the fields, those of an item
 # of a list first. A text takes two slots, an Arrow string view.
 FIELDS = (
-    *("partition", "offset", "start", "topic", "key", "value"),
+    *("partition", "offset", "start", "timestamp", "topic", "key", "value"),
     *("time", "op", "process", "acks", "reason", "error", "type", "f", "group", "revoked", "auto"),
 )
 TEXTS = ("topic", "key", "value", "process", "acks", "reason", "error")

@@ -72,6 +72,8 @@ _FIELDS: Schema = {
     "offset": pl.Int64,
 }
 
+_RECORD = ("topic", "partition", "offset", "key", "value")  # the tools do not print a record's own timestamp
+
 
 def recognises(head: bytes) -> bool:
     """Whether a line is an object with a name that these tools write."""
@@ -99,8 +101,8 @@ def _columns(text: pl.Series, line: pl.Series) -> pl.DataFrame:
         time=pl.col("timestamp") * 1_000_000,
         type=pl.lit("ok"),
         f=pl.when(send).then(pl.lit("send")).otherwise(pl.lit("poll")),
-        **{name: pl.when(send).then(name) for name in ("topic", "partition", "key", "value", "offset")},
-        records=pl.when(~send).then(pl.concat_list(pl.struct("topic", "partition", "offset", "key", "value"))),
+        **{name: pl.when(send).then(name) for name in _RECORD},
+        records=pl.when(~send).then(pl.concat_list(pl.struct(*_RECORD, timestamp=pl.lit(None, pl.Int64)))),
     )
 
 

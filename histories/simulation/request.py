@@ -15,9 +15,9 @@ from ..errors import UsageError, did_you_mean
 from ..output_folder import SIMULATED, write_whole
 from .bundle import Written, write_bundle
 
-DRAWN = ", ".join(PATTERNS)
-WRITTEN = f"In a scenario file (--config) also {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
-LOAD = 120 * SECOND  # with faults, the load is spread over at least this long
+DRAWABLE = ", ".join(PATTERNS)
+FILE_ONLY = f"Only in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
+MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 
 
 def adjusted(
@@ -46,21 +46,21 @@ def adjusted(
 
 
 def with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> Scenario:
-    """The scenario with faults of these kinds drawn from its seed, over the time of its load. Raises UsageError."""
+    """The scenario with faults of these kinds, drawn from its seed for the time of its load. Raises UsageError."""
     kinds = [kind.strip() for kind in faults if kind.strip()]
     if not kinds:
         return scenario
     for kind in kinds:
         if not is_known(kind):
-            known = f"there are {DRAWN}; {WRITTEN[0].lower()}{WRITTEN[1:]}"
-            raise UsageError(f"there is no fault {kind!r}; {known}{did_you_mean(kind, FAULTS)}")
+            known = f"expected one of {DRAWABLE}; {FILE_ONLY[0].lower()}{FILE_ONLY[1:]}"
+            raise UsageError(f"found fault {kind!r}, {known}{did_you_mean(kind, FAULTS)}")
         if kind not in PATTERNS:
-            raise UsageError(f"the fault {kind!r} cannot be drawn; write it into a scenario file")
+            raise UsageError(f"the fault {kind!r} cannot be drawn at random; write it into a scenario file")
     options = {**required_options(kinds), **scenario.options}
     scenario = replace(scenario, options=options)
     config = scenario.config()
     if "simulation.send.interval.us" not in options:
-        options["simulation.send.interval.us"] = max(config.interval, LOAD * config.producers // config.ops)
+        options["simulation.send.interval.us"] = max(config.interval, MIN_LOAD_US * config.producers // config.ops)
     load = config.ops * max(config.interval, options["simulation.send.interval.us"]) // config.producers
     found = draw(scenario.seed, config, kinds, count, 2 * SECOND, max(load // 2, SECOND), True)
     return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))

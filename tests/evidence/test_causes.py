@@ -14,7 +14,7 @@ import pytest
 from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergence, explain_loss, retry_duplicate
 from logjudge.analysis.causes.consumers import CONSUMER_CAUSES
 from logjudge.analysis.causes.losses import Lost, lost_of
-from logjudge.analysis.causes.ranges import explain_ranges
+from logjudge.analysis.causes.ranges import explain_losses, explain_ranges
 from logjudge.analysis.causes.replica_history import short_log_facts
 from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
 from logjudge.analysis.partitions.partition import Partition
@@ -215,8 +215,10 @@ def test_batches_without_a_producer_id_excuse_what_stands_twice_or_out_of_order(
     reads = [{**read, "index": i, "offset": o, "value": "b", "exempt": False} for i, o in enumerate((2, 3))]
     seen = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS)
     p = Partition("orders", 0, settings, *seen, replica_logs=replica_logs_of("orders", 0, tables, leader="1"))
-    assert [(found.values, found.severity) for found in duplicate.native(p)] == [(["b"], severity)]
-    assert [(found.values, found.severity) for found in nonmonotonic_send.native(p)] == [(["b", "c"], severity)]
+    assert [(found.values, found.severity) for found in duplicate.native(p).findings] == [(["b"], severity)]
+    assert [(found.values, found.severity) for found in nonmonotonic_send.native(p).findings] == [
+        (["b", "c"], severity)
+    ]
 
 
 def test_a_follower_that_cut_its_log_above_what_its_leader_wrote_differs_for_ever():
@@ -582,6 +584,30 @@ def test_neighbours_that_were_lost_by_two_causes_are_explained_each_by_its_own()
     same = sends.with_columns(acks=pl.lit("1"))
     told = [(part.first, part.last, part.count, why.cause) for part, why in explain_ranges(found, finding, same)]
     assert told == [(1, 3, 3, "single-ack-failover")]
+
+
+def test_many_findings_with_the_same_evidence_share_an_explanation():
+    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    found = timeline(tables, meta=metadata((9, {"leader": 2, "isr": [2]})))
+    columns = {"acknowledged": True, "completed": 5 * SECOND, "place": 1}
+    sends = [{"value": f"v{o}", "offset": o, "acks": "all" if o % 2 else "1", **columns} for o in range(1, 61)]
+    findings = [
+        Finding("lost-write", "", "orders", 0, first_offset=o, last_offset=o, values=[f"v{o}"], id=str(o))
+        for o in range(1, 61)
+    ]
+    explained = list(explain_losses(found, findings, complete_sends(pl.DataFrame(sends))))
+    ranges = [(len(together), part.first, part.last, part.count, why.cause) for together, part, why in explained]
+    # The record at offset 1 has another one in its place, so its evidence differs.
+    assert ranges == [
+        (30, 2, 60, 30, "single-ack-failover"),
+        (29, 3, 59, 29, "unknown"),
+        (1, 1, 1, 1, "unknown"),
+    ]
+    few = list(explain_losses(found, findings[:20], complete_sends(pl.DataFrame(sends))))
+    assert [(part.first, part.last) for _, part, _ in few] == [(o, o) for o in range(1, 21)]
+    assert {(part.first, why.cause) for _, part, why in few} == {
+        (o, "unknown" if o % 2 else "single-ack-failover") for o in range(1, 21)
+    }
 
 
 def test_a_later_leader_that_began_below_the_lost_records_did_not_bring_them_back():

@@ -102,3 +102,58 @@ def test_explain_names_the_empty_segment(tmp_path, capsys):
     cli.main(["explain", str(run), "x-0@2", "--json"], standalone_mode=False)
     told = json.dumps(json.loads(capsys.readouterr().out))
     assert re.search(r"broker 1's log starts at offset 6.*00000000000000000006\.log", told)
+
+
+HOUR_MS = 3_600_000
+STARTED_MS = 1_795_341_600_000  # 2026-11-22T10:00:00Z
+TWO_DAYS_AGO, NOW = STARTED_MS - 48 * HOUR_MS, STARTED_MS
+
+
+def stamped(folder, stamp, fields=("send", "poll"), **topic):
+    """Judges SKIPPED without brokers' files, after the sends or polls (`fields`) got the timestamps `stamp(offset)`."""
+    history = parse(SKIPPED.replace("c:assign=0", "b:<v0@0,v1@1,v2@2,v3@3,v4@4,v5@5 c:assign=0"))
+    for event in history.events:
+        if event["f"] == "send" and "send" in fields:
+            event["timestamp"] = stamp(int(event["value"][1:]))
+        for record in event.get("records", ()) if "poll" in fields else ():
+            record["timestamp"] = stamp(record["offset"])
+    history.config["started_at"] = "2026-11-22T10:00:00.000Z"
+    history.config["topics"]["x"] |= topic
+    history.write(folder)
+    return judged(folder)
+
+
+@pytest.mark.parametrize("fields", [("send", "poll"), ("send",), ("poll",)])
+def test_records_with_old_timestamps_may_be_retained_no_longer(tmp_path, fields):
+    rules, found = stamped(tmp_path, lambda _: TWO_DAYS_AGO, fields)
+    assert not found.height
+    assert rules["lost-write"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("stamp", "fields", "topic"),
+    [
+        (lambda _: NOW, ("send", "poll"), {}),
+        (lambda offset: NOW if offset == 0 else TWO_DAYS_AGO, ("send", "poll"), {}),
+        (lambda _: TWO_DAYS_AGO, ("send", "poll"), {"retention.ms": 72 * HOUR_MS}),
+        (lambda _: TWO_DAYS_AGO, ("send",), {"message.timestamp.type": "LogAppendTime"}),
+        (lambda _: -1, ("send", "poll"), {}),
+        (lambda _: None, ("send", "poll"), {}),
+        (lambda _: STARTED_MS - HOUR_MS + 60_000, ("send", "poll"), {}),
+        (lambda _: STARTED_MS - HOUR_MS + 20, ("send", "poll"), {}),
+    ],
+    ids=[
+        "new",
+        "first is new",
+        "long retention",
+        "not the broker's",
+        "NO_TIMESTAMP",
+        "missing",
+        "too old after the run",
+        "too old after the poll",
+    ],
+)
+def test_records_that_retention_may_not_remove_stay_lost(tmp_path, stamp, fields, topic):
+    rules, found = stamped(tmp_path, stamp, fields, **topic)
+    assert rules["poll-skip"] == "invalid"
+    assert found.filter(pl.col("rule") == "poll-skip")["count"].to_list() == [4]
