@@ -68,10 +68,10 @@ def command(
     base = scenario if file else replace(scenario, name=out.name)
     kinds = [kind for kind in (faults or "").split(",") if kind]
     try:
-        asked = adjusted(
+        adapted = adjusted(
             base, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=dict(map(option, settings))
         )
-        written = write_simulated(with_drawn_faults(asked, kinds, fault_count), out)
+        written = write_simulated(with_drawn_faults(adapted, kinds, fault_count), out)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     click.echo(summary(written))

@@ -48,7 +48,8 @@ def check(
     reader: str | None = ...,
     name: str | None = ...,
     config: Mapping[str, Any] | None = ...,
-) -> list[Result]: ...
+) -> list[Result]:
+    """A list of paths gives a list of results."""
 
 
 @overload
@@ -63,7 +64,8 @@ def check(
     reader: str | None = ...,
     name: str | None = ...,
     config: Mapping[str, Any] | None = ...,
-) -> Result: ...
+) -> Result:
+    """A path or a DataFrame gives one result."""
 
 
 def check(

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .assertions import raise_unless_valid
+from .failure_message import raise_unless_valid
 from .histories.output_folder import write_whole
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ class Result:
         self.report = report
         self._results = results
         self._judge_again = judge_again
-        self._kept: object = None
+        self._owned: object = None
 
     def keep(self, owner: object) -> None:
         """Keep an object alive as long as the result, such as the folder that was judged."""
-        self._kept = owner
+        self._owned = owner
 
     @property
     def name(self) -> str:
@@ -114,8 +114,10 @@ class Result:
 
         `allow` names rules whose breaches are accepted, as `check` does.
         """
+        __tracebackhide__ = True
         names = (allow,) if isinstance(allow, str) else tuple(allow)
-        raise_unless_valid(self._judge_again(names) if names else self)
+        judged = self._judge_again(names) if names else self
+        raise_unless_valid(judged.report, judged.headline)
 
     def __repr__(self) -> str:
         return f"<logjudge.Result {self.name}: {self.verdict}, {len(self.findings)} findings>"

@@ -42,9 +42,9 @@ def simulate(
     base = scenario_file.read(Path(scenario)) if scenario is not None else Scenario(folder.name, "kip-320")
     kinds = faults.split(",") if isinstance(faults, str) else list(faults)
     try:
-        asked = adjusted(base, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=settings or {})
+        adapted = adjusted(base, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=settings or {})
         write_simulated(
-            with_drawn_faults(asked, [kind for text in kinds for kind in text.split(",")], fault_count), folder
+            with_drawn_faults(adapted, [kind for text in kinds for kind in text.split(",")], fault_count), folder
         )
     except ConfigError as error:
         raise UsageError(str(error)) from error
