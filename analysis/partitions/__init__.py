@@ -1,1 +1,1 @@
-"""The input of the rules for one topic-partition: client operations, log entries, collected brokers' logs."""
+"""One topic-partition as the rules see it: operations of clients, the log's entries, and brokers' evidence."""

@@ -50,13 +50,13 @@ def lasting(p: Partition) -> Offsets:
 
 def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Existing:
     offsets = entries["offset"].to_numpy()
-    compacted_since = _compacted_since(p, entries["value"])
-    never_existed = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
-    compacted = ranges_in(ranges.filter(pl.col("reason") == COMPACTED))
-    until = np.minimum(p.log_start.since(offsets), compacted_since)
-    until[never_existed.hold(offsets)] = MIN_INT64
-    # The time of a compaction is unknown, unless the history has the record that superseded this one.
-    until[compacted.hold(offsets) & (compacted_since == MAX_INT64)] = MIN_INT64
+    compacted = _compacted_since(p, entries["value"])
+    never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
+    cleaned = ranges_in(ranges.filter(pl.col("reason") == COMPACTED))
+    until = np.minimum(p.log_start.since(offsets), compacted)
+    until[never.hold(offsets)] = MIN_INT64
+    # The time at which the cleaner removed a record is not recorded, unless the history has its replacement.
+    until[cleaned.hold(offsets) & (compacted == MAX_INT64)] = MIN_INT64
     offsets, until = offsets[until > MIN_INT64], until[until > MIN_INT64]
     if not len(offsets):
         return Existing(offsets, until)
@@ -65,7 +65,7 @@ def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Exis
 
 
 def _compacted_since(p: Partition, values: pl.Series) -> Ints:
-    """The earliest time (ns) at which compaction may have removed each of the values; MAX_INT64: never."""
+    """The time (ns) from which on compaction may have removed each value."""
     gone = pl.concat([superseded(p), maybe_compacted(p)]).group_by("value").agg(pl.col("since").min())
     if not len(gone):
         return np.full(len(values), MAX_INT64, np.int64)
@@ -83,10 +83,10 @@ def superseded(p: Partition) -> pl.DataFrame:
 
 @once
 def maybe_compacted(p: Partition) -> pl.DataFrame:
-    """Values that compaction may have removed, and since when (ns).
+    """The same for values that compaction may remove or not.
 
-    These are tombstones without a configured cleanup.policy (a client that writes them expects compaction), and values
-    if it is unknown whether the other record of their key was written, or which of the two is the later one.
+    These are tombstones if run.json does not set cleanup.policy, because their writer expects compaction; and values
+    with another record of their key that may not have been written, or may be the earlier one.
     """
     if "cleanup.policy" not in p.settings.topic(p.topic):
         return _tombstones(p)
@@ -101,41 +101,41 @@ def _tombstones(p: Partition) -> pl.DataFrame:
 
 @once
 def replaced(p: Partition) -> pl.DataFrame:
-    """Values with a later record, or tombstone, of the same key.
+    """Values with a key that a later record or tombstone has, surely or perhaps.
 
     Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.
     """
     keyed = pl.col("key").is_not_null() & (pl.col("outcome") != "fail")
     written = pl.concat([frame.filter(keyed) for frame in (p.sends, p.unplaced)])
     read = p.entries.filter(pl.col("times") > 0).select("value", pl.col("offset").alias("read_offset")).unique("value")
-    shared = (
+    keyed_sends = (
         written.filter(pl.col("key").is_duplicated())
         .join(read, on="value", how="left", maintain_order="left")
         .with_columns(
             pl.coalesce("offset", "read_offset").alias("offset"),
-            (pl.col("acknowledged") | pl.col("read_offset").is_not_null()).alias("is_written"),
+            (pl.col("acknowledged") | pl.col("read_offset").is_not_null()).alias("present"),
             pl.col("completed").fill_null(MAX_INT64),
         )
     )
     behind = (
-        shared.drop_nulls("offset")
+        keyed_sends.drop_nulls("offset")
         .group_by("key", "offset")
         .agg(pl.col("invoked").min())
         .sort("key", "offset", descending=True)
         .select("key", "offset", pl.col("invoked").cum_min().shift(1).over("key").alias("behind"))
     )
     unplaced = pl.col("offset").is_null()
-    last = pl.col("invoked").filter("is_written")
-    # If one of two records has no offset, the order of time decides which is the later one.
-    anywhere, nowhere = last.max().over("key"), last.filter(unplaced.filter("is_written")).max().over("key")
+    last = pl.col("invoked").filter("present")
+    # If one of two records has no offset, the order of time shows the later one.
+    anywhere, nowhere = last.max().over("key"), last.filter(unplaced.filter("present")).max().over("key")
     later = pl.when(unplaced).then(anywhere).otherwise(nowhere) > pl.col("completed")
-    # A record acknowledged before another was sent has the lower offset. All others of the key may be later.
+    # A record acknowledged before this one was sent is before it; any other record of its key may be behind it.
     end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
     most = end.max().over("key")
     rest = pl.when(end == most).then(end.top_k(2).min().over("key")).otherwise(most)
     perhaps = pl.when(unplaced).then(rest).otherwise(end.filter(unplaced).max().over("key")) >= pl.col("invoked")
     perhaps = perhaps.fill_null(False)
-    judged = shared.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
+    judged = keyed_sends.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
         (pl.col("behind").is_not_null() | later.fill_null(False)).alias("surely"),
         perhaps.alias("perhaps"),
         pl.min_horizontal("behind", pl.when(perhaps).then(pl.col("invoked").min().over("key"))).alias("since"),

@@ -180,7 +180,7 @@ def _note_ambiguous(
     topic: str, parts: list[Part], positions: Mapping[str, pl.Series], unassigned_sends: int, unassigned_reads: int
 ) -> None:
     """Adds the evidence that could not be assigned to a generation to each part that exists at the end."""
-    between = f"of {topic} overlapped its deletion or creation, and no evidence shows their topic id"
+    between = f"of {topic} overlapped its deletion or creation, so the topic id is not known"
     ambiguous: list[tuple[str, str]] = []
     if unassigned_sends:
         ambiguous.append(("acknowledged", f"{plural(unassigned_sends, 'acknowledged send')} {between}"))
@@ -189,7 +189,9 @@ def _note_ambiguous(
             ambiguous.append((need, f"{plural(unassigned_reads, 'read record')} {between}"))
     unassigned_logs = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
     if unassigned_logs:
-        message = f"brokers' logs of {topic} were ignored: neither a topic id nor a time shows their generation"
+        message = (
+            f"brokers' logs of {topic} without a topic id or time were left out, because their generation is not known"
+        )
         ambiguous.append(("batches", message))
     for part in parts:
         if part.generation.deleted is None or unassigned_logs:

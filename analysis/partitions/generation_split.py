@@ -203,7 +203,7 @@ def _assign_marks(
     handled = rows.filter(pl.col("kind") == "handle").with_columns(pl.lit(0, pl.Int32).alias("lowest"))
     handled = _assign_by_value(handled, sent, held, boundaries)
     rest = rows.filter(pl.col("kind") != "handle")
-    # An offset requested during a deletion may be of either log.
+    # A log end during a deletion belongs to neither generation for certain.
     unclear = rest.filter(pl.col("kind").is_in(["end_offsets", "delete-records"]) & ~_IN_ONE)["row"]
     rest = rest.filter(~pl.col("row").is_in(unclear.implode())).with_columns(pl.col("lowest").alias("generation"))
     rest = _assign_commits(rest, reads)
