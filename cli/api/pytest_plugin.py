@@ -21,12 +21,14 @@ DEFAULT_FOLDER = "logjudge-failures"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --logjudge-dir and logjudge_dir."""
     help_text = "Folder for the run and the report of each failed test that records one."
     parser.getgroup("logjudge").addoption("--logjudge-dir", metavar="FOLDER", help=help_text)
     parser.addini("logjudge_dir", help_text, default=DEFAULT_FOLDER)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker `logjudge`."""
     config.addinivalue_line(
         "markers", "logjudge(name, topics, processes, system): what the fixture `recorder` writes into run.json."
     )
