@@ -71,7 +71,7 @@ def _documented() -> Iterator[Cause]:
             legal_absence.COMPACTION_CITATION,
         ),
     ):
-        yield Cause(name, title, "No loss, but the reason for an absence.", needs[name], remedy, citation)
+        yield Cause(name, title, "No loss: the legal reason why records are absent.", needs[name], remedy, citation)
 
 
 def _line(text: str) -> str:

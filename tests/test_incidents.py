@@ -77,8 +77,8 @@ def joined(causes: Iterable[dict[str, Any]], *others: dict[str, Any]) -> list[In
 
 def test_a_headline_counts_what_was_lost() -> None:
     (incident,) = joined([cause()])
-    lost = "376 acknowledged writes are gone: orders-0 at offsets 255 to 630"
-    assert incident.headline == f"{lost}; consumers had read 3 of them"
+    lost = "376 acknowledged writes were lost: orders-0 at offsets 255 to 630"
+    assert incident.headline == f"{lost}; consumers had already read 3 of them"
     (step,) = root_cause_of(incident, "2026-11-21T09:45:55.831Z").steps
     assert (step.seconds, step.clock, step.source) == ("10.831", "2026-11-21 09:46:06.661Z", "history.jsonl:2568")
 
@@ -86,11 +86,15 @@ def test_a_headline_counts_what_was_lost() -> None:
 @pytest.mark.parametrize(
     ("count", "read", "ending"),
     [
-        (17, 17, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17; consumers had read all of them"),
-        (17, 0, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17; no recorded consumer had read them"),
-        (17, None, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17"),
-        (1, 1, "1 acknowledged write is gone: orders-0 at offset 1; a consumer had read it"),
-        (1, 0, "1 acknowledged write is gone: orders-0 at offset 1; no recorded consumer had read it"),
+        (
+            17,
+            17,
+            "17 acknowledged writes were lost: orders-0 at offsets 1 to 17; consumers had already read all of them",
+        ),
+        (17, 0, "17 acknowledged writes were lost: orders-0 at offsets 1 to 17; no recorded consumer had read them"),
+        (17, None, "17 acknowledged writes were lost: orders-0 at offsets 1 to 17"),
+        (1, 1, "1 acknowledged write was lost: orders-0 at offset 1; a consumer had already read it"),
+        (1, 0, "1 acknowledged write was lost: orders-0 at offset 1; no recorded consumer had read it"),
     ],
 )
 def test_headlines_read_like_english(count: int, read: int | None, ending: str) -> None:
@@ -114,7 +118,7 @@ def test_losses_split_by_acks_are_one_incident_with_the_number_of_all() -> None:
         for n, severity in enumerate(["permitted", "violation"] * 38)
     ]
     (incident,) = incidents_of(rows, [])
-    assert incident.headline == "380 acknowledged writes are gone: orders-0 at offsets 0 to 754 in 76 ranges"
+    assert incident.headline == "380 acknowledged writes were lost: orders-0 at offsets 0 to 754 in 76 ranges"
     assert (incident.severity, incident.cause, len(incident.findings)) == ("violation", "unknown", 76)
     assert not incident.explained
     assert incident.rules == ({"rule": "lost-write", "findings": 76, "records": 380},)
@@ -133,7 +137,7 @@ def test_neighbouring_writes_lost_under_different_acks_are_findings_of_one_event
     assert len(losses) > 1
     incident = saved_incidents(run.verdict, run.findings)[0]
     assert set(losses["id"]) <= set(incident.findings)
-    assert incident.headline.startswith(f"{losses['count'].sum()} acknowledged writes are gone: orders-0 at offsets")
+    assert incident.headline.startswith(f"{losses['count'].sum()} acknowledged writes were lost: orders-0 at offsets")
 
 
 def test_two_events_of_a_partition_stay_two_incidents() -> None:
@@ -188,10 +192,10 @@ def test_acknowledgements_of_many_ranges_of_a_partition_are_two_steps() -> None:
         return cause(findings=[f"lost-write/orders-0/{number}"], lost=lost, chain=[acked, KILL])
 
     (incident,) = joined(map(part, range(9)))
-    which = "offsets 0 to 84 of orders-0 (45 records)"
+    which = "acknowledgement of offsets 0 to 84 of orders-0"
     first, last, killed = incident.chain
-    assert (first["says"], first["time"]) == (f"{which} began to be acknowledged", 0)
-    assert (last["says"], last["time"]) == (f"the last of {which} was acknowledged", 8)
+    assert (first["says"], first["time"]) == (f"first {which} (45 records, lost later)", 0)
+    assert (last["says"], last["time"]) == (f"last {which}", 8)
     assert killed == KILL
 
 

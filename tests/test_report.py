@@ -70,7 +70,7 @@ def test_a_loss_is_one_story_with_its_consequences() -> None:
     stories, left_out = stories_of(saved_incidents(run.verdict, run.findings), run.findings)
     assert left_out == 0
     assert [story.finding["rule"] for story in stories] == ["lost-write", "lost-write"]
-    assert stories[0].incident.headline == "377 acknowledged writes are gone: orders-1 at offsets 224 to 600"
+    assert stories[0].incident.headline == "377 acknowledged writes were lost: orders-1 at offsets 224 to 600"
     assert [other["rule"] for other in stories[0].consequences] == [
         "inconsistent-offsets",
         "nonmonotonic-poll",

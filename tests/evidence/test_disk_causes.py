@@ -156,7 +156,7 @@ def test_records_whose_commit_marker_was_cut_still_stand(recorded):
     assert explained.cause == "unclean-election"
     says = [fact.says for fact in explained.chain]
     assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in says
-    assert says[-1].startswith("offsets 52 to 57 of orders-0 still stand in the log")
+    assert says[-1].startswith("offsets 52 to 57 of orders-0 are still in the log without the COMMIT marker")
     assert not any("lacked offset 52" in text for text in (*says, *explained.missing))
     # Without a copy of the marker, the epoch that began behind the records bounds it.
     bare = replace(
