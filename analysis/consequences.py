@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,44 +15,40 @@ from .rules import RULES
 OF_RANGES = ("replica-divergence",)  # rules whose findings may span records that were never committed
 
 
-def link_consequences(findings: list[Finding]) -> None:
-    """Fills `related` both ways, in place. A lost write is related to the ones before and after it of its event."""
+def link_consequences(findings: list[Finding]) -> list[Finding]:
+    """The findings with `related` filled both ways: a loss and what follows from it name each other."""
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     if not losses:
-        return
+        return findings
     lost_by_value = {value: loss for loss in losses for value in loss.values}
+    related: dict[str, list[str]] = {}
     for finding in findings:
         for loss in _losses_of(finding, losses, lost_by_value):
-            finding.related.append(loss.id)
-            loss.related.append(finding.id)
-    latest: dict[tuple[str | None, int | None, int], Finding] = {}
-    for loss in losses:
-        if loss.event is not None:
-            key = (loss.topic, loss.partition, loss.event)
-            if (before := latest.get(key)) is not None:
-                loss.related.append(before.id)
-                before.related.append(loss.id)
-            latest[key] = loss
+            related.setdefault(finding.id, []).append(loss.id)
+            related.setdefault(loss.id, []).append(finding.id)
+    return [replace(finding, related=related.get(finding.id, finding.related)) for finding in findings]
 
 
-def accept_consequences(findings: list[Finding], p: Partition | None = None) -> None:
-    """Permits, in place, what is linked to permitted losses alone and concerns nothing but what they lost.
+def accept_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:
+    """The findings, with those permitted that only follow from permitted losses and concern only what they lost.
 
-    A cut takes records with it that nobody acknowledged: they are no loss, and what follows from their absence is no
-    breach of its own. The partition tells which they are.
+    A truncation also takes records that were never acknowledged. They are no loss, and what follows from their absence
+    is no breach of its own. The partition shows which they are.
     """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     permitted = {loss.id: loss for loss in losses if loss.severity == "permitted"}
     if not permitted:
-        return
+        return findings
     breaches = [loss for loss in losses if loss.id not in permitted]
     unacknowledged = _Unacknowledged.of(p)
-    for finding in findings:
+
+    def is_accepted(finding: Finding) -> bool:
         if finding.severity != "violation" or finding.rule == "lost-write" or not finding.related:
-            continue
+            return False
         alone = permitted.keys() >= set(finding.related) and not any(_overlap(finding, loss) for loss in breaches)
-        if alone and _is_covered(finding, list(permitted.values()), unacknowledged):
-            finding.severity = "permitted"
+        return alone and _is_covered(finding, list(permitted.values()), unacknowledged)
+
+    return [replace(finding, severity="permitted") if is_accepted(finding) else finding for finding in findings]
 
 
 class _Unacknowledged(NamedTuple):

@@ -20,7 +20,7 @@ from .partitions.generation_split import Part
 from .partitions.partition import Partition
 from .partitions.topic_generations import TopicGeneration
 from .replicas.replica_logs import replica_logs_of
-from .rules import RULES, Rule
+from .rules import RULES, Judge, Judgement, Rule
 from .summary import summarise
 
 if TYPE_CHECKING:
@@ -65,9 +65,11 @@ def judge_unit(
 
 
 def _judged(p: Partition) -> Judged:
-    found = judge(p)
-    causes = explain(p, found)
-    return found, [{**summarise(p, found), "causes": causes}] if causes or not p.is_named_only else []
+    judgements = judge(p)
+    findings, causes = explain(p, findings_of(p, judgements))
+    if p.is_named_only and not causes:
+        return findings, []
+    return findings, [{**summarise(p, findings, judgements), "causes": causes}]
 
 
 def partitions_of(
@@ -163,52 +165,51 @@ def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
     return undecided.join(seen, on=["topic", "value"], how="semi")["at"].unique()
 
 
-def judge(p: Partition) -> list[Finding]:
-    """All findings of one partition, in order, numbered within their rule, with links between them."""
-    found: list[Finding] = []
-    otherwise = _found_otherwise(p)
-    for rule in RULES.values():
-        judges = rule.jepsen if p.settings.dialect == "jepsen" else rule.native
-        if judges is None or (p.settings.rules and rule.name not in p.settings.rules):
-            continue
-        mine = sorted(judges(p), key=_order)
-        if p.otherwise:
-            mine = _in_both(p, rule, mine, otherwise)
-        for need, says in p.ambiguous:
-            if need in rule.needs:
-                p.add_unknown(rule.name, says)
-        for number, finding in enumerate(mine):
-            finding.id = f"{rule.name}/{p.label}/{number}"
-            finding.topic_generation = p.generation.number if p.generation and p.generation.of > 1 else None
-            if p.settings.strict and finding.severity == "permitted":
-                finding.severity = "violation"
-            if finding.severity == "violation" and _is_allowed(finding, p.settings):
-                finding.severity = "permitted"
-        found.extend(mine)
-    link_consequences(found)
-    accept_consequences(found, p)
-    return found
+def judge(p: Partition) -> dict[str, Judgement]:
+    """What each rule that is to be judged reports of one partition, by the rule's name, in report order."""
+    return {rule.name: _judgement(p, rule, judge) for rule in RULES.values() if (judge := _judge_of(p, rule))}
 
 
-def _found_otherwise(p: Partition) -> dict[str, set[tuple[Any, ...]]]:
-    """By rule what is found if deletions of unknown outcome happened."""
-    found: dict[str, set[tuple[Any, ...]]] = {}
-    for rule in RULES.values():
-        if rule.native is not None and p.otherwise:
-            found[rule.name] = {_key(finding) for other in p.otherwise for finding in rule.native(other)}
-    return found
+def _judge_of(p: Partition, rule: Rule) -> Judge | None:
+    """The rule's judge for histories of this dialect; None where it has none, or where the caller skips the rule."""
+    skipped = p.settings.rules and rule.name not in p.settings.rules
+    return None if skipped else rule.jepsen if p.settings.dialect == "jepsen" else rule.native
 
 
-def _in_both(
-    p: Partition, rule: Rule, mine: list[Finding], otherwise: Mapping[str, set[tuple[Any, ...]]]
-) -> list[Finding]:
-    """The findings that stand whether or not the topic was deleted; what else is found makes the rule unknown."""
-    both = [finding for finding in mine if _key(finding) in otherwise[rule.name]]
-    if len(both) < len(mine) or len(both) < len(otherwise[rule.name]):
-        p.add_unknown(
-            rule.name, f"whether {p.topic} was deleted is not known, and what is found in {p.name} depends on it"
+def _judgement(p: Partition, rule: Rule, judge: Judge) -> Judgement:
+    """What a rule reports, as far as it does not depend on deletions of the topic of unknown outcome."""
+    judgement = judge(p)
+    findings, unknowns = sorted(judgement.findings, key=_order), [*judgement.unknowns]
+    if p.otherwise:
+        otherwise = {_key(finding) for other in p.otherwise for finding in judge(other).findings}
+        in_both = [finding for finding in findings if _key(finding) in otherwise]
+        if len(in_both) < len(findings) or len(in_both) < len(otherwise):
+            unknowns.append(f"the topic {p.topic} may have been deleted, and the findings in {p.name} depend on it")
+        findings = in_both
+    unknowns += [reason for need, reason in p.ambiguous if need in rule.needs]
+    return Judgement(tuple(findings), tuple(dict.fromkeys(unknowns)), judgement.missing_settings)
+
+
+def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Finding]:
+    """The findings of all rules in order, numbered within their rule, with severity and links as configured."""
+    generation = p.generation.number if p.generation and p.generation.of > 1 else None
+    findings = [
+        replace(
+            finding,
+            id=f"{rule}/{p.label}/{number}",
+            topic_generation=generation,
+            severity=_configured_severity(finding, p.settings),
         )
-    return both
+        for rule, judgement in judgements.items()
+        for number, finding in enumerate(judgement.findings)
+    ]
+    return accept_consequences(link_consequences(findings), p)
+
+
+def _configured_severity(finding: Finding, settings: Settings) -> str:
+    """The severity under --strict and --allow."""
+    severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
+    return "permitted" if severity == "violation" and _is_allowed(finding, settings) else severity
 
 
 def _key(finding: Finding) -> tuple[Any, ...]:
@@ -221,7 +222,8 @@ def _is_allowed(finding: Finding, settings: Settings) -> bool:
 
 def _order(finding: Finding) -> tuple[Any, ...]:
     offset = finding.first_offset if finding.first_offset is not None else MAX_INT64
-    return (offset, finding.last_offset or 0, finding.values, finding.sentence)
+    where = (offset, finding.last_offset or 0, finding.values, finding.snapshot or "", finding.replicas)
+    return (*where, finding.processes, [item.place or 0 for item in finding.evidence])
 
 
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,11 +13,12 @@ from .evidence_coverage import evidence_coverage
 from .figures import figures_of
 from .partitions.absences import replaced
 from .partitions.partition import Partition
+from .rules import Judgement
 
 SAMPLE = 10_000  # operations of which times are looked at
 
 
-def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
+def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Judgement]) -> dict[str, Any]:
     """Counts by kind, what the final reads covered, and broken assumptions. JSON-able."""
     final = p.final
     return {
@@ -41,8 +43,8 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "span": _span(p),
         "latency": _latency(p),
         "final": None if final is None else final._asdict(),
-        "unjudged": p.unjudged,
-        "untold": _untold(p, findings),
+        "unjudged": {rule: list(one.unknowns) for rule, one in judgements.items() if one.unknowns},
+        "untold": _missing_settings(p, findings, judgements),
         "evidence": evidence_coverage(p),
         "repeated_values": p.repeated_values,
         "findings": _counts(findings),
@@ -50,17 +52,19 @@ def summarise(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-def _untold(p: Partition, findings: list[Finding]) -> list[tuple[str, str]]:
-    """Rule and setting, where run.json leaves out a setting that decides whether something is a breach."""
-    told = set(p.untold)
+def _missing_settings(
+    p: Partition, findings: list[Finding], judgements: Mapping[str, Judgement]
+) -> list[tuple[str, str]]:
+    """Rule and setting, where run.json does not set what decides whether something is a breach."""
+    missing = {(rule, setting) for rule, one in judgements.items() for setting in one.missing_settings}
     if p.settings.dialect == "jepsen":
         return []
     if "cleanup.policy" in p.settings.topic(p.topic):
-        return sorted(told)
+        return sorted(missing)
     for finding in (finding for finding in findings if finding.severity == "violation"):
         if finding.rule in ("lost-write", "unseen") and replaced(p)["value"].is_in(finding.values).any():
-            told.add((finding.rule, f"cleanup.policy of {p.topic}, taken as delete"))
-    return sorted(told)
+            missing.add((finding.rule, f"cleanup.policy of {p.topic}, taken as delete"))
+    return sorted(missing)
 
 
 def _span(p: Partition) -> list[int] | None:

@@ -26,20 +26,23 @@ WIDTH = 92
 
 
 class Cause(NamedTuple):
+    """A cause as it is documented."""
+
     name: str
     title: str
     about: str  # paragraphs
-    evidence: str  # what has to be known to prove it
+    evidence: str  # needed to prove it
     remedy: str
     citation: str
 
     def links(self) -> list[tuple[str, str]]:
+        """The KIPs and tickets that its text mentions, with their addresses."""
         found = _REFERENCE.findall(self.citation + self.about)
         return [(f"{kind}-{number}", _LINKS[kind].format(number)) for kind, number in dict.fromkeys(found)]
 
 
 def catalogue() -> dict[str, Cause]:
-    """All causes, by name: those of a loss first, then the others. The texts are the modules' docstrings."""
+    """All causes by name, causes of a loss first. The texts are the modules' docstrings."""
     found = {cause.name: cause for cause in _documented()}
     first = [name for name in causes.CAUSES if name in found]
     return {name: found[name] for name in (*first, *(name for name in sorted(found) if name not in first))}
@@ -82,7 +85,7 @@ def _line(text: str) -> str:
 @click.argument("name", metavar="[CAUSE]", required=False, shell_complete=completed(lambda: catalogue()))
 @click.option("--markdown", is_flag=True, help="Print docs/causes.md.")
 def command(name: str | None, markdown: bool) -> None:
-    """List the causes, or explain one: the evidence that proves it, what prevents it, and where it is documented."""
+    """List the causes, or explain one: the evidence that proves it, its prevention, and its documentation."""
     known = catalogue()
     if markdown:
         click.echo(document(), nl=False)

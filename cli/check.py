@@ -1,4 +1,4 @@
-"""`logjudge check`: judges runs, prints the verdict, writes the report."""
+"""`logjudge check`: judges runs, prints the verdicts, and writes the reports."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .main import (
     EXIT_UNKNOWN,
     EXIT_USAGE,
     EXIT_VALID,
-    complain,
     concerns_all_inputs,
+    print_error,
     report_bug,
     worst_exit,
 )
@@ -51,7 +51,7 @@ def _rule_names() -> Iterable[str]:
 
 DEFAULT_OUT = "logjudge-out"
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
-SMALL = 200_000  # operations and brokers' records, which Spark judges sooner than it starts
+SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
 
 
 @click.command(epilog=epilog())
@@ -60,36 +60,45 @@ SMALL = 200_000  # operations and brokers' records, which Spark judges sooner th
     "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
 )
 @from_option
-@click.option("--json", "as_json", is_flag=True, help="Print verdict.json alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print only verdict.json.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
-@click.option("-q", "--quiet", is_flag=True, help="Print errors alone; the exit code is the verdict.")
-@click.option("--open", "opens", is_flag=True, help="Show report.html in a browser.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only; the exit code is the verdict.")
+@click.option("--open", "opens", is_flag=True, help="Open report.html in a browser.")
 @click.option("--only", metavar="RULE", help="Judge only this rule; may be repeated.", **RULE)
 @click.option("--skip", metavar="RULE", help="Leave this rule out; may be repeated.", **RULE)
 @click.option(
     "--allow",
     metavar="RULE[:acks=1]",
-    help="Accept breaches of this rule, and the breaches that only follow from them; may be repeated.",
+    help="Accept breaches of this rule and their consequences; may be repeated.",
     **RULE,
 )
 @click.option(
-    "--strict", is_flag=True, help="Findings that the configuration permits are breaches, unless --allow accepts them."
+    "--strict",
+    is_flag=True,
+    help="Count findings that the configuration permits as breaches, unless --allow accepts them.",
 )
-@click.option("--no-plots", is_flag=True, help="Write no plots.")
+@click.option(
+    "--plots",
+    type=click.Choice(["none", "findings", "all"]),
+    default="all",
+    show_default=True,
+    help="Which runs get plots: those with findings, or all.",
+)
+@click.option("--no-plots", "plots", flag_value="none", help="Short for --plots none.")
 @engine_options(default="spark")
 def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **options: Any) -> int:
-    """Judge recorded runs: what was lost, what is out of order, and on which assumptions.
+    """Judge recorded runs: lost records, order violations, diverged replicas, and the assumptions of each verdict.
 
-    RUN is one of these: a run bundle (a folder); a history file (JSON lines, Parquet, Jepsen's EDN, or the output of
-    Kafka's VerifiableProducer and VerifiableConsumer); files of brokers (log folders, server.log, the text of
-    kafka-dump-log); a URI that Spark reads (s3a://, hdfs://, ...); or - for standard input.
+    RUN is a run bundle (a folder), a history file (JSON lines, Parquet, Jepsen EDN, or the output of Kafka's
+    VerifiableProducer and VerifiableConsumer), broker files (log folders, server.log, the text of kafka-dump-log),
+    a URI that Spark reads (s3a://, hdfs://, ...), or - for standard input.
 
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
     if options["opens"] and out and is_uri(out):
         raise UsageError(f"found --open with --out {out}, expected a local folder")
     if options["as_json"] and options["form"]:
-        raise UsageError(f"found --json and --format {options['form']}, expected one of them, as both print to stdout")
+        raise UsageError(f"found --json and --format {options['form']}, expected one of them: both print to stdout")
     rules = _chosen_rules(options["only"], options["skip"], options["allow"])
     names, targets = _targets(runs, out)
     indexed = len(runs) > 1 and not is_uri(out or "")
@@ -112,7 +121,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
         except LogjudgeError as error:
             if len(runs) == 1:
                 raise
-            complain(error)
+            print_error(error)
             unread[run] = str(error)
             codes.append(EXIT_USAGE)
         except Exception as error:
@@ -140,9 +149,10 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
 def _judge(
     path: str, name: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """verdict.json of a run, and its headline. A run that does not name itself gets the name, if there is one."""
+    """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
     from ..analysis.figures import merge_figures
     from ..analysis.verdict import report_of
+    from ..plots import preload_drawing
     from ..plots.report import headline
     from .provenance import provenance_of
 
@@ -155,12 +165,14 @@ def _judge(
         if name and not settings.config.get("name"):
             settings = dataclasses.replace(settings, name=name)
         run = dataclasses.replace(run, settings=settings)
+        if options["plots"] != "none":
+            preload_drawing()
         results = engine.judge(run, progress)
         results.refuse_unusable()
         report = {**report_of(results, engine.name), "provenance": provenance_of(run)}
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.summaries, results.context, results.run.settings)
-        engine.write(folder, lambda scratch: _write(scratch, report, results, figures, not options["no_plots"]))
+        engine.write(folder, lambda scratch: _write(scratch, report, results, figures, options["plots"]))
     if not quiet:
         from .output import render
 
@@ -168,19 +180,19 @@ def _judge(
     return report, headline(report, figures["impact"])
 
 
-def _write(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: bool) -> None:
+def _write(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: str) -> None:
     from ..plots.report import write_report
     from .saved import save_figures
 
     (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
     findings = results.findings()
-    # Polars opens no path whose bytes are not UTF-8, so it gets open files.
+    # Polars cannot open paths that are not UTF-8, so it gets open files.
     with (folder / "findings.parquet").open("wb") as file:
         findings.write_parquet(file)
     with (folder / "quarantine.jsonl").open("wb") as file:
         results.quarantine().write_ndjson(file)
     save_figures(folder, figures)
-    write_report(folder, report, findings, figures, plots)
+    write_report(folder, report, findings, figures, plots == "all" or (plots == "findings" and len(findings) > 0))
 
 
 def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str, ...]) -> tuple[str, ...]:
@@ -197,12 +209,12 @@ def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str
         return ()
     chosen = tuple(name for name in (only or RULES) if name not in skip)
     if not chosen:
-        raise UsageError("found no rule that --only and --skip leave, expected one or more")
+        raise UsageError("found no rule left after --only and --skip, expected one or more")
     return chosen
 
 
 def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:
-    """Names and folders of the runs: a single one goes into --out itself, several into a folder each below it."""
+    """Names and output folders of the runs: a single run uses --out itself, several use a folder each below it."""
     names = names_of(runs)
     if out and len(runs) == 1:
         return names, [out]
@@ -215,18 +227,18 @@ def _open(files: list[Path]) -> None:
 
     for report in files:
         if report.is_file() and not webbrowser.open(report.absolute().as_uri()):
-            click.echo(f"no browser could be started; the report is {report}", err=True)
+            click.echo(f"could not start a browser; the report is {report}", err=True)
 
 
 def _hint(judged: list[tuple[str, dict[str, Any]]], spark: Spark | None) -> None:
-    """Recommends the local engine to a person who waited for Spark by default."""
+    """Recommends the local engine where Spark was started by default for a small run."""
     source = click.get_current_context().get_parameter_source
     is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
     if is_chosen or any(spark or ()) or not sys.stderr.isatty():
         return
     counts = [report["counts"] for _, report in judged]
-    if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL:
-        click.echo("small run: --engine local judges it without starting Spark", err=True)
+    if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL_RUN:
+        click.echo("This is a small run: --engine local judges it without starting Spark.", err=True)
 
 
 def _print_for_machines(
@@ -236,7 +248,7 @@ def _print_for_machines(
     names: dict[str, str],
     options: dict[str, Any],
 ) -> None:
-    """One run's report, or a list of what was judged and then of what could not be read."""
+    """Prints the report of one run, or a list: judged runs, then runs that could not be read."""
     if options["as_json"]:
         reports = [report for _, report in judged]
         failures = [{"input": {"name": names[run]}, "error": error} for run, error in unread.items()]

@@ -1,4 +1,4 @@
-"""What the shell completes where a name is wanted."""
+"""Shell completion of names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from click.shell_completion import CompletionItem
 
 
 def completed(names: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
-    """`shell_complete` of what takes names, several with commas. They are asked for when the shell asks."""
+    """A `shell_complete` for names separated by commas; it calls `names` only when the shell completes."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        earlier, comma, begun = incomplete.rpartition(",")
-        return [CompletionItem(earlier + comma + name) for name in names() if name.startswith(begun)]
+        earlier, comma, prefix = incomplete.rpartition(",")
+        return [CompletionItem(earlier + comma + name) for name in names() if name.startswith(prefix)]
 
     return complete

@@ -1,4 +1,4 @@
-"""`logjudge convert`: histories from one format into another."""
+"""`logjudge convert`: converts a history into another format."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .progress import Progress
 @from_option
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> int:
-    """Write the history IN as OUT: .jsonl, .jsonl.gz, .jsonl.zst or .parquet, as its ending says.
+    """Convert the history IN to OUT; the extension of OUT (.jsonl, .jsonl.gz, .jsonl.zst, .parquet) sets the format.
 
-    Parquet is read several times faster, and a history of Jepsen stays one in it; as JSON lines it is judged by the
-    native rules. run.json is not part of a history: keep it beside OUT, and name OUT
-    history.*, or put both into a folder. Exit code 3 where lines were malformed and left out.
+    Parquet is read several times faster. A Jepsen history in Parquet is still judged by Jepsen's rules, in JSON lines
+    by the native rules. run.json is not part of a history: copy it into the folder of OUT, and name OUT history.*.
+    Exit code 3: malformed lines were left out.
     """
     from ..histories.convert import convert
 
     if target.exists() and not overwrite:
-        raise UsageError(f"{target}: found a file, expected a new one; --overwrite replaces it")
+        raise UsageError(f"{target} exists; use --overwrite to replace it")
     with Progress(target.name) as progress:
         events, bad = convert(open_run(source, reader), target, progress)
     click.echo(f"{events:,} events written to {target}")
     config = source / "run.json" if source.is_dir() else source.with_name("run.json")
     if config.is_file() and not target.with_name("run.json").exists():
-        click.echo(f"rules need run.json too, which is no part of a history: copy {config} beside it", err=True)
+        click.echo(f"run.json was not copied, and the rules need it: copy {config} to {target.parent}", err=True)
     if bad:
         were = "line was" if bad == 1 else "lines were"
-        click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` tells why", err=True)
+        click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` prints why", err=True)
     return EXIT_UNKNOWN if bad else EXIT_VALID

@@ -12,12 +12,12 @@ from ..analysis.wording import span
 from ..histories.errors import UsageError
 from .document import Document
 from .forms import Form, form_options, from_option, show
-from .held import NO_LOG, content_of, extent, moment, spans_of
-from .looking import open_to_look, partition_of, seconds, tell_alike
+from .inspection import add_shared_sentence, open_for_inspection, parse_partition, seconds_text
+from .log_text import NO_LOG, describe_extent, differing_spans, record_text, time_of_day
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
 from .paths import LocalPath
 
-MAX_DAMAGED = 12  # damaged batches of one snapshot that are shown
+MAX_DAMAGED = 12  # damaged batches shown of a snapshot
 
 
 @click.command()
@@ -28,34 +28,32 @@ MAX_DAMAGED = 12  # damaged batches of one snapshot that are shown
 def command(run: Path, partition: str | None, reader: str | None, form: Form) -> int:
     """Show the replicas of RUN's partitions side by side, offset by offset around each divergence, per snapshot.
 
-    A cell is e, the leader epoch, the record's time (UTC), its key, if it has one, and its value. Exit code: 0 where
-    no replicas differ, 1 where some do or a batch is damaged, 3 (unknown) where no snapshot holds two logs of a
-    partition to compare, or a file cannot be read.
+    A cell is e and the leader epoch, the record's time (UTC), its key if it has one, and its value. Exit code: 0 if
+    the replicas agree, 1 if some differ or a batch is damaged, 3 (unknown) if no snapshot has two logs of a
+    partition, or a file cannot be read.
     """
     from ..analysis.inspect.differences import differences
 
     _refuse_second_run(partition)
-    asked = partition_of(partition)
-    opened = open_to_look(run, form, reader)
-    names = opened.labels(asked)
-    told: list[dict[str, Any]] = []
-    for name in names:
+    opened = open_for_inspection(run, form, reader)
+    compared: list[dict[str, Any]] = []
+    for name in opened.labels(parse_partition(partition)):
         logs = opened.partition(name).replica_logs
-        told.append({"partition": name, "snapshots": differences(logs) if logs is not None else []})
+        compared.append({"partition": name, "snapshots": differences(logs) if logs is not None else []})
     if form == "json":
-        click.echo(json.dumps(told, indent=2))
-        return _exit_code(told)
+        click.echo(json.dumps(compared, indent=2))
+        return _exit_code(compared)
     document = Document()
-    for part in told:
+    for part in compared:
         for snapshot in part["snapshots"]:
             _snapshot(document, part["partition"], snapshot, opened.has_history)
-    tell_alike(document, [part["partition"] for part in told if not part["snapshots"]], NO_LOG)
+    add_shared_sentence(document, [part["partition"] for part in compared if not part["snapshots"]], NO_LOG)
     show(document, form)
-    return _exit_code(told)
+    return _exit_code(compared)
 
 
-def _exit_code(told: list[dict[str, Any]]) -> int:
-    snapshots = [snapshot for part in told for snapshot in part["snapshots"]]
+def _exit_code(compared: list[dict[str, Any]]) -> int:
+    snapshots = [snapshot for part in compared for snapshot in part["snapshots"]]
     damage = [row for snapshot in snapshots for row in snapshot["damage"]]
     if any(snapshot["divergences"] for snapshot in snapshots) or any(row["is_corrupt"] for row in damage):
         return EXIT_BREACH
@@ -68,50 +66,56 @@ def _refuse_second_run(given: str | None) -> None:
     if given and (Path(given).is_file() or (Path(given) / "run.json").is_file()):
         raise UsageError(
             f"found a second run, {given}, expected TOPIC-PARTITION: diff compares the replicas of one run;"
-            " of two runs compare the verdict.json or report.md that `logjudge check` writes of each"
+            " to compare two runs, run `logjudge check` on each and compare their verdict.json or report.md"
         )
 
 
 def _snapshot(document: Document, partition: str, snapshot: dict[str, Any], has_history: bool) -> None:
     from ..analysis.replicas.replica_logs import where
 
-    when = seconds(snapshot["time"], has_history)
+    when = seconds_text(snapshot["time"], has_history)
     document.heading(f"{partition}, {where(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else ""))
     for broker in snapshot["brokers"]:
         mark = broker["high_watermark"]
-        document.say(extent(broker) + (f", checkpointed high watermark {mark}" if mark is not None else ""))
+        document.sentences(
+            describe_extent(broker) + (f", checkpointed high watermark {mark}" if mark is not None else "")
+        )
     if snapshot["silent"]:
-        document.say(f"no records of broker {', '.join(snapshot['silent'])}: an empty log, or one that was not kept")
+        document.sentences(
+            f"no records from broker {', '.join(snapshot['silent'])}: its log is empty or was not collected"
+        )
     _verdict(document, snapshot)
     for row in snapshot["damage"][:MAX_DAMAGED]:
-        document.say(_damaged(row))
+        document.sentences(_damaged(row))
     if len(snapshot["damage"]) > MAX_DAMAGED:
-        document.say(f"… and {len(snapshot['damage']) - MAX_DAMAGED:,} more damaged batches")
+        document.sentences(f"… and {len(snapshot['damage']) - MAX_DAMAGED:,} more damaged batches")
     for divergence in snapshot["divergences"]:
         _divergence(document, divergence, [broker["broker"] for broker in snapshot["brokers"]])
     if snapshot["left_out"]:
-        document.say(f"… and {snapshot['left_out']:,} more divergences")
+        document.sentences(f"… and {snapshot['left_out']:,} more divergences")
 
 
 def _verdict(document: Document, snapshot: dict[str, Any]) -> None:
     if snapshot["divergences"]:
         count = sum(divergence["count"] for divergence in snapshot["divergences"])
-        document.say(f"DIFFERENT at {count:,} offsets: {spans_of(snapshot)}")
+        document.sentences(f"DIFFERENT at {count:,} offsets: {differing_spans(snapshot)}")
     elif len(snapshot["brokers"]) < 2:
-        document.say("one log alone: there is nothing to compare it with")
+        document.sentences("only one replica was collected, so there is nothing to compare")
     elif snapshot["damage"]:
-        document.say(
-            "NOT COMPARABLE where a log is damaged or could not be read; the same elsewhere", *snapshot["behind"]
+        document.sentences(
+            "NOT COMPARABLE where a log is damaged or could not be read; equal elsewhere", *snapshot["behind"]
         )
     elif snapshot["behind"]:
-        document.say("the same as far as they go; only behind, which is no divergence:", *snapshot["behind"])
+        document.sentences(
+            "equal up to the shorter log end; a replica that is behind is no divergence:", *snapshot["behind"]
+        )
     else:
-        document.say("the same")
+        document.sentences("equal")
 
 
 def _damaged(row: dict[str, Any]) -> str:
     first, last = row["first"], row["last"]
-    offsets = "" if first is None else f" at {span(first, last)}" if last is not None else f" from offset {first} on"
+    offsets = "" if first is None else f" at {span(first, last)}" if last is not None else f" from offset {first}"
     what = "DAMAGED" if row["is_corrupt"] else "unreadable"
     byte = "" if row["byte"] is None else f" byte {row['byte']}"
     return f"broker {row['broker']} {what}{offsets}: {row['file']}{byte}, {row['reason']}"
@@ -127,8 +131,8 @@ def _divergence(document: Document, divergence: dict[str, Any], brokers: list[st
     document.table(["", "offset", *(f"broker {broker}" for broker in brokers)], rows)
 
 
-def _cell(held: dict[str, Any] | None) -> str:
-    if held is None:
+def _cell(record: dict[str, Any] | None) -> str:
+    if record is None:
         return "·"
-    epoch = "" if held["epoch"] is None else f"e{held['epoch']}"
-    return " ".join(part for part in (epoch, moment(held["timestamp"]), content_of(held)) if part)
+    epoch = "" if record["epoch"] is None else f"e{record['epoch']}"
+    return " ".join(part for part in (epoch, time_of_day(record["timestamp"]), record_text(record)) if part)

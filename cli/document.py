@@ -1,4 +1,4 @@
-"""Small documents that are printed on a terminal or as Markdown: headings, sentences, numbered lists, tables."""
+"""Small documents for the terminal or as Markdown: headings, sentences, lists, tables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..plots.escaping import markdown
 from .output import printable
 
 MAX_CELL = 40
-_LONG = 4000  # characters of a sentence; what is longer is no sentence
+_MAX_SENTENCE = 4000  # characters
 
 
 class Document:
-    """Blocks in the order in which they were added. Text is a stranger's until a renderer has made it harmless."""
+    """Blocks in the order in which they were added. Text may hold anything; `terminal` and `markdown` escape it."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[str, Any]] = []
@@ -25,11 +25,11 @@ class Document:
     def heading(self, text: str) -> None:
         self._blocks.append(("heading", text))
 
-    def say(self, *sentences: str) -> None:
+    def sentences(self, *sentences: str) -> None:
         self._blocks += [("sentence", sentence) for sentence in sentences]
 
     def numbered(self, items: Sequence[tuple[str, str]]) -> None:
-        """Items with their sources, which may be empty."""
+        """Adds texts with their sources, which may be empty."""
         if items:
             self._blocks.append(("numbered", list(items)))
 
@@ -38,7 +38,7 @@ class Document:
             self._blocks.append(("listed", list(items)))
 
     def dated(self, items: Sequence[tuple[str, str, str]]) -> None:
-        """Times, what happened then, and its sources: the times in a column."""
+        """Adds times, events and sources; the times form a column."""
         width = max((len(when) for when, _, _ in items), default=0)
         self._blocks.append(("dated", [(when.rjust(width), text, source) for when, text, source in items]))
 
@@ -66,17 +66,17 @@ class Document:
         lines: list[str] = []
         for kind, content in self._blocks:
             if kind == "heading":
-                lines.append(f"## {markdown(content, _LONG)}\n")
+                lines.append(f"## {markdown(content, _MAX_SENTENCE)}\n")
             elif kind == "sentence":
-                lines.append(f"{markdown(content, _LONG)}\n")
+                lines.append(f"{markdown(content, _MAX_SENTENCE)}\n")
             elif kind in ("numbered", "listed"):
                 for number, (text, source) in enumerate(content, 1):
                     mark = f"{number}." if kind == "numbered" else "-"
-                    lines.append(f"{mark} {markdown(text, _LONG)}{_in_markdown(source)}")
+                    lines.append(f"{mark} {markdown(text, _MAX_SENTENCE)}{_in_markdown(source)}")
                 lines.append("")
             elif kind == "dated":
                 for when, text, source in content:
-                    lines.append(f"- {when.strip()} {markdown(text, _LONG)}{_in_markdown(source)}")
+                    lines.append(f"- {when.strip()} {markdown(text, _MAX_SENTENCE)}{_in_markdown(source)}")
                 lines.append("")
             else:
                 head, rows = content

@@ -1,4 +1,4 @@
-"""The engines as commands use them: what opens a run, judges it, and moves its result."""
+"""The engines that commands use: each opens a run, judges it, and writes its results."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Spark(NamedTuple):
-    """The options of a Spark session, as `analysis.engines.spark.open_session` takes them."""
+    """The options of a Spark session: the arguments of `analysis.engines.spark.open_session`."""
 
     master: str | None = None
     remote: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
 
     def open(self, progress: Progress) -> Session:
-        """Raises MissingComponentError where it cannot be started."""
+        """Starts the session. Raises MissingComponentError if that fails."""
         from ..analysis.engines import spark
 
         progress("starting Spark", 0, 1, "sessions")
@@ -43,7 +43,7 @@ class Spark(NamedTuple):
 def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Command]:
     """--engine (--spark for short), --master, --remote and --conf.
 
-    The command gets one `spark`, which is None where it works without.
+    The command gets one argument `spark`, which is None for the local engine.
     """
 
     def decorate(command: Command) -> Command:
@@ -52,7 +52,7 @@ def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Co
             type=click.Choice(["spark", "local"]),
             default=default,
             show_default=True,
-            help="What does the work.",
+            help="Engine that does the work.",
         )
         @click.option("--spark", "is_spark", is_flag=True, help="Short for --engine spark.")
         @click.option("--master", metavar="URL", help="Spark master [default: local[*]].")
@@ -92,7 +92,7 @@ def _setting(item: str) -> tuple[str, str]:
 
 
 class Engine(Protocol):
-    """Where a run is judged; `open_run` may raise InputError, `check_target` and `write` UsageError."""
+    """Opens, judges and writes runs. `open_run` may raise InputError, `check_target` and `write` UsageError."""
 
     name: str
 
@@ -106,7 +106,7 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """polars alone."""
+    """polars in this process."""
 
     name = "local"
 
@@ -130,18 +130,18 @@ class LocalEngine:
 
 
 class SparkEngine:
-    """Spark, in one session that is started when it is first needed."""
+    """Spark, in one session that starts when it is first needed."""
 
     name = "spark"
 
-    def __init__(self, asked: Spark) -> None:
-        self._asked = asked
-        self._opened: Session | None = None
+    def __init__(self, options: Spark) -> None:
+        self._options = options
+        self._started: Session | None = None
 
     def _session(self, progress: Progress) -> Session:
-        if self._opened is None:
-            self._opened = self._asked.open(progress)
-        return self._opened
+        if self._started is None:
+            self._started = self._options.open(progress)
+        return self._started
 
     def check_target(self, folder: str, progress: Progress) -> None:
         if not is_uri(folder):
@@ -172,7 +172,7 @@ class SparkEngine:
         with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
             result = Path(scratch) / "result"
             write_whole(result, fill)
-            remote.publish(self._opened, result, folder, MARK, is_verdict)
+            remote.publish(self._started, result, folder, MARK, is_verdict)
 
 
 def _open_local(path: str, reader: str | None) -> Run:

@@ -1,4 +1,4 @@
-"""Output folders: complete or absent, never over files that logjudge did not write, and safe against kills."""
+"""Output folders: written whole or not at all, never over files that logjudge did not write."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..histories.files import is_uri, local_path
 from ..histories.scratch import scratch_folder
 
 MARK = "verdict.json"
-SCRATCH = ".logjudge-"  # how the name of every temporary folder begins, inside a target or behind its name
-MAX_NAME_BYTES = 200  # of a target's name within that of its temporary folder; a file system allows 255
+SCRATCH = ".logjudge-"  # prefix of a temporary folder inside a target, else part of its name
+MAX_NAME_BYTES = 200  # of the target's name in the name of its temporary folder; a file system allows 255
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux, renameat2(2)
 _RENAME_SWAP = 2  # macOS, renamex_np(2)
 _ENDINGS = re.compile(r"(\.(jsonl|json|edn|parquet|log|txt|gz|zst))+$")
 
 
 class Contents(NamedTuple):
-    """What a folder that logjudge writes holds."""
+    """The files of a folder that logjudge writes."""
 
     names: frozenset[str]
     last: str  # the file that is written last
@@ -39,7 +39,7 @@ def name_of(path: str) -> str:
 
 
 def is_verdict(content: bytes) -> bool:
-    """Whether a file named MARK was written by `logjudge check`."""
+    """Whether `logjudge check` wrote a file named MARK."""
     try:
         verdict = json.loads(content)
     except (ValueError, RecursionError):
@@ -70,13 +70,13 @@ SIMULATED = Contents(
 
 
 def check_target(folder: Path, contents: Contents = RESULT) -> None:
-    """Refuses a target that holds other files, or that cannot be written, before any work. Raises UsageError."""
+    """Raises UsageError if the target has other files or cannot be written; called before any work."""
     expected = "expected a new folder or an earlier result; name another with --out"
     try:
         if folder.is_symlink():
             raise UsageError(f"{folder}: found a symbolic link, {expected}")
         if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{folder}: found something that is no folder, {expected}")
+            raise UsageError(f"{folder}: found a file, {expected}")
         if folder.exists() and not _may_be_replaced(folder, contents):
             raise UsageError(f"{folder}: found a folder with other files, {expected}")
         above = _scratch_parent(folder)
@@ -90,25 +90,25 @@ def check_target(folder: Path, contents: Contents = RESULT) -> None:
 
 
 def _refuse_long(path: Path) -> None:
-    """Raises OSError where no file system takes the name."""
+    """Raises OSError if the name is longer than file systems allow."""
     if len(os.fsencode(path.name)) > 255:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
 
 def _unwritable(folder: Path, error: OSError) -> UsageError:
-    return UsageError(f"{folder}: cannot be written ({error.strerror}); name another folder with --out")
+    return UsageError(f"{folder}: cannot write ({error.strerror}); name another folder with --out")
 
 
 def _may_be_replaced(folder: Path, contents: Contents) -> bool:
-    """Whether the folder is empty, or logjudge wrote all of it; notes beside a result must not be lost."""
+    """Whether the folder is empty or has only logjudge's files: a user's notes beside a result must not be lost."""
     names = {path.name for path in folder.iterdir()}
     found = {name for name in names if not name.startswith(SCRATCH)}
-    # A temporary folder inside shows that a run was killed while it moved its files here.
+    # A temporary folder inside means that a run was killed while it moved its files here.
     return not names or (found <= contents.names and (found < names or contents.is_complete(folder)))
 
 
 def _is_fixed(folder: Path) -> bool:
-    """Whether another folder cannot take its place: a mount point, a shell's current folder, a read-only parent."""
+    """Whether the folder cannot be replaced: a mount point, the current folder, or a read-only parent."""
     if not folder.is_dir():
         return False
     whole = Path(os.path.realpath(folder))
@@ -121,10 +121,9 @@ def _scratch_parent(folder: Path) -> Path:
 
 
 def write_whole(folder: Path, fill: Callable[[Path], None], contents: Contents = RESULT) -> None:
-    """Fills a temporary folder, then puts it in the target's place in one step, so that a kill loses neither.
+    """Fills a temporary folder, then exchanges it with the target in one step, so that a kill loses neither.
 
-    Where the file system or the place allows no such step, the files are moved one by one, `contents.last` at last.
-    Raises UsageError.
+    If the file system does not support this, files are moved one by one, `contents.last` last. Raises UsageError.
     """
     check_target(folder, contents)
     if folder.name in ("", ".."):
@@ -149,7 +148,7 @@ def write_whole(folder: Path, fill: Callable[[Path], None], contents: Contents =
 
 
 def move_into(folder: Path, whole: Path, contents: Contents) -> None:
-    """Moves what is in `whole` into the folder, `contents.last` at last; what it replaces is left in `whole`."""
+    """Moves the files of `whole` into the folder, `contents.last` last; replaced files are left in `whole`."""
     names = {path.name for path in whole.iterdir()}
     stale = {path.name for path in folder.iterdir()} & contents.names - names
     for name in sorted(names | stale, key=lambda name: (name == contents.last, name)):
@@ -164,7 +163,7 @@ def move_into(folder: Path, whole: Path, contents: Contents) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swaps two paths in one step; False where the system or the file system cannot."""
+    """Swaps two paths in one step; returns False if the system or the file system does not support it."""
     libc = ctypes.CDLL(None, use_errno=True)
     first, second = os.fsencode(one), os.fsencode(other)
     if hasattr(libc, "renameat2"):

@@ -16,55 +16,56 @@ from ..analysis.wording import plural
 from ..histories.files import is_uri, local_path
 from .output import causes_of, printable
 
-MOST = 1000  # GitHub shows 5,000 results at most and takes 25,000
-ASSUMPTION = "assumption"  # the rule of what is unknown though no rule of ours concerns it
-NO_OPERATIONS = "the run holds no operation, so there was nothing to judge"
+MAX_RESULTS = 1000  # GitHub accepts 25,000 and shows 5,000
+ASSUMPTION = "assumption"  # the rule id of an unknown that belongs to no rule
+NO_OPERATIONS = "the run has no operations, so there was nothing to judge"
 _LEVELS = {"violation": "error", "permitted": "note", "note": "note"}
 HOME = "https://pypi.org/project/logjudge/"
-_NO_LINES = (".gz", ".zst", ".parquet")  # a line of what is packed is nowhere to be shown
+_NO_LINES = (".gz", ".zst", ".parquet")  # viewers cannot show a line of a compressed file
 _NOTICES = {"valid": "notice", "unknown": "warning", "invalid": "error"}
 
 
 class Judged(NamedTuple):
-    """A run as the caller named it, and what verdict.json says of it."""
+    """A judged run."""
 
-    path: str
-    report: dict[str, Any]
+    path: str  # as given on the command line
+    report: dict[str, Any]  # verdict.json
     began: datetime  # UTC
-    seconds: float  # that the judging took
+    seconds: float  # duration of the judging
 
     @property
     def verdict(self) -> str:
         return f"{self.report['input']['name']}: {self.report['verdict'].upper()}"
 
     def summary(self) -> list[str]:
-        """The verdict, which rules it leaves out, and each cause with what would have prevented it."""
+        """The verdict, the skipped rules, and each cause with its prevention."""
         skipped = ", ".join(self.report["skipped"])
-        told = [self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")]
-        return told + [f"{cause}: {says}{cited}" for cause, says, cited in causes_of(self.report)]
+        verdict = self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")
+        return [verdict, *(f"{cause}: {text}{citation}" for cause, text, citation in causes_of(self.report))]
 
     def unknown(self) -> dict[str, str]:
-        """What is unknown, by assumption or rule, each with the reason; what an assumption explains is told there."""
+        """The reason of each unknown, by assumption or rule; a rule that a broken assumption explains is left out."""
         broken = [item for item in self.report["assumptions"] if item["holds"] is not True]
-        told = {item["name"]: item["says"] for item in broken}
+        reasons = {item["name"]: item["says"] for item in broken}
         explained = {name for item in broken for name in item["touches"]}
         for name in self.unknown_rules():
             if name not in explained:
-                told[name] = "its evidence is damaged, incomplete or ambiguous"
-        if not told and self.report["verdict"] == "unknown":
-            told["operations recorded"] = NO_OPERATIONS
-        return told
+                reasons[name] = "its evidence is damaged, incomplete or ambiguous"
+        if not reasons and self.report["verdict"] == "unknown":
+            reasons["operations recorded"] = NO_OPERATIONS
+        return reasons
 
     def unknown_rules(self) -> list[str]:
+        """The names of the rules whose verdict is unknown."""
         return [name for name, rule in self.report["rules"].items() if rule["verdict"] == "unknown"]
 
-    def whys_of(self, finding: dict[str, Any]) -> str:
-        """The causes of a finding and what would have prevented them, as a sentence that goes on from its own."""
+    def causes_text(self, finding: dict[str, Any]) -> str:
+        """The causes of a finding with their prevention, to append to its sentence."""
         causes = causes_of(self.report, finding["id"])
-        return "".join(f". Why: {name}: {says}{cited}" for name, says, cited in causes)
+        return "".join(f". Cause: {name}: {text}{citation}" for name, text, citation in causes)
 
     def source(self, name: str) -> str:
-        """A file of the run as it is found from where the caller stands."""
+        """The path of a file of the run, relative to the current folder where possible."""
         if is_uri(self.path):
             inside = not self.path.endswith(f"/{name}")
             return f"{self.path.rstrip('/')}/{name}" if inside else self.path
@@ -74,13 +75,13 @@ class Judged(NamedTuple):
         return str(found.relative_to(here)) if found.is_relative_to(here) else str(found)
 
     def home(self) -> str:
-        """Where a result without a file of its own is located: the first history, else the run itself."""
+        """The location of a result without a file: the first history, else the run itself."""
         files = self.report["input"]["files"]
         return self.source(files[0]) if files else self.source("")
 
 
 def junit(runs: list[Judged]) -> str:
-    """A suite a run, a case a rule and an assumption; unknown is an error, what was not judged is skipped."""
+    """JUnit XML: one suite per run, one case per rule and assumption. Unknown is an error, not-judged is skipped."""
     root = ElementTree.Element("testsuites")
     for number, run in enumerate(runs):
         name = _xml(run.report["input"]["name"])
@@ -102,17 +103,17 @@ def junit(runs: list[Judged]) -> str:
 
 
 def _case(suite: ElementTree.Element, classname: str, name: str) -> ElementTree.Element:
-    """A test case; rules are judged together, so that none has a time of its own."""
+    """A test case; its time is 0, as rules are judged together."""
     return ElementTree.SubElement(suite, "testcase", classname=classname, name=_xml(name), time="0")
 
 
 def _errors(run: Judged) -> dict[str, str]:
-    """What is unknown, with each rule that a broken assumption touches: a case of a rule fails by itself."""
-    told = run.unknown()
+    """The reason of each unknown, also for every rule that a broken assumption concerns."""
+    reasons = run.unknown()
     for name in run.unknown_rules():
-        touching = [item for item in run.report["assumptions"] if name in item["touches"] and item["name"] in told]
-        told.setdefault(name, "; ".join(f"{item['name']}: {item['says']}" for item in touching))
-    return told
+        touching = [item for item in run.report["assumptions"] if name in item["touches"] and item["name"] in reasons]
+        reasons.setdefault(name, "; ".join(f"{item['name']}: {item['says']}" for item in touching))
+    return reasons
 
 
 def _outcome(case: ElementTree.Element, name: str, run: Judged, unknown: dict[str, str]) -> None:
@@ -120,22 +121,22 @@ def _outcome(case: ElementTree.Element, name: str, run: Judged, unknown: dict[st
     if name in run.report["skipped"]:
         ElementTree.SubElement(case, "skipped", message="by --only or --skip")
     elif rule["verdict"] == "invalid":
-        told = [f["sentence"] + run.whys_of(f) for f in run.report["findings"] if f["rule"] == name][:20]
+        sentences = [f["sentence"] + run.causes_text(f) for f in run.report["findings"] if f["rule"] == name][:20]
         message = f"{plural(rule['count'], 'record')} in {plural(rule['findings'], 'finding')}"
-        ElementTree.SubElement(case, "failure", message=message, type="violation").text = _xml("\n".join(told))
+        ElementTree.SubElement(case, "failure", message=message, type="violation").text = _xml("\n".join(sentences))
     elif name in unknown:
         ElementTree.SubElement(case, "error", message=_xml(f"unknown: {name}: {unknown[name]}"), type="unknown")
     elif rule["verdict"] == "not-judged":
-        ElementTree.SubElement(case, "skipped", message="the run carries nothing that it is about")
+        ElementTree.SubElement(case, "skipped", message="not applicable: the run has no such data")
 
 
 def _xml(text: str) -> str:
-    """XML 1.0 has no way to write most control characters."""
+    """Replaces control characters, which XML 1.0 cannot represent."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
 def sarif(runs: list[Judged]) -> str:
-    """What is unknown, then the worst findings, as results; the verdicts as notifications of the tool."""
+    """SARIF: unknowns, then the worst findings, as results; the verdicts as notifications of the tool."""
     unknown = [_open(run, name, why) for run in runs for name, why in run.unknown().items()]
     found = [_result(run, finding) for run in runs for finding in run.report["findings"]]
     rules = [
@@ -148,15 +149,17 @@ def sarif(runs: list[Judged]) -> str:
         }
         for name, rule in RULES.items()
     ]
-    rules.append({"id": ASSUMPTION, "shortDescription": {"text": "what the verdict rests on is not known to hold"}})
+    rules.append({"id": ASSUMPTION, "shortDescription": {"text": "an assumption of the verdict is not known to hold"}})
     driver = {"name": "logjudge", "version": version("logjudge"), "informationUri": HOME, "rules": rules}
-    # The run of the tool succeeded, whatever it says of the runs that it judged.
+    # The tool itself succeeded, whatever its verdicts.
     invocation = {"executionSuccessful": True, "toolExecutionNotifications": [_notification(run) for run in runs]}
     return json.dumps(
         {
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
-            "runs": [{"tool": {"driver": driver}, "invocations": [invocation], "results": [*unknown, *found][:MOST]}],
+            "runs": [
+                {"tool": {"driver": driver}, "invocations": [invocation], "results": [*unknown, *found][:MAX_RESULTS]}
+            ],
         },
         indent=2,
     )
@@ -171,7 +174,7 @@ def _open(run: Judged, name: str, why: str) -> dict[str, Any]:
     return {
         "ruleId": name if name in RULES else ASSUMPTION,
         "kind": "open",
-        "level": "none",  # SARIF knows no other of what is open
+        "level": "none",  # SARIF requires it for kind "open"
         "message": {"text": printable(f"{run.verdict}. Unknown: {name}: {why}")},
         "locations": [_located(run.home())],
         "partialFingerprints": {"logjudge/v1": _fingerprint(run, "unknown", name)},
@@ -184,12 +187,14 @@ def _result(run: Judged, finding: dict[str, Any]) -> dict[str, Any]:
         for item in finding["evidence"]
         if item["source"]
     ]
-    # GitHub refuses all of a file in which one result has no location, and points at lines alone.
+    # GitHub rejects a file if one result has no location, and shows only locations with a line.
     locations.sort(key=lambda location: "region" not in location["physicalLocation"])
     return {
         "ruleId": finding["rule"],
         "level": _LEVELS[finding["severity"]],
-        "message": {"text": printable(f"{run.verdict}. {finding['sentence']}{run.whys_of(finding)}{_lines(finding)}")},
+        "message": {
+            "text": printable(f"{run.verdict}. {finding['sentence']}{run.causes_text(finding)}{_lines(finding)}")
+        },
         "locations": locations[:1] or [_located(run.home())],
         "relatedLocations": locations[1:],
         "partialFingerprints": {"logjudge/v1": _fingerprint(run, *(finding[name] for name in _IDENTITY))},
@@ -200,48 +205,48 @@ _IDENTITY = ("rule", "topic", "partition", "first_offset", "last_offset", "sente
 
 
 def _fingerprint(run: Judged, *parts: object) -> str:
-    """The same for the same finding of the same run, whatever else is found."""
+    """An id that depends only on the run and this finding."""
     return sha256(json.dumps([run.report["input"]["name"], *parts]).encode()).hexdigest()[:32]
 
 
 def _lines(finding: dict[str, Any]) -> str:
-    """Where the evidence stands in packed files, which no location can say."""
-    packed = [f"{e['source']}:{e['line']}" for e in finding["evidence"] if e["line"] and _is_packed(e["source"])]
-    return f" [{', '.join(dict.fromkeys(packed[:3]))}]" if packed else ""
+    """The lines of evidence in compressed files, which a SARIF location cannot point to."""
+    lines = [f"{e['source']}:{e['line']}" for e in finding["evidence"] if e["line"] and _is_compressed(e["source"])]
+    return f" [{', '.join(dict.fromkeys(lines[:3]))}]" if lines else ""
 
 
-def _is_packed(name: str) -> bool:
+def _is_compressed(name: str) -> bool:
     return name.endswith(_NO_LINES)
 
 
-def _located(path: str, says: str = "", line: int | None = None) -> dict[str, Any]:
+def _located(path: str, message: str = "", line: int | None = None) -> dict[str, Any]:
     uri = path if is_uri(path) else Path(path).as_uri() if Path(path).is_absolute() else quote(path)
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
-    if line and not _is_packed(path):
+    if line and not _is_compressed(path):
         physical["region"] = {"startLine": line}
-    return {"physicalLocation": physical, **({"message": {"text": printable(says)}} if says else {})}
+    return {"physicalLocation": physical, **({"message": {"text": printable(message)}} if message else {})}
 
 
 def github(runs: list[Judged]) -> str:
-    """An annotation for the verdict with its causes, one for each unknown, and one a finding."""
+    """GitHub workflow commands: one annotation for the verdict and its causes, one per unknown, one per finding."""
     lines = []
     for run in runs:
         level = _NOTICES[run.report["verdict"]]
         lines.append(f"::{level} title=logjudge::{_data('. '.join(run.summary()))}")
-        home = "" if _is_packed(run.home()) else f"file={_property(run.home())},"
+        home = "" if _is_compressed(run.home()) else f"file={_property(run.home())},"
         for name, why in run.unknown().items():
             lines.append(f"::warning {home}title={_property(name)}::{_data(f'unknown: {name}: {why}')}")
-        for finding in run.report["findings"][:MOST]:
+        for finding in run.report["findings"][:MAX_RESULTS]:
             level = "error" if finding["severity"] == "violation" else "notice"
-            place = next((e for e in finding["evidence"] if e["line"] and not _is_packed(e["source"])), None)
+            place = next((e for e in finding["evidence"] if e["line"] and not _is_compressed(e["source"])), None)
             where = f"file={_property(run.source(place['source']))},line={place['line']}," if place else home
-            message = _data(finding["sentence"] + run.whys_of(finding) + _lines(finding))
+            message = _data(finding["sentence"] + run.causes_text(finding) + _lines(finding))
             lines.append(f"::{level} {where}title={_property(finding['rule'])}::{message}")
     return "\n".join(lines)
 
 
 def _data(text: str) -> str:
-    """Escapes a message; control and bidirectional characters could hide what it says."""
+    """Escapes a message; control and bidirectional characters could hide its text."""
     text = "\n".join(printable(line) for line in text.splitlines())
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

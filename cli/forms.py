@@ -1,4 +1,4 @@
-"""The forms in which `explain`, `diff` and `timeline` print: a document for the terminal, Markdown, or JSON."""
+"""The output forms of `explain`, `diff` and `timeline`: a document for the terminal, Markdown, or JSON."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Form = Literal["terminal", "markdown", "json"]
 Command = Callable[..., Any]
 
 
-def form_options(of_json: str) -> Callable[[Command], Command]:
-    """--json, of which `of_json` is the help, and --markdown; the command gets one `form`."""
+def form_options(json_help: str) -> Callable[[Command], Command]:
+    """The options --json and --markdown; the command gets them as one argument `form`."""
 
     def decorate(command: Command) -> Command:
-        @click.option("--json", "as_json", is_flag=True, help=of_json)
+        @click.option("--json", "as_json", is_flag=True, help=json_help)
         @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
         @wraps(command)
         def with_form(as_json: bool, as_markdown: bool, **options: Any) -> Any:
             if as_json and as_markdown:
-                raise UsageError("found --json and --markdown, expected one of them, as both print to stdout")
+                raise UsageError("found --json and --markdown, expected one of them: both print to stdout")
             form: Form = "json" if as_json else "markdown" if as_markdown else "terminal"
             return command(**options, form=form)
 
@@ -35,9 +35,10 @@ def form_options(of_json: str) -> Callable[[Command], Command]:
 
 
 from_option = click.option(
-    "--from", "reader", type=click.Choice(readers_of(LOG)), help="Format of the history; recognised by default."
+    "--from", "reader", type=click.Choice(readers_of(LOG)), help="Format of the history [default: detected]."
 )
 
 
 def show(document: Document, form: Form) -> None:
+    """Prints a document as Markdown or for the terminal."""
     click.echo(document.markdown() if form == "markdown" else document.terminal())

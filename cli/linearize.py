@@ -1,4 +1,4 @@
-"""`logjudge linearize`: is a history of operations linearizable by a sequential specification?"""
+"""`logjudge linearize`: checks whether a history of operations is linearizable by a sequential specification."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .main import (
     EXIT_UNKNOWN,
     EXIT_USAGE,
     EXIT_VALID,
-    complain,
     concerns_all_inputs,
+    print_error,
     report_bug,
     worst_exit,
 )
@@ -38,11 +38,11 @@ EXITS = {
     "unknown": EXIT_UNKNOWN,
     "crashed": EXIT_CRASH,
 }
-LARGE = 32 << 20  # bytes; of a larger file stderr says what is being done, since that may take minutes
+LARGE = 32 << 20  # bytes; larger files may take minutes, so stderr shows the progress
 
 
 def _model_for(history: History) -> str:
-    """The name of the only model that has all functions of the history."""
+    """The name of the only model that has all functions of the history. Raises UsageError."""
     functions = {operation.action.f for operation in history.operations}
     fitting = models_for(functions)
     if len(fitting) == 1 or (fitting and not functions):
@@ -56,7 +56,7 @@ def _model_for(history: History) -> str:
 
 
 def _spark(spark: Spark, quiet: bool) -> MapPayloads:
-    """What runs payloads on Spark."""
+    """A function that maps payloads on Spark."""
     from ..analysis.engines.spark import map_payloads
 
     with Progress("linearize", quiet) as progress:
@@ -64,7 +64,7 @@ def _spark(spark: Spark, quiet: bool) -> MapPayloads:
 
 
 def _read(name: str, format_name: str | None) -> History:
-    """The history of a file; of a large one it is said how large."""
+    """Reads the history of a file, and prints the size of a large one on stderr."""
     path = Path(name)
     size = path.stat().st_size if path.is_file() else 0
     if size >= LARGE:
@@ -84,7 +84,7 @@ def _shrunk(judgement: Judgement) -> Minimal | None:
 
 
 def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
-    """What --json says of one file."""
+    """The entry of one file in --json."""
     part, lines = judgement.part, judgement.history.lines
     outcome: dict[str, Any] = {"verdict": judgement.result.verdict, "seconds": judgement.result.seconds}
     if part is not None:
@@ -97,8 +97,8 @@ def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
     return outcome
 
 
-def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
-    """Tell a person the verdict and, for a failure, what could not be placed."""
+def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
+    """Prints the verdict and, for a failure, the operations that cannot be linearized."""
     result, history = judgement.result, judgement.history
     number = len(history.operations)
     took = f"{result.seconds:.3g} s" if result.seconds >= 0.1 else f"{result.seconds * 1e3:.2g} ms"
@@ -107,36 +107,35 @@ def _tell(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
     for line in evidence(judgement):
         click.echo(f"  {line}")
     if shrunk is not None:
-        after = f", after {len(shrunk.before)} that are in order" if shrunk.before else ""
+        after = f" after {len(shrunk.before)} linearizable operations" if shrunk.before else ""
         needed = len(shrunk.operations)
-        shows = f"{needed} operations show" if needed > 1 else "1 operation shows"
-        click.echo(f"  {shows} it{after}:")
+        click.echo(f"  minimal failure: {needed} operation{'s' * (needed != 1)}{after}:")
         for index in shrunk.operations:
             click.echo(f"    {judgement.operation(index)}")
     elif minimal and result.verdict == "illegal":
-        click.echo("  no smaller history was found that shows it")
+        click.echo("  no smaller failing history was found")
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str, takes_stdin=True))
-@click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or your own as FILE.py:NAME.")
+@click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or FILE.py:NAME for your own.")
 @click.option(
     "--from",
     "format_name",
     type=click.Choice(readers_of(OPERATIONS)),
-    help="Format of the files; recognised by default.",
+    help="Format of the files [default: detected].",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each file.")
+@click.option("--json", "as_json", is_flag=True, help="Print only one JSON object.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit for each file, in seconds.")
 @click.option(
     "--memory",
     type=click.IntRange(min=1),
     default=2048,
     show_default=True,
-    help="MB to search each file, beside the program and the history.",
+    help="Memory limit of the search of each file, in MB, without the program and the history.",
 )
 @click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
-@click.option("--minimal", is_flag=True, help="Shrink a failure to a few operations that show it.")
+@click.option("--minimal", is_flag=True, help="Shrink a failure to a minimal failing history.")
 @engine_options(default="local")
 def command(
     files: tuple[str, ...],
@@ -151,14 +150,14 @@ def command(
 ) -> int:
     """Decide whether histories of operations are linearizable.
 
-    Exits with 0 if all are, 1 if any is not, 2 if a file cannot be read, 3 if time or memory ran out.
+    Exit code: 0 if all are, 1 if any is not, 2 if a file cannot be read, 3 if time or memory ran out.
     """
     from ..models.porcupine import warm_up
 
     if picture is not None and len(files) > 1:
-        raise UsageError("--picture draws one file, not several")
+        raise UsageError("--picture draws one file; found several files")
     if picture is not None and not Path(picture).absolute().parent.is_dir():
-        raise UsageError(f"--picture {picture}: there is no folder {Path(picture).absolute().parent}")
+        raise UsageError(f"--picture {picture}: no such folder {Path(picture).absolute().parent}")
     if model_name is not None:
         load_model(model_name)
     map_payloads = None if spark is None else _spark(spark, as_json)
@@ -172,7 +171,7 @@ def command(
             shrunk = _shrunk(judgement) if minimal else None
             outcomes[name] = _outcome(judgement, shrunk)
         except LogjudgeError as error:
-            complain(error)
+            print_error(error)
             outcomes[name] = {"verdict": "broken", "error": str(error)}
             continue
         except Exception as error:
@@ -181,7 +180,7 @@ def command(
             outcomes[name] = {"verdict": "crashed", "error": report_bug(error, name)}
             continue
         if not as_json:
-            _tell(judgement, shrunk, minimal)
+            _print_judgement(judgement, shrunk, minimal)
         if picture is not None:
             _draw(judgement, shrunk, picture)
     if as_json:
@@ -190,7 +189,7 @@ def command(
 
 
 def _draw(judgement: Judgement, shrunk: Minimal | None, picture: str) -> None:
-    """Write the picture of one judgement."""
+    """Writes the picture of one judgement. Raises UsageError."""
     from ..plots.linearization import draw
 
     try:

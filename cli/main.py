@@ -1,4 +1,4 @@
-"""The `logjudge` command: finds the subcommand, imports it, and turns errors into exit codes."""
+"""The `logjudge` command: imports the subcommand, runs it, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ..histories.errors import LogjudgeError, did_you_mean
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
-    "explain": ("explain", "Tell why: the story of a run, a partition, or one offset."),
-    "timeline": ("timeline", "Tell what happened to partitions, in order."),
+    "explain": ("explain", "Explain the breaches of a run, a partition, or one offset."),
+    "timeline": ("timeline", "List the events of partitions in order of time."),
     "diff": ("diff", "Show the replicas of a partition side by side."),
     "report": ("report", "Write the report of a judged run again."),
     "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),
     "causes": ("causes", "List the causes and explain them."),
     "convert": ("convert", "Write a history in another format."),
-    "doctor": ("doctor", "Say what is installed, what is missing, and the remedy."),
+    "doctor": ("doctor", "Check what is installed, and how to install what is missing."),
     "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
     "search": ("search", "Search for a schedule that breaks an invariant, and shrink it."),
-    "scenarios": ("scenarios", "List and run the catalogue of ways to lose data."),
+    "scenarios": ("scenarios", "List and run the catalogue of data-loss scenarios."),
     "linearize": ("linearize", "Decide whether a history of operations is linearizable."),
 }
 
-# What the machine refuses, whatever logjudge does: no space, no permission, a read-only or failing disk.
+# Errors of the environment: no space, no permission, a read-only or failing disk.
 ENVIRONMENT_ERRORS = frozenset(
     (
         *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
@@ -42,12 +42,12 @@ ENVIRONMENT_ERRORS = frozenset(
 )
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH, EXIT_PIPE = 0, 1, 2, 3, 70, 141
-# Of several inputs the worst decides: our own crash, a breach that was proved, what could not be read, then unknown.
+# With several inputs the worst result decides: a crash of logjudge, a breach, an unreadable input, then unknown.
 WORST_FIRST = (EXIT_CRASH, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
 
 
-def complain(error: LogjudgeError) -> None:
-    """Says on stderr what is wrong, in one line, as a stranger's names and values may hold anything."""
+def print_error(error: LogjudgeError) -> None:
+    """Prints an error to stderr in one line; names and values from inputs are escaped."""
     from .output import printable
     from .paths import without_scratch
 
@@ -55,7 +55,7 @@ def complain(error: LogjudgeError) -> None:
 
 
 def report_bug(error: Exception, name: str | None = None) -> str:
-    """Prints the traceback of a bug of ours, and returns in a line what happened, with the input that showed it."""
+    """Prints the traceback of a bug of logjudge with the input that caused it; returns the error in one line."""
     import traceback
 
     from .output import printable
@@ -69,17 +69,18 @@ def report_bug(error: Exception, name: str | None = None) -> str:
 
 
 def concerns_all_inputs(error: Exception) -> bool:
-    """Whether the next of several inputs would fail alike: nobody reads the output, or there is no room to write."""
+    """Whether the next of several inputs would fail too: the output is closed, or the disk is full."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return full or isinstance(error, BrokenPipeError | click.exceptions.Abort | click.ClickException)
 
 
 def worst_exit(codes: Iterable[int]) -> int:
+    """The first of the exit codes in WORST_FIRST."""
     return min(codes, key=WORST_FIRST.index)
 
 
 def _drop_output() -> None:
-    """What is still to be written to stdout would fail once more when Python ends."""
+    """Redirects stdout to /dev/null; else Python would fail again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -113,7 +114,7 @@ class LazyGroup(click.Group):
             code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read our output has gone, as in `logjudge rules | head`. click would exit with 1, a breach.
+            # The reader of our output has closed it, as in `logjudge rules | head`. click would exit with 1, a breach.
             _drop_output()
             return EXIT_PIPE
         except OSError as error:
@@ -121,7 +122,9 @@ class LazyGroup(click.Group):
                 raise
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 _drop_output()
-                raise LogjudgeError(f"no space left to write ({error.strerror}); free some and try again") from error
+                raise LogjudgeError(
+                    f"no space left to write ({error.strerror}); free some space and try again"
+                ) from error
             where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
             raise LogjudgeError(f"{where}the system refused an operation ({error.strerror})") from error
         return code
@@ -152,19 +155,19 @@ def _raise_on_termination() -> None:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("logjudge"), prog_name="logjudge")
 def cli() -> None:
-    """Judge a replicated log: what was lost, where replicas diverge, and why."""
+    """Judge a replicated log: lost records, diverged replicas, and their causes."""
 
 
 def main() -> None:
-    """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 a bug of ours, 128 + N for signal N."""
+    """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 a bug, 128 + N after signal N."""
     _raise_on_termination()
-    if sys.stdout is None or sys.stderr is None:  # closed by whoever called us, as with >&-
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller, as with >&-
         nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
-    # NO_COLOR (no-color.org) is click's only through its `color` setting.
+    # click reads NO_COLOR (no-color.org) only from its `color` setting.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Names of files and values of histories need not be text that a terminal can show.
+            # File names and values of histories may not be printable in the terminal's encoding.
             stream.reconfigure(errors="backslashreplace")
     colour = False if os.environ.get("NO_COLOR") else None
     try:
@@ -177,7 +180,7 @@ def main() -> None:
         error.show()
         code = EXIT_USAGE
     except LogjudgeError as error:
-        complain(error)
+        print_error(error)
         code = EXIT_USAGE
     except Exception as error:
         report_bug(error)

@@ -20,7 +20,7 @@ _SCRATCH = re.compile(r"\S*/logjudge-stdin-[^/]+/(stdin)\.txt")
 
 
 class AnyPath(click.Path):
-    """A path or a URI, as text; - is standard input. Whether it can be read is checked where it is opened."""
+    """A path or a URI, as text; - is standard input. It is checked when it is opened."""
 
     def __init__(self, takes_stdin: bool = False) -> None:
         super().__init__(readable=False)
@@ -34,7 +34,7 @@ class AnyPath(click.Path):
 
 
 class LocalPath(click.Path):
-    """A path for commands without Spark; file:// is one, too. Raises UsageError for any other URI."""
+    """A path for commands without Spark; file:// is accepted. Raises UsageError for any other URI."""
 
     def __init__(self, readable: bool = True, path_type: type[Path | str] = Path, takes_stdin: bool = False) -> None:
         super().__init__(readable=readable, path_type=path_type)
@@ -52,16 +52,16 @@ class LocalPath(click.Path):
 
 
 def _refuse_empty(value: Any, param: click.Parameter | None) -> None:
-    """An empty path is a variable of a script that is not set; it would be the current folder. Raises UsageError."""
+    """Raises UsageError for an empty path: an unset variable in a script would mean the current folder."""
     if value == "":
         name = param.get_error_hint(None) if param else "a path"
         raise UsageError(f"{name}: found an empty path, expected a file or a folder")
 
 
 def _saved_stdin(ctx: click.Context) -> Path:
-    """Standard input as a file, as a run is read more than once; it is removed when the command ends."""
+    """Saves standard input to a file, as a run is read more than once; the command removes it when it ends."""
     folder = ctx.with_resource(tempfile.TemporaryDirectory(prefix=_SCRATCH_PREFIX))
-    file = Path(folder) / "stdin.txt"  # the ending lets it be the text of kafka-dump-log, too
+    file = Path(folder) / "stdin.txt"  # .txt allows the text of kafka-dump-log, too
     with file.open("wb") as opened:
         shutil.copyfileobj(sys.stdin.buffer, opened)
     return file

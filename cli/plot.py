@@ -1,4 +1,4 @@
-"""`logjudge plot DIR|RUN NAME`: one figure, from saved results, or of a run that is judged for it."""
+"""`logjudge plot DIR|RUN NAME`: draws one figure from saved results, or from a run, which is judged first."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ from .progress import Progress
 @click.command()
 @click.argument("source", metavar="DIR|RUN", type=LocalPath(takes_stdin=True))
 @click.argument("name", metavar="NAME", type=click.Choice(list(PLOTS)))
-@click.option("--partition", metavar="TOPIC-N", help="Of which partition (offsets, replicas, swimlane, unread, lag).")
-@click.option("--finding", metavar="ID", help="Around which finding (around).")
+@click.option(
+    "--partition", metavar="TOPIC-N", help="The partition to draw (offsets, replicas, swimlane, unread, lag)."
+)
+@click.option("--finding", metavar="ID", help="The finding to draw (around).")
 @from_option
 @click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: NAME.png]")
-@click.option("--scale", type=click.IntRange(1, 8), default=1, help="A PNG of so many times 1100 pixels [default: 1].")
+@click.option(
+    "--scale", type=click.IntRange(1, 8), default=1, help="Width of a PNG in units of 1100 pixels [default: 1]."
+)
 def command(
     source: Path,
     name: str,
@@ -37,7 +41,7 @@ def command(
 ) -> None:
     """Draw the figure NAME: glance, offsets, replicas, swimlane, around, unread, lag or heatmap.
 
-    DIR is what `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition or
+    DIR is a folder that `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition or
     --finding the worst one is drawn.
     """
     from ..plots import style
@@ -47,7 +51,7 @@ def command(
     if file is not None and file.suffix not in (".png", ".svg"):
         raise UsageError(f"--out {file}: expected a file that ends in .png or .svg")
     if file is not None and not file.absolute().parent.is_dir():
-        raise UsageError(f"--out {file}: there is no folder {file.absolute().parent}")
+        raise UsageError(f"--out {file}: no such folder {file.absolute().parent}")
     with Progress(name_of(str(source))) as progress:
         figures = figures_of(source, progress, reader)
     with drawn_from(source):
@@ -61,7 +65,7 @@ def command(
 def figures_of(
     source: Path, progress: Callable[..., None] = lambda *_: None, reader: str | None = None
 ) -> dict[str, Any]:
-    """Of saved results, or of a run, which is judged for it."""
+    """The figures of saved results, or of a run, which is judged first."""
     from .saved import is_saved, load_figures
 
     if is_saved(source):
@@ -75,19 +79,19 @@ def figures_of(
     return merge_figures(results.summaries, results.context, results.run.settings)
 
 
-def _subject(name: str, figures: dict[str, Any], asked: dict[str, str | None]) -> dict[str, Any]:
-    """The arguments of the plot: what was asked for, or the worst that there is."""
+def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None]) -> dict[str, Any]:
+    """The arguments of the plot: those of the command line, else the worst partition or finding."""
     parameters = inspect.signature(PLOTS[name].draw).parameters
     known = {
         "partition": [part["name"] for part in figures["partitions"]],
         "finding": [window["id"] for window in figures["windows"]],
     }
     subject = {}
-    for kind, value in asked.items():
+    for kind, value in requested.items():
         if value is None:
             continue
         if kind not in parameters:
-            raise UsageError(f"--{kind}: the plot {name} has no {kind} to choose")
+            raise UsageError(f"--{kind}: the plot {name} does not take a {kind}")
         if value not in known[kind]:
             raise UsageError(f"--{kind} {value}: expected one of {some(known[kind], 12) or 'none'}")
         subject[kind] = value
@@ -97,7 +101,5 @@ def _subject(name: str, figures: dict[str, Any], asked: dict[str, str | None]) -
     if default:
         return default[0]
     if any(parameter.default is inspect.Parameter.empty for parameter in list(parameters.values())[1:]):
-        raise UsageError(
-            f"there is nothing to draw: the run has no {'finding' if name == 'around' else 'offsets'} for {name}"
-        )
+        raise UsageError(f"nothing to draw: the run has no {'findings' if name == 'around' else 'offsets'} for {name}")
     return {}

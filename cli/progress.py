@@ -1,4 +1,4 @@
-"""Progress on stderr: a live line on a terminal, a sentence now and then elsewhere."""
+"""Progress on stderr: a live bar on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from .output import printable
 
-EVERY = 10  # seconds between two sentences
+INTERVAL = 10  # seconds between two lines
 
 
 class Progress:
-    """Call it with what is done and how far; use it as a context."""
+    """A context manager; call it with the current step and its progress."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
         self._name, self._quiet = printable(name), quiet
         self._live: Any = None
         self._task: Any = None
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __enter__(self) -> Progress:
         if not self._quiet and sys.stderr.isatty():
@@ -45,15 +45,15 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def __call__(self, what: str, done: int, total: int, unit: str = "parts") -> None:
+    def __call__(self, step: str, done: int, total: int, unit: str = "parts") -> None:
         if self._live:
             self._live.update(
                 self._task,
-                description=f"{self._name}: {what}",
+                description=f"{self._name}: {step}",
                 completed=done,
                 total=max(total, 1),
                 unit=unit,
             )
-        elif not self._quiet and time.monotonic() - self._said > EVERY:
-            self._said = time.monotonic()
-            print(f"{self._name}: {what} {done:,} of {total:,} {unit}", file=sys.stderr, flush=True)
+        elif not self._quiet and time.monotonic() - self._printed_at > INTERVAL:
+            self._printed_at = time.monotonic()
+            print(f"{self._name}: {step} {done:,} of {total:,} {unit}", file=sys.stderr, flush=True)

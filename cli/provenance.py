@@ -1,4 +1,4 @@
-"""Where a verdict comes from: the tool, the command line, and the SHA-256 of what was judged."""
+"""The provenance of a verdict: the tool, the command line, and the SHA-256 of the judged files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..histories.bundle import Run
 
-MAX_HASHED = 1 << 30  # bytes of a run: what is larger would be read again for seconds
+MAX_HASHED = 1 << 30  # bytes of a run; hashing more would take seconds
 
-SECRETS = ("password", "secret", "jaas", "token", "ssl.key")  # parts of names of settings
+SECRETS = ("password", "secret", "jaas", "token", "ssl.key")  # parts of setting names
 
 Record = dict[str, Any]
 
 
 def provenance_of(run: Run) -> Record:
-    """The provenance in verdict.json (docs/verdict.md). Files behind the first GiB have no hash."""
+    """The provenance in verdict.json (docs/verdict.md). Files beyond the first GiB have no hash."""
     config = run.settings.config
     system = config.get("system")
     return {
@@ -45,29 +45,29 @@ def _now() -> str:
 
 
 def _objects(value: object) -> Record:
-    """Configurations by name."""
+    """Configurations by name, without secrets."""
     if not isinstance(value, dict):
         return {}
     return {str(name): _without_secrets(about) for name, about in value.items() if isinstance(about, dict)}
 
 
 def _without_secrets(about: Record) -> Record:
-    """Settings of clients may hold credentials, which a report must not spread."""
+    """Hides credentials in client settings, as reports are shared."""
     return {name: "(hidden)" if any(word in str(name) for word in SECRETS) else value for name, value in about.items()}
 
 
 def _inputs(run: Run) -> list[Record]:
-    """The files of a run in the order of their names: the history, run.json, and what brokers kept."""
+    """The files of a run sorted by name: the history, run.json, and broker files."""
     root = run.path if run.path.is_dir() else run.path.parent
     history = [Path(split.path) for split in run.splits]
     paths = dict.fromkeys([*history, root / "run.json", *(part.path for part in run.evidence)])
     hashed: list[tuple[Path, int]] = []
-    left = MAX_HASHED
+    remaining = MAX_HASHED
     sizes = {path: path.stat().st_size for path in paths if path.is_file()}
     for path, size in sizes.items():
-        if size <= left:
+        if size <= remaining:
             hashed.append((path, size))
-            left -= size
+            remaining -= size
     with ThreadPoolExecutor(2) as pool:
         digests = dict(zip((path for path, _ in hashed), pool.map(_sha256, (path for path, _ in hashed)), strict=True))
     names = {path: str(path.relative_to(root)) if path.is_relative_to(root) else str(path) for path in sizes}
@@ -76,7 +76,7 @@ def _inputs(run: Run) -> list[Record]:
 
 
 def _sha256(path: Path) -> str | None:
-    """None where the file cannot be read any more: the judge has said so."""
+    """The hash of a file; None if it cannot be read any more, which the verdict reports."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""`logjudge report DIR`: report.html, report.md and plots/ again, from saved results, without Spark."""
+"""`logjudge report DIR`: rewrites report.html, report.md and plots/ from saved results, without Spark."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .paths import LocalPath
 @click.command()
 @click.argument("folder", metavar="DIR", type=LocalPath())
 def command(folder: Path) -> None:
-    """Write the report of DIR again, from the results that `logjudge check` saved there.
+    """Rewrite the report of DIR from the results that `logjudge check` saved there.
 
-    The new report takes the place of the old one only when it is complete.
+    The new report replaces the old one only when it is complete.
     """
     from ..plots.report import write_report
     from .saved import drawn_from, load

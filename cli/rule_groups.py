@@ -1,4 +1,4 @@
-"""The rules by subject, for `check --help`, which must not import them: that takes a second."""
+"""The rules by subject, for `check --help`: importing the rules themselves would take a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULE_GROUPS = {
 }
 EXAMPLES = (
     ("logjudge check run/", "a run bundle, into logjudge-out/run"),
-    ("logjudge check history.jsonl --engine local --open", "without Spark; shows the report"),
+    ("logjudge check history.jsonl --engine local --open", "without Spark; opens the report"),
     ("zcat history.jsonl.gz | logjudge check -", "from standard input"),
     ("logjudge check run/ --only lost-write --only unseen", "two rules"),
     ("logjudge check run/ --allow lost-write:acks=1", "accepts losses under acks=1"),
@@ -26,7 +26,7 @@ EXAMPLES = (
 
 
 def epilog() -> str:
-    """Examples and rules, as click prints them without wrapping."""
+    """Examples and rules for click's help, which \\b keeps unwrapped."""
     width = max(len(command) for command, _ in EXAMPLES)
     examples = [f"  {command:{width}}  {about}" for command, about in EXAMPLES]
     rules = [f"  {group + ':':13} {', '.join(names)}" for group, names in RULE_GROUPS.items()]

@@ -1,4 +1,4 @@
-"""Several runs in one call: a name for each, a line with each verdict, and an index of their reports."""
+"""Several runs in one call: their names, a line for each verdict, and an index of their reports."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from ..plots.report.runs import Row
 
 INDEX = "index.html"
-ORDER = ("invalid", "error", "unknown", "not-judged", "valid")  # the worst first, as exit codes have it
+ORDER = ("invalid", "error", "unknown", "not-judged", "valid")  # worst first, as for exit codes
 MAX_LINES = 200
-# File names that each run of a kind has, so that they name none.
+# File names that are the same in many runs, so they do not identify one.
 GENERIC = frozenset(("history", "run", "brokers", "data", "kafka-logs", "server", "stdout"))
 
 
 class Judged(NamedTuple):
-    """One run of a call, judged or not."""
+    """One run of a call; `report` is None if it could not be judged."""
 
     name: str
     folder: str
     report: dict[str, Any] | None  # verdict.json
-    headline: str  # or why it could not be judged
+    headline: str  # or the error
 
     @property
     def verdict(self) -> str:
@@ -39,7 +39,7 @@ class Judged(NamedTuple):
 
 
 def names_of(runs: Sequence[str]) -> list[str]:
-    """A name for each run that tells it from the others: as many folders above it as that takes, else a number."""
+    """A distinct name for each run: with as many parent folders as needed, else with a number."""
     parts = [_parts(run) for run in runs]
     depths = [2 if each[-1] in GENERIC else 1 for each in parts]
     while True:
@@ -55,13 +55,13 @@ def names_of(runs: Sequence[str]) -> list[str]:
 
 
 def _parts(run: str) -> list[str]:
-    """The folders above a run, and its name."""
+    """The parent folders of a run, and its name."""
     whole = run.rstrip("/").split("://", 1)[-1].split("/") if is_uri(run) else list(local_path(run).resolve().parts[1:])
     return [*whole[:-1], name_of(run)]
 
 
 def _numbered(names: list[str]) -> list[str]:
-    """The same run given twice gets a number."""
+    """Appends a number to names that occur more than once."""
     taken = {INDEX}
     distinct = []
     for name in names:
@@ -74,7 +74,7 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def check_index(base: str) -> None:
-    """Refuses to write an index over a file that is none. Raises UsageError."""
+    """Raises UsageError if index.html exists and logjudge did not write it."""
     from ..plots.report.runs import MARK
 
     file = local_path(base) / INDEX
@@ -118,7 +118,7 @@ def _worst_first(runs: Sequence[Judged]) -> list[Judged]:
 
 
 def render(runs: Sequence[Judged], index: Path | None) -> str:
-    """A line for each run, the worst first, and how many there are of each verdict."""
+    """The count of each verdict, then a line for each run, worst first."""
     counts = Counter(run.verdict for run in runs)
     total = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ORDER if counts[verdict])
     ordered = _worst_first(runs)

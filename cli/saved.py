@@ -1,4 +1,4 @@
-"""What `check` left in its output folder, read back: verdict.json, findings.parquet and figures.json."""
+"""Reads the results that `check` saved: verdict.json, findings.parquet and figures.json."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def load(folder: Path) -> Saved:
-    """Raises InputError where something is missing, damaged, or of another version."""
+    """Loads the saved results of a run. Raises InputError if a file is missing, damaged, or of another version."""
     if not is_saved(folder):
         raise InputError(str(folder), "no verdict.json", _EXPECTED, _AGAIN)
     verdict = _object(folder / "verdict.json", _VERDICT)
@@ -50,32 +50,32 @@ def load_figures(folder: Path) -> dict[str, Any]:
 
 
 def save_figures(folder: Path, figures: dict[str, Any]) -> None:
-    """Written last: it also says what all three files hold, so that a change by hand can be told from a bug."""
-    sealed = {**figures, "sealed": _seal(folder, figures)}
-    (folder / "figures.json").write_text(_text(sealed) + "\n", encoding="utf-8")
+    """Writes figures.json, last of the three files: its checksum of all three later tells edits from bugs."""
+    content = {**figures, "sealed": _checksum(folder, figures)}
+    (folder / "figures.json").write_text(_text(content) + "\n", encoding="utf-8")
 
 
 @contextmanager
 def drawn_from(folder: Path) -> Iterator[None]:
-    """Around the drawing of saved results. Raises InputError where they were changed since they were saved; what
-    fails on results as they were saved, or on a run that was judged just now, is a bug of ours."""
+    """Context for drawing saved results. Raises InputError if drawing fails and the files were changed since they were
+    saved; other failures are bugs of logjudge and are raised as they are."""
     try:
         yield
     except (LogjudgeError, OSError):
         raise
     except Exception as error:
-        if not is_saved(folder) or _is_untouched(folder):
+        if not is_saved(folder) or _is_unchanged(folder):
             raise
         found = f"results that cannot be drawn ({type(error).__name__}: {describe_error(error)})"
         raise InputError(str(folder), found, "them as `logjudge check` wrote them", _AGAIN) from error
 
 
-def _is_untouched(folder: Path) -> bool:
+def _is_unchanged(folder: Path) -> bool:
     figures = load_figures(folder)
-    return bool(figures.pop("sealed", None) == _seal(folder, figures))
+    return bool(figures.pop("sealed", None) == _checksum(folder, figures))
 
 
-def _seal(folder: Path, figures: dict[str, Any]) -> str:
+def _checksum(folder: Path, figures: dict[str, Any]) -> str:
     whole = hashlib.sha256(_text(figures).encode())
     for name in ("verdict.json", "findings.parquet"):
         whole.update((folder / name).read_bytes() if (folder / name).is_file() else b"")
@@ -90,16 +90,16 @@ def _object(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
     if not file.is_file():
         raise InputError(str(file), NO_SUCH_FILE, _EXPECTED, _AGAIN)
     try:
-        told = json.loads(file.read_bytes())
+        content = json.loads(file.read_bytes())
     except (ValueError, RecursionError, OSError) as error:
         raise InputError(str(file), str(error), "the JSON that `logjudge check` wrote", _AGAIN) from error
-    if not isinstance(told, dict) or told.get("format") != 1:
-        found = f"format {told.get('format')!r}" if isinstance(told, dict) else "no object"
+    if not isinstance(content, dict) or content.get("format") != 1:
+        found = f"format {content.get('format')!r}" if isinstance(content, dict) else "no JSON object"
         raise InputError(str(file), found, "format 1", _AGAIN)
-    missing = [name for name in needed if name not in told]
+    missing = [name for name in needed if name not in content]
     if missing:
-        raise InputError(str(file), f"no {missing[0]!r}", "what this version of logjudge writes", _AGAIN)
-    return told
+        raise InputError(str(file), f"no key {missing[0]!r}", "a file of this version of logjudge", _AGAIN)
+    return content
 
 
 def _findings(file: Path) -> pl.DataFrame:

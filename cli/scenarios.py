@@ -1,4 +1,4 @@
-"""`logjudge scenarios`: the catalogue of ways to lose data, each one command away."""
+"""`logjudge scenarios`: lists and runs the catalogue of data-loss scenarios."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .folder import check_target
 from .paths import LocalPath
 from .simulate import summary, write
 
-# A simulated run is small, and a student may have no Java.
+# A simulated run is small, and the local engine needs no Java.
 AS_LOCAL = {"engine": "local"}
 
 
 class _Catalogue(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in names():
-            raise UsageError(f"found the scenario {cmd_name}, expected what to do with it: scenarios run {cmd_name}")
+            raise UsageError(f"found the scenario {cmd_name}, expected a command: `logjudge scenarios run {cmd_name}`")
         return super().get_command(ctx, cmd_name)
 
 
 @click.group("scenarios", cls=_Catalogue, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """List the catalogue; `scenarios run NAME` simulates one of it."""
+    """List the catalogue; `scenarios run NAME` simulates one scenario."""
     if ctx.invoked_subcommand is None:
         width = max(len(name) for name in names())
         for name in names():
@@ -45,36 +45,36 @@ def command(ctx: click.Context) -> None:
 @click.option(
     "--out",
     type=LocalPath(),
-    help="The folder of the bundle; the report's has -judged after its name. [default: ./NAME]",
+    help="The folder of the bundle; the report is written to the same name with -judged. [default: ./NAME]",
 )
 @click.pass_context
 def run(ctx: click.Context, name: str, out: Path | None) -> None:
-    """Simulate a scenario, say what became of it, and judge it.
+    """Simulate a scenario, print its outcome, and judge it.
 
-    Writes two folders, or replaces their earlier results: NAME, the bundle, and NAME-judged, what `check` says of it.
-    The exit code is that of the judge's verdict, as with `check`: 0 valid, 1 a breach, 3 unknown. What the simulator
-    itself knows to be broken is printed and does not change it, as clients may not see it or the configuration may
+    Writes two folders, or replaces their earlier results: NAME, the bundle, and NAME-judged, the report of `check`.
+    The exit code is that of the verdict, as with `check`: 0 valid, 1 a breach, 3 unknown. The invariants that the
+    simulator saw broken are printed and do not change it: clients may not see the breach, or the configuration may
     permit it.
     """
     scenario = load(name)
     folder = out or Path(name)
     judged = folder.with_name(folder.name + "-judged")
-    check_target(judged)  # before anything is written
+    check_target(judged)  # before the simulation writes anything
     written = write(scenario, folder)
     click.echo(scenario.title)
     click.echo(scenario.story)
     click.echo()
     click.echo(summary(written))
-    came = outcome(written.cluster, scenario)
-    for broken, text in came.breaks.items():
-        click.echo(f"{broken} is broken: {text}")
+    result = outcome(written.cluster, scenario)
+    for broken, text in result.breaks.items():
+        click.echo(f"{broken} was broken: {text}")
     click.echo()
     code = ctx.invoke(check, runs=(str(folder),), out=str(judged), **AS_LOCAL)
-    wrong = came.difference(scenario)
+    wrong = result.difference(scenario)
     if wrong:
-        raise UsageError(f"{name} did not go as its page says: {wrong}")
-    knows = f"that {' and '.join(came.breaks)} broke" if came.breaks else "of nothing broken"
-    click.echo(f"Exit code {code}, from the judge's verdict; the simulator knows {knows}")
+        raise UsageError(f"{name}: the outcome differs from its page: {wrong}")
+    broken_invariants = ", ".join(result.breaks) or "none"
+    click.echo(f"Exit code {code}, from the verdict; invariants broken in the simulation: {broken_invariants}")
     ctx.exit(code)
 
 
@@ -93,12 +93,12 @@ def pages(folder: Path) -> None:
 
 @command.command("compare")
 def compare() -> None:
-    """ISR, majority quorum and asynchronous replication under the same load and faults, as a table (Markdown)."""
+    """Compare ISR, majority quorum and asynchronous replication under the same load and faults (Markdown table)."""
     click.echo(table())
 
 
-def picture(scenario: Scenario, path: Path, says: str) -> None:
-    """Simulate, judge, and draw the plot that the scenario names."""
+def picture(scenario: Scenario, path: Path, description: str) -> None:
+    """Simulates and judges a scenario, and draws the plot that it names."""
     import tempfile
 
     from ..plots import PLOTS, draw, style
@@ -107,6 +107,6 @@ def picture(scenario: Scenario, path: Path, says: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         figures = figures_of(write_bundle(scenario, Path(scratch) / scenario.name).folder)
     subjects = PLOTS[scenario.picture].subjects(figures)
-    # Without trouble a plot may find nothing worth a report, but a page shows that too.
+    # A run without breaches may have no subject to report, but its page still shows the plot.
     subject = subjects[0] if subjects else {"partition": figures["partitions"][0]["name"]}
-    style.save(draw(scenario.picture, figures, subject), path, says)
+    style.save(draw(scenario.picture, figures, subject), path, description)

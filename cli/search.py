@@ -1,4 +1,4 @@
-"""`logjudge search`: try many schedules for one that breaks an invariant, and shrink it."""
+"""`logjudge search`: searches many schedules for one that breaks an invariant, and shrinks it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .scenarios import picture
 from .simulate import option
 
 CHUNK = 200  # seeds in one piece of work
-# What shows a breach best; the lanes of leaders and ISRs show all others.
+# The plot that shows a breach best; else the plot of leaders and ISRs.
 PICTURES = {"no-divergence": "replicas", "no-consumer-loss": "offsets", "no-stale-read": "lag"}
 
 Work = tuple[Space, range, tuple[str, ...], bool]
@@ -43,21 +43,21 @@ Command = Callable[..., Any]
 
 
 def _space_options(command: Command) -> Command:
-    """--variant, --faults and --set, which the command gets as one `space`."""
+    """The options --variant, --faults and --set; the command gets them as one argument `space`."""
 
-    @click.option("--variant", required=True, type=click.Choice(list(VARIANTS)), help="Which protocol.")
+    @click.option("--variant", required=True, type=click.Choice(list(VARIANTS)), help="The protocol variant.")
     @click.option(
         "--faults",
-        help="Kinds of faults, with commas; by default all that a log must survive.",
+        help="Kinds of faults, separated by commas [default: all that a log must survive].",
         shell_complete=completed(lambda: PATTERNS),
     )
-    @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A configuration, by Kafka's name.")
+    @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
     @wraps(command)
     def with_space(variant: str, faults: str | None, settings: tuple[str, ...], **options: Any) -> Any:
         kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
         for kind in (kind for kind in kinds if kind not in PATTERNS):
-            there = ", ".join(PATTERNS) + did_you_mean(kind, PATTERNS)
-            raise UsageError(f"there is no fault {kind!r} to draw; there are {there}")
+            known = ", ".join(PATTERNS) + did_you_mean(kind, PATTERNS)
+            raise UsageError(f"found fault {kind!r}, expected one of {known}")
         return command(**options, space=Space(variant, kinds, dict(option(text) for text in settings)))
 
     return with_space
@@ -70,34 +70,34 @@ def _space_options(command: Command) -> Command:
     default="no-acknowledged-loss",
     show_default=True,
     type=click.Choice(list(INVARIANTS)),
-    help="What must hold.",
+    help="The invariant that must hold.",
 )
-@click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="How many schedules.")
+@click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="Number of schedules.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option(
     "--jobs",
     default=1,
     show_default=True,
     type=click.IntRange(1),
-    help="How many processes; of Spark its master decides.",
+    help="Number of processes; with Spark the master decides.",
 )
 @engine_options(default="local")
 @click.option(
     "--out",
     type=LocalPath(),
-    help="The file (.toml) of the shrunk scenario; its picture stands beside it.",
+    help="The file (.toml) for the shrunk scenario; its plot is written beside it.",
 )
 def command(
     space: Space, invariant: str, runs: int, seed: int, jobs: int, spark: Spark | None, out: Path | None
 ) -> int:
-    """Search for the schedule that loses: exit 1 with its story if there is one, 0 if none was found."""
+    """Search for a schedule that breaks an invariant: exit 1 with its events if one was found, else 0."""
     name = f"{space.variant}-{invariant}"
     path = out or Path(f"{name}.toml")
-    # Before hours of searching.
+    # Checked before hours of searching.
     if path.suffix != ".toml":
         raise UsageError(f"--out {path}: expected a file that ends in .toml")
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"--out {path}: there is no folder {path.absolute().parent}")
+        raise UsageError(f"--out {path}: no such folder {path.absolute().parent}")
     try:
         space.scenario(seed)
     except ConfigError as error:
@@ -113,7 +113,7 @@ def command(
         + (f"; in {explored.unfinished:,} of them a partition had no leader in the end" if explored.unfinished else "")
     )
     if invariant not in explored.first:
-        click.echo(f"{invariant} held in all of them")
+        click.echo(f"{invariant} held in all schedules")
         return EXIT_VALID
     losing, text = explored.first[invariant]
     click.echo(f"seed {losing} breaks {invariant}: {text}")
@@ -122,28 +122,28 @@ def command(
 
 
 def _write_shrunk(losing: Scenario, invariant: str, name: str, path: Path) -> None:
-    """Writes the smallest scenario that breaks the invariant, with its story and its picture. Raises UsageError."""
+    """Writes the smallest scenario that breaks the invariant, with its events and plot. Raises UsageError."""
     with Progress(losing.variant) as progress:
         progress("shrinking", 0, 1, "schedules")
         small, tries = shrink(losing, invariant)
     small = replace(small, breaks=(invariant,))
-    told, _ = narrate_scenario(small)
+    events, _ = narrate_scenario(small)
     small = replace(
         small,
         name=name,
         title=f"{invariant} broken by {small.variant}",
-        story="\n".join(told),
+        story="\n".join(events),
         picture=PICTURES.get(invariant, small.picture),
     )
     click.echo(f"shrunk in {plural(tries, 'run')} to {_size(small)}:")
-    click.echo("\n".join(told))
-    drawn = path.with_suffix(".svg")
+    click.echo("\n".join(events))
+    plot = path.with_suffix(".svg")
     try:
         path.write_bytes(scenario_file.dump(small).encode())
-        picture(small, drawn, small.title)
+        picture(small, plot, small.title)
     except OSError as error:
-        raise UsageError(f"--out {path}: cannot be written ({error.strerror})") from error
-    click.echo(f"written to {path} and {drawn}; replay it with: logjudge simulate --config {path} --out RUN")
+        raise UsageError(f"--out {path}: cannot write ({error.strerror})") from error
+    click.echo(f"written to {path} and {plot}; replay it with: logjudge simulate --config {path} --out RUN")
 
 
 def _size(small: Scenario) -> str:
@@ -151,7 +151,7 @@ def _size(small: Scenario) -> str:
 
 
 def default_kinds(variant: str) -> tuple[str, ...]:
-    """What every log must survive, and what this variant is said not to."""
+    """The faults that every log must survive, and those that this variant is known not to survive."""
     return (*SURVIVABLE, *(kind for kind in VARIANTS[variant].needs if kind not in SURVIVABLE))
 
 
@@ -164,7 +164,7 @@ def search(
     session: Any = None,
     progress: Callable[..., None] = lambda *_: None,
 ) -> Explored:
-    """Explore seeds in chunks, spread over processes or over a session of Spark; the result depends on neither."""
+    """Explores seeds in chunks, on several processes or a Spark session; the result depends on neither."""
     work = [(space, seeds[start : start + CHUNK], invariants, stop) for start in range(0, len(seeds), CHUNK)]
     total = Explored()
     progress("searching", 0, len(seeds), "schedules")
@@ -180,14 +180,14 @@ def _run(work: list[Work], jobs: int) -> Iterator[Explored]:
     if jobs == 1 or len(work) == 1:
         yield from map(_explore, work)
         return
-    # A terminal's Ctrl-C reaches all processes; workers that it kills would leave the pool waiting for them.
+    # Ctrl-C reaches all processes of a terminal; the pool would wait forever for killed workers.
     ignored = (signal.SIGINT, signal.SIG_IGN)
     with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignored) as pool:
         yield from pool.imap(_explore, work)
 
 
 def _on_spark(work: list[Work], session: Any, progress: Callable[..., None]) -> Iterator[Explored]:
-    """In the order of the seeds, as the first breach is to be the same."""
+    """Yields the results in the order of the seeds, so that the first breach is always the same."""
     from ..analysis.engines.spark import map_payloads
 
     done = map(pickle.loads, map_payloads(explore_payload, map(pickle.dumps, enumerate(work)), session, progress))

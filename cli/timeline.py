@@ -1,4 +1,4 @@
-"""`logjudge timeline RUN [TOPIC-PARTITION]`: leaders, ISR, epochs, deaths, truncations and faults, in order."""
+"""`logjudge timeline RUN [TOPIC-PARTITION]`: leaders, ISR, epochs, broker failures, truncations and faults in order."""
 
 from __future__ import annotations
 
@@ -10,62 +10,70 @@ import click
 
 from .document import Document
 from .forms import Form, form_options, from_option, show
-from .looking import NO_FILES, dated, open_to_look, partition_of, seconds, tell_alike, tell_the_zero
+from .inspection import (
+    NO_FILES,
+    add_shared_sentence,
+    add_time_origin,
+    open_for_inspection,
+    parse_partition,
+    seconds_text,
+    with_time,
+)
 from .paths import LocalPath
 
 if TYPE_CHECKING:
     from ..analysis.inspect.open_partitions import Inspected
 
-MOST = 400  # moments of a partition; all of them with --json
+MAX_EVENTS = 400  # of a partition; --json prints all
 
 
 @click.command()
 @click.argument("run", metavar="RUN", type=LocalPath(takes_stdin=True))
 @click.argument("partition", metavar="[TOPIC-PARTITION]", required=False)
 @from_option
-@form_options("Print the moments as JSON.")
+@form_options("Print the events as JSON.")
 def command(run: Path, partition: str | None, reader: str | None, form: Form) -> None:
-    """Tell what happened to the partitions of RUN: elections (clean or unclean), ISR, truncations, deaths, faults.
+    """List the events of RUN's partitions: elections (clean or unclean), ISR, truncations, broker failures, faults.
 
-    Each moment names the file and line, or byte, that tells of it.
+    Each event names the file and line, or byte, that records it.
     """
     from ..analysis.inspect.events import events_of_partition
 
-    asked = partition_of(partition)
-    opened = open_to_look(run, form, reader)
-    names = opened.labels(asked)
-    told = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
-    opened.located({"all": told})
+    opened = open_for_inspection(run, form, reader)
+    names = opened.labels(parse_partition(partition))
+    timelines = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
+    opened.located({"all": timelines})
     if form == "json":
         clocks = opened.clocks()
         click.echo(
-            json.dumps({"started_at": opened.started_at or None, "clocks": clocks, "partitions": told}, indent=2)
+            json.dumps({"started_at": opened.started_at or None, "clocks": clocks, "partitions": timelines}, indent=2)
         )
         return
-    document = _document(opened, told)
-    show(document, form)
+    show(_document(opened, timelines), form)
 
 
-def _document(opened: Inspected, told: list[dict[str, Any]]) -> Document:
+def _document(opened: Inspected, timelines: list[dict[str, Any]]) -> Document:
+    """The timeline of each partition, then the events that all of them share, then the clocks."""
     document = Document()
-    common = _everywhere(told)
-    dated = [part for part in told if part["moments"]]
-    for part in dated:
+    shared = _shared_events(timelines)
+    with_events = [part for part in timelines if part["moments"]]
+    for part in with_events:
         document.heading(f"{part['partition']}")
-        own = [moment for moment in part["moments"] if _key(moment) not in common]
+        own = [moment for moment in part["moments"] if _key(moment) not in shared]
         if not own:
-            document.say("Nothing but what is told of all partitions below.")
-        tell(document, own, opened)
-    if common:
-        document.heading("All partitions" if len(dated) == len(told) else "All partitions of which brokers' files tell")
-        tell(document, [moment for moment in dated[0]["moments"] if _key(moment) in common], opened)
-    tell_alike(document, [part["partition"] for part in told if not part["moments"]], NO_FILES)
+            document.sentences("Only the events of all partitions below.")
+        add_events(document, own, opened)
+    if shared:
+        is_all = len(with_events) == len(timelines)
+        document.heading("All partitions" if is_all else "All partitions with broker files")
+        add_events(document, [moment for moment in with_events[0]["moments"] if _key(moment) in shared], opened)
+    add_shared_sentence(document, [part["partition"] for part in timelines if not part["moments"]], NO_FILES)
     clocks = opened.clocks()
     if opened.has_history:
-        tell_the_zero(document, opened.started_at)
+        add_time_origin(document, opened.started_at)
     if clocks:
         document.heading("Clocks")
-        document.say("Brokers' own times are read as UTC.", *(f"{clock}." for clock in clocks))
+        document.sentences("Times in broker logs are taken as UTC.", *(f"{clock}." for clock in clocks))
     return document
 
 
@@ -73,23 +81,25 @@ def _key(moment: dict[str, Any]) -> tuple[Any, ...]:
     return (moment["says"], moment["time"])
 
 
-def _everywhere(told: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
-    """What every partition's timeline has: brokers die and start for all of them."""
-    sets = [{_key(moment) for moment in part["moments"]} for part in told if part["moments"]]
+def _shared_events(timelines: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+    """The events in every partition's timeline: a broker stops and starts for all its partitions."""
+    sets = [{_key(moment) for moment in part["moments"]} for part in timelines if part["moments"]]
     return set.intersection(*sets) if len(sets) > 1 else set()
 
 
-def tell(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
-    """Adds the moments, each with its time and source."""
+def add_events(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
+    """Adds the first MAX_EVENTS events, each with its time and source."""
     from ..plots.clock import clock
     from ..plots.report.root_causes import source_of
 
-    times = [one["time"] for one in moments[:MOST]]
+    times = [one["time"] for one in moments[:MAX_EVENTS]]
     if opened.has_history:
-        whens = ["" if time is None else dated(seconds(time), clock(opened.started_at, time)) for time in times]
+        whens = [
+            "" if time is None else with_time(seconds_text(time), clock(opened.started_at, time)) for time in times
+        ]
     else:
-        whens = [seconds(time, False) for time in times]
+        whens = [seconds_text(time, False) for time in times]
     whens = [when or "undated" for when in whens]
     document.dated([(when, one["says"], source_of(one)) for when, one in zip(whens, moments, strict=False)])
-    if len(moments) > MOST:
-        document.say(f"… and {len(moments) - MOST:,} more moments; --json has all")
+    if len(moments) > MAX_EVENTS:
+        document.sentences(f"… and {len(moments) - MAX_EVENTS:,} more events; --json prints all")

@@ -189,9 +189,12 @@ class Evidence:
     byte: int | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Finding:
-    """One breach of one rule. It becomes a row of findings.parquet once it has an id and its places are resolved."""
+    """One breach of one rule. It becomes a row of findings.parquet once it has an id and its places are resolved.
+
+    Later stages add the id, severity, related findings and cause, each as a new value (`dataclasses.replace`).
+    """
 
     rule: str
     sentence: str

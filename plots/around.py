@@ -31,9 +31,9 @@ MAX_OPERATIONS = 24
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """The worst breaches, or else the worst of what is permitted; at most one of a partition and rule.
+    """The worst breaches, else the worst permitted finding; at most one per partition and rule.
 
-    What followed from a loss shows the same operations as the loss itself, so it is left to `logjudge plot`.
+    A consequence of a loss would show the same operations as the loss, so only `logjudge plot` draws it.
     """
     breaches = [window for window in figures["windows"] if window["severity"] == "violation" and not window["follows"]]
     chosen: dict[tuple[str, str], str] = {}
@@ -43,6 +43,7 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def draw(figures: dict[str, Any], finding: str) -> Figure:
+    """Draws the operations around the finding with this id."""
     window = next(window for window in figures["windows"] if window["id"] == finding)
     shown, left = chosen(window)
     title = style.printable(_headline(window), 108)
@@ -69,11 +70,11 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
 
 
 def chosen(window: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
-    """The operations that are drawn, what proves the finding first, in order of time; and how many are not."""
+    """The operations to draw in order of time, preferring those that prove the finding; and how many are left out."""
     operations = window["operations"]
     ranked = sorted(range(len(operations)), key=lambda number: (not operations[number]["proof"], number))
-    kept = [operations[number] for number in sorted(ranked[:MAX_OPERATIONS])]
-    return kept, window["left_out"] + len(operations) - len(kept)
+    drawn = [operations[number] for number in sorted(ranked[:MAX_OPERATIONS])]
+    return drawn, window["left_out"] + len(operations) - len(drawn)
 
 
 def _headline(window: dict[str, Any]) -> str:
@@ -84,14 +85,14 @@ def _headline(window: dict[str, Any]) -> str:
 
 
 def _rows(shown: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """A row for each operation, grouped by process in the order of their first operation."""
+    """A row per operation, grouped by process; processes in the order of their first operation."""
     processes = list(dict.fromkeys(operation["process"] for operation in shown))
     grouped = [operation for name in processes for operation in shown if operation["process"] == name]
     return list(enumerate(grouped))
 
 
 class Places:
-    """Times (ns) to places on the paper (0..1): moments keep their order, dull stretches are cut."""
+    """Maps times (ns) to positions on the axis (0..1): the order is kept, long pauses are shortened."""
 
     def __init__(self, moments: list[int]) -> None:
         self.moments = sorted(set(moments)) or [0]
@@ -104,7 +105,7 @@ class Places:
             self.at.append(self.at[-1] + width / total)
 
     def of(self, time: int) -> float:
-        """By straight lines between the known moments; what lies outside stands at the edge."""
+        """Interpolates linearly between the known moments; times outside map to the edge."""
         from bisect import bisect_right
 
         index = bisect_right(self.moments, time) - 1
@@ -138,7 +139,7 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> Non
     ending = "" if operation["outcome"] == "ok" else " (no response)" if never else f" ({operation['outcome']})"
     verb = {"send": "sends ", "poll": "reads "}.get(operation["kind"], "")
     text = style.printable(verb + operation["text"] + ending, 64)
-    # Beside the bar where there is room, else on it.
+    # Beside the bar if there is room, else on it.
     width = len(text) * (0.0092 if strong else 0.0082)
     after, before = right + width < 1.02, left - width > -0.02
     where, shift, side = (right, 5, "left") if after else (left, -5, "right") if before else (left, 8, "left")
@@ -166,7 +167,7 @@ def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:
 
 
 def _ticks(axis: Axes, places: Places, shown: list[dict[str, Any]], started_at: str | None) -> None:
-    """Times where the proof is, as far as they fit."""
+    """Ticks at the operations that prove the finding, as many as fit."""
     wanted = [operation["invoked"] for operation in shown if operation["proof"]] + places.moments
     chosen_at: list[int] = []
     for time in wanted:

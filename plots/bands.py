@@ -1,4 +1,4 @@
-"""Bands of faults: a strip that names each, and a shade through the panels below it."""
+"""Faults as bands: a strip that names each, and shading through the panels below."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CHARACTER = 0.0085  # of the width of the axis
 
 
 class Place(Protocol):
-    """Where a time (ns) stands on the axis."""
+    """Maps a time (ns) to a position on the axis."""
 
     def __call__(self, time: int) -> float: ...
 
 
 class Band(NamedTuple):
-    """A fault on the axis: its row in the strip, and where it begins and ends there."""
+    """A fault on the axis: its row in the strip, its begin and end."""
 
     row: int
     left: float
@@ -32,11 +32,12 @@ class Band(NamedTuple):
 
 
 def seconds(time: int) -> float:
+    """A time in ns as seconds."""
     return time / 1e9
 
 
 def bands_of(figures: dict[str, Any], low: int, high: int, place: Place = seconds) -> list[Band]:
-    """The faults between the times low and high, each in the first row that is free, the space of its name included."""
+    """The faults between the times low and high, each in the first row with room for it and its name."""
     width = max(place(high) - place(low), 1e-9)
     free: list[float] = []
     bands = []
@@ -60,6 +61,7 @@ def lanes(bands: list[Band]) -> int:
 
 
 def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
+    """Draws the bands: names in the strip, shading in the panels."""
     strip.set_ylim(-max(lanes(bands), 1) + 0.4, 0.6)
     strip.spines[["left", "bottom"]].set_visible(False)
     strip.tick_params(length=0, labelbottom=False, labelcolor=style.FAINT)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 
 def clock(started_at: str, ns: int) -> str:
-    """The time of day in UTC, to the millisecond; empty where the start of the run is not known."""
+    """The time of day in UTC, to the millisecond; empty if the start of the run is not recorded."""
     try:
         start = datetime.fromisoformat(started_at)
         moment = start.replace(tzinfo=start.tzinfo or UTC).astimezone(UTC) + timedelta(microseconds=ns / 1000)

@@ -1,4 +1,4 @@
-"""Strangers' text in reports: for Markdown, for file names. (HTML is escaped by jinja2, figures by style.printable.)"""
+"""Escaping of untrusted text in Markdown and file names. (jinja2 escapes HTML, style.printable escapes figures.)"""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import re
 from .style import printable
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
-# Only a comment keeps GitHub from notifying whoever has that name.
+# Only a comment keeps GitHub from notifying the user of that name.
 _MENTION = re.compile(r"(?<!\w)@(?=[A-Za-z])")
 
 
 def markdown(text: object, most: int = 300) -> str:
-    """Text that Markdown, with tables and GitHub's extensions, shows as it is: no links, mentions, HTML or breaks."""
+    """Escapes text for Markdown with tables and GitHub's extensions: no links, mentions, HTML or line breaks."""
     escaped = _MARKDOWN.sub(r"\\\1", printable(text, most))
     escaped = _MENTION.sub("@<!-- -->", escaped)
     return escaped.replace("://", ":\\//").replace("www.", "www\\.")
 
 
 def file_name(*parts: str) -> str:
-    """A name of harmless characters. What had to be changed gets a hash, so that different parts stay different."""
+    """A file name of safe characters. A changed name gets a hash, so that different parts give different names."""
     whole = "-".join(parts)
     safe = re.sub(r"[^a-z0-9-]+", "_", whole.lower())[:60].strip("_-") or "figure"
     if safe == whole:

@@ -1,4 +1,4 @@
-"""The run at a glance: outcomes and latency of sends over time, and the faults meanwhile."""
+"""The run at a glance: outcomes and latency of sends, and faults, over time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ CAPTION = (
     "Above: sends by outcome, counted when they completed. Red: acknowledged, then lost; compare their time with the"
     " faults (grey). Below: how long acknowledged sends took, on a logarithmic scale."
 )
-MIN_DECADES = 2.5  # with ticks at powers of ten alone
-PER_OCTAVE = 4  # of the latency's buckets, as in the figure data
+MIN_DECADES = 2.5  # for ticks at powers of ten only
+PER_OCTAVE = 4  # buckets of the latency, as in the figure data
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """One figure a run."""
+    """One figure per run."""
     return [{}] if sum(map(sum, figures["series"].values())) else []
 
 
 def draw(figures: dict[str, Any]) -> Figure:
+    """Draws the sends of the run over time."""
     impact = figures["impact"]
     title = f"{plural(impact['acknowledged'], 'acknowledged write')}, no loss found"
     if any(row[2:4] == ["consumer-loss", "violation"] for part in figures["partitions"] for row in _found(part)):
@@ -55,12 +56,12 @@ def _found(part: dict[str, Any]) -> list[list[Any]]:
 
 
 def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
-    """What is stacked, from below: label, colour, and sends per second in each bin."""
+    """The stacked layers from below: label, colour, and sends per second in each bin."""
     series, seconds = figures["series"], style.bin_seconds(figures)
-    kept = [ok - lost for ok, lost in zip(series["ok"], series["lost"], strict=True)]
+    survived = [ok - lost for ok, lost in zip(series["ok"], series["lost"], strict=True)]
     stack = [
         ("acknowledged, lost later", style.RED, series["lost"]),
-        ("acknowledged", style.BLUE, kept),
+        ("acknowledged", style.BLUE, survived),
         ("outcome unknown", style.ORANGE, series["info"]),
         ("failed", style.PURPLE, series["fail"]),
     ]
@@ -117,7 +118,7 @@ def _latency(axis: Axes, figures: dict[str, Any]) -> None:
         axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", color=style.FAINT)
         axis.set_yticks([])
         return
-    # The wide line stays visible beside a narrow one that covers it.
+    # The wide line stays visible under a narrow one.
     looks = {"longest": ("#c9ccd0", 4.5), "99th percentile": (style.SKY, 1.8), "median": (style.BLUE, 1.8)}
     for name, (colour, width) in looks.items():
         values = [float("nan") if value is None else value for value in found[name]]
@@ -132,7 +133,7 @@ def _latency(axis: Axes, figures: dict[str, Any]) -> None:
 
 
 def latency_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between two latencies (ms); also twice and five times these where there are too few."""
+    """Powers of ten between two latencies (ms); also 2 and 5 times these if there are too few."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps: tuple[int, ...] = (1,) if math.log10(high / low) > MIN_DECADES else (1, 2, 5)
     return [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]

@@ -1,4 +1,4 @@
-"""The heat map: in which partition and when something was found."""
+"""The heat map: findings by partition and time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MAX_ROWS = 30
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """One figure, if there is anything that it can show beside another partition or another time."""
+    """One figure, if the run has findings to compare by partition or time."""
     return [{}] if figures["heat"] else []
 
 
 def grid(figures: dict[str, Any]) -> tuple[str, list[str], list[list[int]]]:
-    """Severity, names of the partitions, and records by partition and bin: breaches, or else what is permitted."""
+    """The worst severity found, the names of its partitions, and its records by partition and bin."""
     for severity in ("violation", "permitted", "note"):
         rows = []
         for row in figures["heat"]:
@@ -43,6 +43,7 @@ def grid(figures: dict[str, Any]) -> tuple[str, list[str], list[list[int]]]:
 
 
 def draw(figures: dict[str, Any]) -> Figure:
+    """Draws the findings of the worst severity by partition and time."""
     from matplotlib.collections import PatchCollection
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.patches import Rectangle

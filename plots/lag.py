@@ -27,7 +27,7 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def lines(figures: dict[str, Any], partition: str | None = None) -> dict[str, list[int | None]]:
-    """By consumer and bin: the worst lag over its partitions in ns, None without a position."""
+    """By consumer and bin: the worst lag over its partitions in ns; None without a position."""
     found: dict[str, list[int | None]] = {}
     for part in figures["partitions"]:
         if partition in (None, part["name"]):
@@ -41,6 +41,7 @@ def lines(figures: dict[str, Any], partition: str | None = None) -> dict[str, li
 
 
 def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
+    """Draws the lag of consumers on all partitions, or on one."""
     from matplotlib.ticker import MaxNLocator
 
     found = lines(figures, partition)

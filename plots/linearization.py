@@ -1,8 +1,8 @@
 """A picture of a history of operations and of its (partial) linearizations, as one HTML file.
 
-Only the operations that matter are drawn, so that a history of any length makes a page that opens: those
-that ended last before the one that could not be placed, and those that a minimal failure names. The axis has
-a column for each instant at which something drawn begins or ends, not time to scale: a pause takes no room.
+To keep the page small it draws only the operations of a minimal failure and those that ended last before the
+operation that cannot be linearized. The axis is not to scale: it has a column for each instant at which a drawn
+operation begins or ends.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..analysis.linearizability.minimal import Minimal
 from ..models.operations import Operation, describe_action
 from ..models.porcupine import Part
 
-OPERATIONS, LANES, NOTES = 90, 40, 30  # drawn at most
+MAX_OPERATIONS, MAX_LANES, MAX_NOTES = 90, 40, 30
 LANE, LEFT, TOP = 34, 110, 44  # pixels
-NARROW, WIDE = 52, 150  # pixels, of a column: as wide as most bars need for their words
-LETTER = 6.7  # pixels
-BAR = 24  # pixels, the height of an operation
-SHORT, LONG = 60, 600  # characters of a value in a bar and beside it
+MIN_COLUMN, MAX_COLUMN = 52, 150  # pixels
+LETTER_WIDTH = 6.7  # pixels
+BAR_HEIGHT = 24  # pixels
+MAX_TEXT, MAX_HOVER = 60, 600  # characters in a bar, and in its tooltip
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Bar:
     minimal: bool
     text: str
     hover: str
-    below: str  # what is written under it
+    below: str  # the text under the bar
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where a linearization places an operation."""
+    """The point at which a linearization places an operation."""
 
     x: float
     y: float
@@ -80,24 +80,24 @@ def _cut(text: str, length: int) -> str:
 
 def choose(operations: Sequence[Operation], part: Part, shrunk: Minimal | None) -> list[int]:
     """The operations to draw, as indices: those of a minimal failure, and the last before the blocked one."""
-    wanted: list[int] = list(shrunk.operations[:OPERATIONS]) if shrunk else []
+    wanted: list[int] = list(shrunk.operations[:MAX_OPERATIONS]) if shrunk else []
     chosen = part.operations
     if part.blocked is not None:
         limit = operations[part.blocked].end
         assert limit is not None
         wanted.append(part.blocked)
-        # One of unknown outcome is no younger than its call.
+        # An operation without a completion counts from its call.
         chosen = [i for i in chosen if operations[i].call <= limit]
         chosen = sorted(chosen, key=lambda i: operations[i].end or operations[i].call, reverse=True)
-    kept: dict[int, None] = dict.fromkeys(wanted)
-    lanes = {operations[i].process for i in kept}
+    drawn: dict[int, None] = dict.fromkeys(wanted)
+    lanes = {operations[i].process for i in drawn}
     for i in chosen:
-        if len(kept) >= OPERATIONS:
+        if len(drawn) >= MAX_OPERATIONS:
             break
-        if operations[i].process in lanes or len(lanes) < LANES:
+        if operations[i].process in lanes or len(lanes) < MAX_LANES:
             lanes.add(operations[i].process)
-            kept[i] = None
-    return sorted(kept, key=lambda i: operations[i].call)
+            drawn[i] = None
+    return sorted(drawn, key=lambda i: operations[i].call)
 
 
 class _Figure:
@@ -118,50 +118,52 @@ class _Figure:
         self.height = TOP + LANE * len(self.lanes) + 20
 
     def text(self, index: int) -> str:
-        """What stands in a bar; not the key, which all of them have."""
+        """The text of a bar, without the key, which all operations share."""
         action, describe = self.operations[index].action, self.judgement.model.describe
-        return _cut(describe(action._replace(key=None) if describe is describe_action else action), SHORT)
+        return _cut(describe(action._replace(key=None) if describe is describe_action else action), MAX_TEXT)
 
     def _column(self) -> float:
-        """The width of a column at which nine bars in ten can be read."""
+        """A column width at which nine of ten bars have room for their text."""
         needed = []
         for i in self.chosen:
             end = self.operations[i].end
             if end is not None:
                 columns = bisect_left(self.times, end) - bisect_left(self.times, self.operations[i].call)
-                needed.append((LETTER * len(self.text(i)) + 22) / (columns + 1 / 3))
+                needed.append((LETTER_WIDTH * len(self.text(i)) + 22) / (columns + 1 / 3))
         needed.sort()
-        return min(max(NARROW, needed[len(needed) * 9 // 10]), WIDE) if needed else NARROW
+        return min(max(MIN_COLUMN, needed[len(needed) * 9 // 10]), MAX_COLUMN) if needed else MIN_COLUMN
 
     def possible(self) -> str:
-        """The states that are possible where the blocked operation would have to be."""
-        told = [describe_state(self.judgement.model, state) for state in self.part.states[:4]]
+        """The states possible when the blocked operation has to take effect."""
+        states = [describe_state(self.judgement.model, state) for state in self.part.states[:4]]
         more = ", …" if len(self.part.states) > 4 else ""
-        return _cut(f"only possible: {', '.join(told)}{more}", SHORT)
+        return _cut(f"only possible: {', '.join(states)}{more}", MAX_TEXT)
 
     def x(self, time: float) -> float:
-        """The column of an instant; one that is not drawn stands between its neighbours."""
+        """The position of an instant; one without a column lies between its neighbours."""
         column = bisect_left(self.times, time)
         exact = column < len(self.times) and self.times[column] == time
         return LEFT + self.column * (column if exact else column - 0.5)
 
     def y(self, index: int) -> float:
+        """The top of an operation's lane."""
         return TOP + LANE * self.lanes[self.operations[index].process]
 
     def right(self, index: int) -> float:
+        """The right end of an operation's bar."""
         end = self.operations[index].end
         return self.width - 4 if end is None else self.x(end) + self.column / 3
 
     def bars(self) -> list[Bar]:
-        """The operations."""
-        model, made = self.judgement.model, []
+        """The bars of the chosen operations."""
+        model, bars = self.judgement.model, []
         for i in self.chosen:
             operation = self.operations[i]
             observes = model.observes(operation.action)
             lost = operation.end is None
             width = self.right(i) - self.x(operation.call)
-            ended = "no answer: any time after its call, or never" if lost else f"to {operation.end}"
-            made.append(
+            ended = "no completion: took effect at any time after its call, or never" if lost else f"to {operation.end}"
+            bars.append(
                 Bar(
                     x=self.x(operation.call),
                     y=self.y(i),
@@ -169,15 +171,15 @@ class _Figure:
                     kind="lost" if lost else "observation" if observes else "change",
                     blocked=i == self.part.blocked,
                     minimal=i in self.minimal,
-                    text=_cut(self.text(i), max(1, int((width - 16) / LETTER))),
-                    hover=_cut(f"{self.judgement.operation(i)}\nfrom {operation.call} {ended}", LONG),
+                    text=_cut(self.text(i), max(1, int((width - 16) / LETTER_WIDTH))),
+                    hover=_cut(f"{self.judgement.operation(i)}\nfrom {operation.call} {ended}", MAX_HOVER),
                     below=self.possible() if i == self.part.blocked and self.part.verdict == "illegal" else "",
                 )
             )
-        return made
+        return bars
 
     def line(self, name: str, order: list[int]) -> Line:
-        """One linearization: the points of the operations that are drawn, with the states between them."""
+        """One linearization: the points of the drawn operations, with the states before and after each."""
         model = self.judgement.model
         drawn, state, points, x = set(self.chosen), model.initial, [], 0.0
         for number, i in enumerate(order, 1):
@@ -185,32 +187,32 @@ class _Figure:
             if i not in drawn:
                 continue
             x = min(max(x + 5, self.x(self.operations[i].call) + 5), self.right(i) - 2)
-            told = (describe_state(model, before), describe_state(model, state))
-            hover = f"{number}. {self.judgement.operation(i)}\nstate before: {told[0]}\nstate after: {told[1]}"
-            points.append(Point(x, self.y(i) + BAR / 2, number, _cut(hover, LONG)))
+            states = (describe_state(model, before), describe_state(model, state))
+            hover = f"{number}. {self.judgement.operation(i)}\nstate before: {states[0]}\nstate after: {states[1]}"
+            points.append(Point(x, self.y(i) + BAR_HEIGHT / 2, number, _cut(hover, MAX_HOVER)))
         return Line(name, points)
 
     def marks(self) -> list[Mark]:
-        """The annotations within what is drawn, and the last one before it."""
+        """The annotations within the drawn time, and the last one before it."""
         notes = sorted(self.judgement.history.notes, key=lambda note: note.time)
         if not self.times:
             return []
         inside = [note for note in notes if self.times[0] <= note.time <= self.times[-1]]
         earlier = [note for note in notes if note.time < self.times[0]][-1:]
         return [
-            Mark(max(self.x(note.time), LEFT - 12), _cut(note.text, 24), _cut(note.text, LONG))
-            for note in (earlier + inside)[-NOTES:]
+            Mark(max(self.x(note.time), LEFT - 12), _cut(note.text, 24), _cut(note.text, MAX_HOVER))
+            for note in (earlier + inside)[-MAX_NOTES:]
         ]
 
 
 def _lane_order(process: Any) -> tuple[bool, Any, str]:
-    """Numbers first, by size; then names."""
+    """A sort key: numbers first, then names."""
     number = isinstance(process, int)
     return not number, process if number else 0, str(process)
 
 
 def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
-    """The page, as text of HTML."""
+    """The HTML page."""
     part = judgement.part
     environment = Environment(loader=PackageLoader(__package__, "."), autoescape=True, trim_blocks=True)
     template = environment.get_template("linearization.html.j2")
@@ -227,5 +229,5 @@ def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
     lanes = [(_cut(f"process {process}", 22), TOP + LANE * place) for process, place in figure.lanes.items()]
     return template.render(
         **common, figure=figure, bars=figure.bars(), lines=lines, marks=figure.marks(), lanes=lanes,
-        has_minimal=bool(figure.minimal), bar=BAR, left=LEFT, lane=LANE,
+        has_minimal=bool(figure.minimal), bar=BAR_HEIGHT, left=LEFT, lane=LANE,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The offset map of a partition: what became of the record at each offset, and what each consumer saw of it."""
+"""The offset map of a partition: the state of the record at each offset, and what each consumer read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "Offsets from left to right. First lane: what became of the first record known at each offset. Second lane: what"
-    " is at the offsets of lost records now. Then the cause of each loss, if the brokers' files prove one. Below: what"
-    " each consumer read. Red: it read records that were lost later; hatched: it also read what replaced them. A white"
-    " gap with ≈ shortens a range without findings."
+    "Offsets from left to right. First lane: the state of the first record known at each offset. Second lane: the"
+    " present content of the offsets of lost records. Then the cause of each loss, if broker files prove one."
+    " Below: what each consumer read. Red: it read records that were lost later; hatched: it also read what replaced"
+    " them. A white gap with ≈ shortens a range without findings."
 )
 
 # Class -> colour, label, hatch; the order of the legend.
@@ -53,22 +53,23 @@ CAUSE = "#3f4650"  # dark, on light and dark pages
 
 
 def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """Partitions in trouble, worst first; of a clean run its biggest partition."""
+    """Partitions with losses or violations, worst first; in a clean run the biggest partition."""
     known = [part for part in figures["partitions"] if part["offsets"]]
     troubled = [part for part in known if part["violations"] or part["lost"]]
     return [{"partition": part["name"]} for part in (troubled[:4] or known[:1])]
 
 
 def draw(figures: dict[str, Any], partition: str) -> Figure:
+    """Draws the offset map of a partition."""
     part = next(part for part in figures["partitions"] if part["name"] == partition)
-    told = part["offsets"]
+    offsets = part["offsets"]
     with style.look():
-        if not told:
+        if not offsets:
             return style.empty_sheet(style.printable(partition), "No offset of this partition is recorded.")
-        readers = _worst_readers(told)
-        found = [] if part["lost"] else breaches(told)
-        severe = [(first, last) for first, last, kinds in told["blocks"] if any(kind in SEVERE for kind in kinds)]
-        scale = scale_of(told["first"], told["last"], [*severe, *((first, last) for first, last, _ in found)])
+        readers = _worst_readers(offsets)
+        found = [] if part["lost"] else breaches(offsets)
+        severe = [(first, last) for first, last, kinds in offsets["blocks"] if any(kind in SEVERE for kind in kinds)]
+        scale = scale_of(offsets["first"], offsets["last"], [*severe, *((first, last) for first, last, _ in found)])
         lanes = _lanes(part, readers, found, scale)
         figure, (axis,) = style.sheet(title_of(part), [1], 2.0 + 0.5 * sum(lane.height for lane in lanes))
         names, y = [], 0.0
@@ -77,8 +78,8 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
             lane.draw(axis, y, lane.height)
             names.append((y + lane.height / 2, lane.name))
         _dress(axis, scale, names, y)
-        _legend(axis, told, readers, sorted({cause for *_, cause in _causes(part)}))
-        left = told["readers_left_out"] + len(told["readers"]) - len(readers)
+        _legend(axis, offsets, readers, sorted({cause for *_, cause in _causes(part)}))
+        left = offsets["readers_left_out"] + len(offsets["readers"]) - len(readers)
         if left:
             axis.text(
                 0,
@@ -92,26 +93,26 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
 
 
 class Lane(NamedTuple):
-    """A row of the map, from the top down."""
+    """A row of the map."""
 
     name: str
     height: float
-    draw: Callable[[Axes, float, float], None]  # at a y, so high
+    draw: Callable[[Axes, float, float], None]  # called with axis, y, height
 
 
 def _lanes(
     part: dict[str, Any], readers: list[dict[str, Any]], found: list[tuple[int, int, str]], scale: Scale
 ) -> list[Lane]:
-    told, causes = part["offsets"], _causes(part)
-    lanes = [Lane("records", 1.0, partial(_log, told, scale))]
-    if told["later"]:
-        lanes.append(Lane("there now", 0.6, partial(_ranges, told["later"], LATER, scale)))
+    offsets, causes = part["offsets"], _causes(part)
+    lanes = [Lane("records", 1.0, partial(_log, offsets, scale))]
+    if offsets["later"]:
+        lanes.append(Lane("there now", 0.6, partial(_ranges, offsets["later"], LATER, scale)))
     if found:
         rules = {rule for *_, rule in found}
         name = rules.pop() if len(rules) == 1 else "breaches"
         lanes.append(Lane(name, 0.3, partial(_breaches, found, scale)))
     if causes:
-        lanes.append(Lane("cause of loss", 0.4, partial(_why, causes, scale)))
+        lanes.append(Lane("cause of loss", 0.4, partial(_cause_boxes, causes, scale)))
     for reader in readers:
         name = f"read by {style.printable(reader['process'], 18)}"
         lanes.append(Lane(name, 0.5, partial(_ranges, reader["segments"], SEEN, scale)))
@@ -119,10 +120,10 @@ def _lanes(
 
 
 def title_of(part: dict[str, Any]) -> str:
-    """What the map shows, in one sentence."""
-    name, told = style.printable(part["name"]), part["offsets"]
-    spans = [(first, last) for first, last, kinds in told["blocks"] if kinds.keys() & {"lost", "lost-read"}]
-    found = breaches(told)
+    """The result that the map shows, in one sentence."""
+    name, offsets = style.printable(part["name"]), part["offsets"]
+    spans = [(first, last) for first, last, kinds in offsets["blocks"] if kinds.keys() & {"lost", "lost-read"}]
+    found = breaches(offsets)
     if not part["lost"] and found:
         first, last, rule = found[0]
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -130,11 +131,11 @@ def title_of(part: dict[str, Any]) -> str:
             return f"{name}: offsets {first} to {last}{more} were never handled by their group; no write was lost"
         return f"{name}: {rule} at offsets {first} to {last}{more}; no loss found"
     if not part["lost"]:
-        older = [(first, last) for first, last, rule, *_ in told["findings"] if rule == "consumer-loss"]
-        if older:  # else it were a breach
-            first, last = older[0]
+        permitted = [(first, last) for first, last, rule, *_ in offsets["findings"] if rule == "consumer-loss"]
+        if permitted:  # a violation has returned above
+            first, last = permitted[0]
             return f"{name}: no write was lost; offsets {first} to {last} are older than their group, not handled"
-        return f"{name}: no loss found among offsets {told['first']} to {told['last']}"
+        return f"{name}: no loss found among offsets {offsets['first']} to {offsets['last']}"
     where = f"offsets {spans[0][0]} to {spans[-1][1]}" if spans else "offsets unknown"
     read = {0: "none read by a recorded consumer", part["lost"]: "all of them after being read"}.get(
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
@@ -142,24 +143,24 @@ def title_of(part: dict[str, Any]) -> str:
     return f"{name}: {plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
 
 
-def breaches(told: dict[str, Any]) -> list[tuple[int, int, str]]:
-    """Ranges of offsets in which a rule is broken that the lanes do not show by themselves."""
+def breaches(offsets: dict[str, Any]) -> list[tuple[int, int, str]]:
+    """Offset ranges of the violations that no other lane shows."""
     shown = ("lost-write", "inconsistent-offsets", "unseen", "duplicate")
-    low, high = told["first"], told["last"]
+    low, high = offsets["first"], offsets["last"]
     return [
         (max(first, low), min(last, high), rule)
-        for first, last, rule, severity, _ in told["findings"]
+        for first, last, rule, severity, _ in offsets["findings"]
         if severity == "violation" and rule not in shown and first <= high and last >= low and first <= last
     ]
 
 
 def _causes(part: dict[str, Any]) -> list[tuple[int, int, str]]:
-    """Offsets that were lost, with the cause; of explanations that overlap the widest."""
-    kept: list[tuple[int, int, str]] = []
+    """Lost offset ranges with their causes; of overlapping explanations the widest."""
+    widest: list[tuple[int, int, str]] = []
     for first, last, cause in sorted(part.get("causes", ()), key=lambda row: row[0] - row[1]):
-        if all(last < other[0] or first > other[1] for other in kept):
-            kept.append((first, last, cause))
-    return sorted(kept)[:MAX_CAUSES]
+        if all(last < other[0] or first > other[1] for other in widest):
+            widest.append((first, last, cause))
+    return sorted(widest)[:MAX_CAUSES]
 
 
 def _breaches(found: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
@@ -167,7 +168,7 @@ def _breaches(found: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: fl
         _box(axis, scale.place(first), scale.place(last + 1), y, height, style.INK, "")
 
 
-def _why(causes: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
+def _cause_boxes(causes: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
     for first, last, cause in causes:
         left, right = scale.place(first), scale.place(last + 1)
         _box(axis, left, right, y, height, style.QUIET if cause == "unknown" else CAUSE, "")
@@ -176,8 +177,8 @@ def _why(causes: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float,
             axis.text((left + right) / 2, y + height / 2, text, ha="center", va="center", color="white", fontsize=8.5)
 
 
-def _worst_readers(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those who saw lost records first, then those who read most; drawn in the order of their names."""
+def _worst_readers(offsets: dict[str, Any]) -> list[dict[str, Any]]:
+    """Consumers that read lost records first, then those that read most; returned in the order of names."""
 
     def rank(reader: dict[str, Any]) -> tuple[bool, int, str]:
         return (
@@ -186,12 +187,12 @@ def _worst_readers(told: dict[str, Any]) -> list[dict[str, Any]]:
             reader["process"],
         )
 
-    return sorted(sorted(told["readers"], key=rank)[:MAX_READERS], key=lambda reader: str(reader["process"]))
+    return sorted(sorted(offsets["readers"], key=rank)[:MAX_READERS], key=lambda reader: str(reader["process"]))
 
 
-def _log(told: dict[str, Any], scale: Scale, axis: Axes, y: float, height: float) -> None:
-    """Blocks of one class fill the lane; mixed ones are stacked by share, the severe ones never too thin to see."""
-    for first, last, kinds in told["blocks"]:
+def _log(offsets: dict[str, Any], scale: Scale, axis: Axes, y: float, height: float) -> None:
+    """Draws the blocks: one class fills the lane, several are stacked by share; severe ones stay visible."""
+    for first, last, kinds in offsets["blocks"]:
         left, right = scale.place(first), scale.place(last + 1)
         total = sum(kinds.values())
         shares = {kind: max(count / total, 0.12 if kind in SEVERE else 0.0) for kind, count in kinds.items()}
@@ -212,7 +213,7 @@ def _ranges(ranges: list[list[Any]], looks: dict[str, Any], scale: Scale, axis: 
 def _box(axis: Axes, left: float, right: float, y: float, height: float, colour: str, hatch: str) -> None:
     from matplotlib.patches import Rectangle
 
-    width = max(right - left, 0.002)  # one offset among a million must still be seen
+    width = max(right - left, 0.002)  # one offset among a million stays visible
     look = {"facecolor": colour, "edgecolor": _edge(colour, hatch), "hatch": hatch, "linewidth": 0.4}
     axis.add_patch(Rectangle((left, y), width, height, **look))
 
@@ -232,7 +233,7 @@ def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: flo
 
 
 def _edge(colour: str, hatch: str) -> str:
-    """The colour of a box's edge, which is that of its hatching too."""
+    """The colour of a box's edge and hatching."""
     if hatch and colour in (style.RED, style.GREEN, style.PURPLE):
         return style.PAPER
     return style.FAINT if hatch or colour == style.PAPER else colour
@@ -244,9 +245,9 @@ def _patch(colour: str, hatch: str, label: str) -> Any:
     return Patch(facecolor=colour, hatch=hatch, edgecolor=_edge(colour, hatch), linewidth=0.4, label=label)
 
 
-def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]], causes: list[str]) -> None:
+def _legend(axis: Axes, offsets: dict[str, Any], readers: list[dict[str, Any]], causes: list[str]) -> None:
     counts: dict[str, int] = {}
-    for _, _, kinds in told["blocks"]:
+    for _, _, kinds in offsets["blocks"]:
         for kind, count in kinds.items():
             counts[kind] = counts.get(kind, 0) + count
     handles = [
@@ -254,14 +255,14 @@ def _legend(axis: Axes, told: dict[str, Any], readers: list[dict[str, Any]], cau
         for kind, (colour, label, hatch) in LOOKS.items()
         if kind in counts
     ]
-    for kind in sorted({kind for *_, kind in told["later"]}):
+    for kind in sorted({kind for *_, kind in offsets["later"]}):
         colour, label, hatch = LATER[kind]
-        many = sum(last - first + 1 for first, last, other in told["later"] if other == kind)
+        many = sum(last - first + 1 for first, last, other in offsets["later"] if other == kind)
         handles.append(_patch(colour, hatch, label if kind == "several" else f"{label}: {style.number(many)}"))
     seen = {kind for reader in readers for *_, kind in reader["segments"]}
     if "both" in seen:
         handles.append(_patch(*SEEN["both"], "a consumer read the lost record and its successor"))
-    # A cause may be too long for its box.
+    # A cause may not fit into its box.
     for cause in causes:
         colour = style.QUIET if cause == "unknown" else CAUSE
         handles.append(_patch(colour, "", f"cause: {style.printable(cause, 40)}"))

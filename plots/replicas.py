@@ -1,4 +1,4 @@
-"""Logs side by side, as KIP-101 draws them: boxes by leader epoch, where they differ, high watermarks, truncations."""
+"""Replica logs side by side, as in KIP-101: leader epochs, differences, high watermarks, truncations."""
 
 from __future__ import annotations
 
@@ -33,34 +33,35 @@ Record = dict[str, Any]
 
 
 def subjects(figures: Record) -> list[Record]:
-    """Partitions whose replicas differ or were cut, worst first."""
-    told = [part for part in figures["partitions"] if part.get("replicas") and part["replicas"]["logs"]]
-    troubled = [p for p in told if p["lost"] or any(log["differ"] for log in p["replicas"]["logs"])]
+    """Partitions with losses or differing replicas, worst first."""
+    with_logs = [part for part in figures["partitions"] if part.get("replicas") and part["replicas"]["logs"]]
+    troubled = [p for p in with_logs if p["lost"] or any(log["differ"] for log in p["replicas"]["logs"])]
     return [{"partition": part["name"]} for part in troubled[:3]]
 
 
 def draw(figures: Record, partition: str) -> Figure:
+    """Draws the replica logs of a partition, a panel per snapshot."""
     part = next(part for part in figures["partitions"] if part["name"] == partition)
-    told = part.get("replicas")
+    evidence = part.get("replicas")
     with style.look():
-        if not told or not told["logs"]:
+        if not evidence or not evidence["logs"]:
             return style.empty_sheet(style.printable(partition), "No replica's log of this partition was collected.")
-        logs = panels_of(told)
+        logs = panels_of(evidence)
         rows = [min(len(log["brokers"]), MAX_BROKERS) for log in logs]
         figure, axes = style.sheet(_title(part, logs), rows, 1.5 + ROW * sum(rows) + 0.5 * len(rows))
         scale = _scale(logs)
         looks = _looks(logs)
         for number, (log, axis) in enumerate(zip(logs, axes, strict=True)):
             until = logs[number + 1]["time"] if number + 1 < len(logs) else None
-            _panel(axis, told, log, scale, looks, until)
+            _panel(axis, evidence, log, scale, looks, until)
         _axis(axes[-1], scale)
         _legend(axes[0], logs, looks)
     return figure
 
 
-def panels_of(told: Record) -> list[Record]:
-    """The snapshots to draw: where replicas differ first, with the one before and after, and the last."""
-    logs = told["logs"]
+def panels_of(evidence: Record) -> list[Record]:
+    """The snapshots to draw: the first with a difference, those before and after it, and the last."""
+    logs = evidence["logs"]
     if len(logs) <= MAX_PANELS:
         return _distinct(logs)
     wanted = {len(logs) - 1}
@@ -74,7 +75,7 @@ def panels_of(told: Record) -> list[Record]:
 
 
 def _distinct(logs: list[Record]) -> list[Record]:
-    """Of neighbours in which all replicas agree only the last: the earlier one shows nothing more."""
+    """The snapshots without repetitions: of consecutive ones in which all replicas agree, only the last."""
     kept: list[Record] = []
     for log in logs:
         if kept and not log["differ"] and _agree(log) and not kept[-1]["differ"] and _agree(kept[-1]):
@@ -85,7 +86,7 @@ def _distinct(logs: list[Record]) -> list[Record]:
 
 
 def _agree(log: Record) -> bool:
-    """Whether the logs end at one offset and no high watermark lags far: nothing is about to happen."""
+    """Whether the logs end at one offset and no high watermark lags far behind."""
     ends = {broker["end"] for broker in log["brokers"]}
     return len(ends) == 1 and all(2 * (b["high_watermark"] or b["end"]) > b["end"] + b["start"] for b in log["brokers"])
 
@@ -122,14 +123,14 @@ def _title(part: Record, logs: list[Record]) -> str:
 
 
 def _is_drawn(cut: list[Any], logs: list[Record]) -> bool:
-    """Whether a truncation took records that a panel shows."""
+    """Whether a truncation removed records that a panel shows."""
     time, name, end, _ = cut
     earlier = [log for log in logs if log["time"] is not None and log["time"] <= time]
     return any(broker["broker"] == name and end < broker["end"] for log in earlier[-1:] for broker in log["brokers"])
 
 
 def _sides(log: Record, offset: int) -> list[list[str]]:
-    """The brokers that hold the same record at an offset at which they differ."""
+    """Groups of brokers with the same record at an offset at which they differ."""
     sides: dict[str, list[str]] = {}
     for broker in log["brokers"]:
         for first, last, _, side in broker["blocks"]:
@@ -167,11 +168,11 @@ def _key(block: list[Any]) -> tuple[str, Any]:
     return ("same", None) if side is None else ("side", side)
 
 
-def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any, Any], until: int | None) -> None:
+def _panel(axis: Axes, evidence: Record, log: Record, scale: Scale, looks: dict[Any, Any], until: int | None) -> None:
     from matplotlib.patches import Rectangle
 
     brokers = log["brokers"][:MAX_BROKERS]
-    leader = leader_at(told, log["time"])
+    leader = leader_at(evidence, log["time"])
     for row, broker in enumerate(brokers):
         for block in broker["blocks"]:
             left, right = scale.place(block[0]), scale.place(block[1] + 1)
@@ -180,7 +181,7 @@ def _panel(axis: Axes, told: Record, log: Record, scale: Scale, looks: dict[Any,
             axis.add_patch(box)
             _label(axis, block, scale, -row, looks[_key(block)][0])
         _end(axis, broker, scale, row)
-        _cut(axis, told, log, broker, scale, row, until)
+        _cut(axis, evidence, log, broker, scale, row, until)
     for first, last in log["differ"]:
         left, right = scale.place(first), scale.place(last + 1)
         frame = Rectangle((left, -len(brokers) + 0.5), max(right - left, 0.004), len(brokers) + 0.1, fill=False)
@@ -244,9 +245,9 @@ def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
         )
 
 
-def _cut(axis: Axes, told: Record, log: Record, broker: Record, scale: Scale, row: int, until: int | None) -> None:
+def _cut(axis: Axes, evidence: Record, log: Record, broker: Record, scale: Scale, row: int, until: int | None) -> None:
     """Where the broker cut its log after this snapshot and before the next."""
-    for time, name, end, _ in told["cuts"]:
+    for time, name, end, _ in evidence["cuts"]:
         after = log["time"] is not None and time >= log["time"] and (until is None or time <= until)
         if name != broker["broker"] or not after or not broker["start"] <= end < broker["end"]:
             continue
@@ -274,11 +275,11 @@ def _cut(axis: Axes, told: Record, log: Record, broker: Record, scale: Scale, ro
         )
 
 
-def leader_at(told: Record, time: int | None) -> str | None:
+def leader_at(evidence: Record, time: int | None) -> str | None:
     """Who led at a time, as far as dated terms tell; at the end the last leader."""
     if time is None:
-        return None if told["leader"] is None else str(told["leader"])
-    before = [term for term in told["terms"] if term["time"] is not None and term["time"] <= time]
+        return None if evidence["leader"] is None else str(evidence["leader"])
+    before = [term for term in evidence["terms"] if term["time"] is not None and term["time"] <= time]
     return max(before, key=lambda term: term["epoch"])["leader"] if before else None
 
 

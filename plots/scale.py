@@ -1,30 +1,31 @@
-"""A scale of offsets that keeps what matters wide: linear while it can be, else cut in the dull stretches."""
+"""A scale of offsets: linear, or with shortened stretches where that makes the important ranges wider."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from typing import NamedTuple
 
-ENOUGH = 0.12  # of the width for what is severe, before anything is cut
-PLAIN_SHARE = 0.3  # of the width for dull stretches once they are cut
+MIN_SHARE = 0.12  # of the width for the important ranges; below it other stretches are shortened
+PLAIN_SHARE = 0.3  # of the width for shortened stretches
 MAX_TICKS = 14
 
 
 class Scale(NamedTuple):
-    """Offsets at `stops` stand at `places` (0..1), straight lines between; `cuts` are places where it is cut."""
+    """Maps offsets `stops` to positions `places` (0..1), linear in between; `cuts` are positions of shortenings."""
 
     stops: tuple[int, ...]
     places: tuple[float, ...]
     cuts: tuple[float, ...]
 
     def place(self, offset: int) -> float:
+        """The position of an offset."""
         index = min(max(bisect_right(self.stops, offset) - 1, 0), len(self.stops) - 2)
         low, high = self.stops[index], self.stops[index + 1]
         share = (offset - low) / (high - low)
         return self.places[index] + share * (self.places[index + 1] - self.places[index])
 
     def ticks(self) -> list[int]:
-        """Offsets to name: where stretches begin and end, or round ones; none too near to another."""
+        """Offsets for tick labels: ends of stretches, or round offsets; none too close to another."""
         if len(self.stops) == 2:
             first, last = self.stops[0], self.stops[1]
             step = max(_round_step((last - first) / 8), 1)
@@ -48,11 +49,11 @@ def _round_step(size: float) -> int:
 
 
 def scale_of(low: int, high: int, ranges: list[tuple[int, int]]) -> Scale:
-    """For offsets low..high (inclusive), of which the ranges (first, last) matter."""
+    """The scale of offsets low..high (inclusive) with the important ranges (first, last)."""
     end = high + 1
     stretches = _stretches(low, end, ranges)
     wide = sum(until - since for since, until, bad in stretches if bad)
-    if not wide or wide / (end - low) >= ENOUGH:
+    if not wide or wide / (end - low) >= MIN_SHARE:
         return Scale((low, end), (0.0, 1.0), ())
     dull = [until - since for since, until, bad in stretches if not bad]
     each = PLAIN_SHARE / max(len(dull), 1)
@@ -68,7 +69,7 @@ def scale_of(low: int, high: int, ranges: list[tuple[int, int]]) -> Scale:
 
 
 def _stretches(low: int, end: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int, bool]]:
-    """The offsets low..end (exclusive) as stretches (since, until, whether they matter), with overlaps joined."""
+    """The offsets low..end (exclusive) as stretches (since, until, is_important), with overlaps joined."""
     joined: list[list[int]] = []
     for first, last in sorted(ranges):
         if joined and first <= joined[-1][1]:

@@ -1,4 +1,4 @@
-"""The look that all figures share: colours, text that cannot do harm, the axis of time, bands of faults, saving."""
+"""The style of all figures: colours, fonts, escaped text, units, saving."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which people with any kind of colour vision can tell apart; greys carry what is harmless.
-# Their vermillion reads as orange beside ORANGE, so RED is darker: captions call it red, and it must look red.
+# Okabe and Ito's palette, distinguishable with any colour vision; greys show what needs no attention.
+# Their vermillion looks orange beside ORANGE, so RED is darker: captions call it red.
 BLUE, SKY, GREEN, YELLOW, ORANGE, RED, PURPLE = (
     "#0072b2", "#56b4e9", "#009e73", "#f0e442", "#e69f00", "#bf2626", "#cc79a7",
 )  # fmt: skip
-# The report replaces these four by its own colours, so that figures follow light and dark.
+# The report replaces these four by its own colours for its light and dark themes.
 INK, FAINT, RULE, PAPER = "#1b1b1a", "#6b6b69", "#dededb", "#fffffe"
 QUIET = "#a9adb2"
 
 WIDTH = 10.0  # inches
-LINE = 96  # characters of a title
+TITLE_WIDTH = 96  # characters
 DPI = 110
 
 _SETTINGS: Any = {  # matplotlib's own names and types
@@ -60,11 +60,11 @@ _SETTINGS: Any = {  # matplotlib's own names and types
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Draws in this look, without touching the settings of whoever called, and without pyplot."""
+    """A context with this style that leaves the caller's matplotlib settings alone and does without pyplot."""
     import matplotlib
 
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
-        # A name in a script that the font lacks shows as boxes; that is no news for the terminal.
+        # Characters that the font lacks are drawn as boxes; a warning on the terminal would not help.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
@@ -76,7 +76,7 @@ def legend(axis: Axes, **options: Any) -> None:
 
 
 def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, list[Axes]]:
-    """A figure with a heading and one axis a row, of the given relative heights; all share x."""
+    """A figure with a heading and one axis per row, of the given relative heights; all share x."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, inches), dpi=DPI, layout="constrained")
@@ -86,24 +86,24 @@ def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, lis
         axes.append(figure.add_subplot(grid[number], sharex=axes[0] if axes else None))
     for axis in axes[:-1]:
         axis.tick_params(labelbottom=False)
-    # Matplotlib's own wrapping reads mathematics even where that is turned off.
-    lines = textwrap.fill(title, LINE)
+    # Matplotlib's own wrapping parses mathematics even if that is turned off.
+    lines = textwrap.fill(title, TITLE_WIDTH)
     figure.suptitle(lines, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK)
     return figure, axes
 
 
-def empty_sheet(title: str, says: str) -> Figure:
-    """A figure that says why there is nothing to draw."""
+def empty_sheet(title: str, reason: str) -> Figure:
+    """A figure with the reason why there is nothing to draw."""
     figure, (axis,) = sheet(title, [1], 1.4)
     axis.set_axis_off()
-    axis.text(0, 0.5, says, transform=axis.transAxes, color=FAINT)
+    axis.text(0, 0.5, reason, transform=axis.transAxes, color=FAINT)
     return figure
 
 
 def printable(text: object, most: int = 48) -> str:
-    """Text for a person: shortened, and what cannot or should not be shown replaced by a visible sign.
+    """Text shortened for display, with a visible sign for each character that must not be shown.
 
-    Control characters break SVG, and those that change the direction of writing make text lie.
+    Control characters break SVG; bidirectional characters could show text in a misleading order.
     """
     shown = str(text)
     shown = shown if len(shown) <= most else shown[: most - 1] + "…"
@@ -113,12 +113,12 @@ def printable(text: object, most: int = 48) -> str:
 
 
 def number(value: float) -> str:
-    """12 345 with thin spaces is hard to paste; 12,345 is not."""
+    """A number as 12,345: unlike thin spaces, commas survive copy and paste."""
     return f"{value:,.0f}"
 
 
 def duration(ns: float) -> str:
-    """A length of time with a fitting unit: 3 ms, 1.5 s, 4 min."""
+    """A duration with a fitting unit: 3 ms, 1.5 s, 4 min."""
     for size, unit in ((3.6e12, "h"), (6e10, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if ns >= size:
             return f"{ns / size:.3g} {unit}"
@@ -132,6 +132,7 @@ def edges(figures: dict[str, Any]) -> list[float]:
 
 
 def bin_seconds(figures: dict[str, Any]) -> float:
+    """The width of the run's bins in seconds."""
     return float(1 << figures["bins"]["shift"]) / 1e9
 
 
@@ -139,16 +140,16 @@ FAULTS = {
     "loss": "packet loss",
     "duplication": "packet duplication",
     "delay": "network delay",
-}  # whose kind is too short
+}  # clearer names of some kinds
 
 
 def fault_kind(kind: str) -> str:
-    """The kind of a fault in words."""
+    """The name of a kind of fault."""
     return FAULTS.get(kind, kind)
 
 
 def fault_name(band: dict[str, Any]) -> str:
-    """The kind of a fault, the nodes and the place that it struck: kill broker 1."""
+    """The kind of a fault, its nodes and its place: kill broker 1."""
     nodes = band["nodes"]
     which = " " + ",".join(nodes[:4]) + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
     if which and all(node.isdecimal() for node in nodes):
@@ -158,21 +159,23 @@ def fault_name(band: dict[str, Any]) -> str:
 
 
 def save(figure: Figure, path: Path, description: str | None = None, scale: float = 1) -> None:
-    """PNG or SVG by the ending, with a description; the same bytes for the same figure. A PNG is `scale` times 1100
-    pixels wide."""
+    """Saves a PNG or SVG, by the extension, with a description; equal figures give equal bytes.
+
+    A PNG is `scale` times 1100 pixels wide."""
     metadata: dict[str, str | None] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
     metadata["Description"] = description
     with look():
-        _settle(figure)
+        _fix_layout(figure)
         figure.savefig(path, metadata=metadata, dpi=DPI * scale)
 
 
-def _settle(figure: Figure) -> None:
-    """Lays the figure out once, to round numbers: the solver's last digits differ from one time to the next."""
-    if figure.get_layout_engine() is None:
+def _fix_layout(figure: Figure) -> None:
+    """Lays the figure out once and rounds positions, as the last digits of the solver differ between calls."""
+    engine = figure.get_layout_engine()
+    if engine is None:
         return
-    figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # "none" would leave one behind, for which each saving draws everything once more
+    engine.execute(figure)  # draw_without_rendering would draw everything once more
+    figure.set_layout_engine(None)  # "none" would keep an engine that draws everything again at each save
     for axis in figure.axes:
         place = [round(value, 5) for value in axis.get_position(original=False).bounds]
         axis.set_position((place[0], place[1], place[2], place[3]), which="both")

@@ -1,4 +1,4 @@
-"""Who led a partition and who was in sync, over time; and where each replica's log ended, as far as it is known."""
+"""Leader and ISR of a partition over time, and the log end offset of each replica where it is recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 IN_SYNC = "#cfe0ee"
 ABSENT: dict[str, Any] = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
-# What dies and comes back at once is seen to do both.
+# The marks differ in height, so that a broker that stops and returns at once shows both.
 DIED: dict[str, Any] = {"marker": "X", "color": style.RED, "height": 0.18}
 BACK: dict[str, Any] = {"marker": "o", "color": style.INK, "height": -0.18}
 SEEN: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6}
@@ -38,38 +38,39 @@ CUT_TEXT: dict[str, Any] = {
     "textcoords": "offset points", "ha": "center", "va": "top", "fontsize": 8.5, "fontweight": "bold", "zorder": 5,
     "bbox": CLEAR,
 }  # fmt: skip
-NEAR = 1_000_000_000  # ns: sources tell of one event some time apart
+NEAR = 1_000_000_000  # ns: sources may date one event differently
 
 Record = dict[str, Any]
 
 
 def subjects(figures: Record) -> list[Record]:
-    """Partitions in trouble that brokers had a part in, worst first; without any, those that changed most."""
-    told = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
-    moved = [part for part in told if len(part["replicas"]["terms"]) > 1 or len(part["replicas"]["isr"]) > 1]
-    troubled = [part for part in told if part["lost"] or (part["violations"] and part in moved)]
+    """Partitions with a loss, or with violations and changes of leader or ISR; else those with most changes."""
+    evidence = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
+    moved = [part for part in evidence if len(part["replicas"]["terms"]) > 1 or len(part["replicas"]["isr"]) > 1]
+    troubled = [part for part in evidence if part["lost"] or (part["violations"] and part in moved)]
     moved.sort(key=lambda part: -len(part["replicas"]["terms"]) - len(part["replicas"]["isr"]))
     return [{"partition": part["name"]} for part in (troubled or moved)[:MAX_PARTITIONS]]
 
 
 def draw(figures: Record, partition: str) -> Figure:
+    """Draws the leaders, the ISR and the log ends of a partition."""
     part = next(part for part in figures["partitions"] if part["name"] == partition)
-    told = part.get("replicas")
+    evidence = part.get("replicas")
     name = style.printable(partition)
     with style.look():
-        if not told or not _dated(told):
+        if not evidence or not _dated(evidence):
             return style.empty_sheet(name, "No dated leader of this partition is recorded in the brokers' files.")
-        low, high = span_of(figures, told)
+        low, high = span_of(figures, evidence)
         place = _place(figures, low)
-        brokers = _brokers(told)
-        ends = [end for end in told["ends"] if low <= end[0] <= high]
+        brokers = _brokers(evidence)
+        ends = [end for end in evidence["ends"] if low <= end[0] <= high]
         bands = bands_of(figures, low, high, place)
         rows = [0.3 * max(lanes(bands), 0.2), 0.55 * len(brokers) + 0.3, *([2.2] if ends else [])]
-        figure, axes = style.sheet(_title(name, part, told), rows, 1.6 + sum(rows))
+        figure, axes = style.sheet(_title(name, part, evidence), rows, 1.6 + sum(rows))
         draw_bands(axes[0], axes[1:], bands)
-        _lanes(axes[1], told, brokers, low, high, place)
+        _lanes(axes[1], evidence, brokers, low, high, place)
         if ends:
-            _ends(axes[2], told, ends, brokers, place)
+            _ends(axes[2], evidence, ends, brokers, place)
         margin = (place(high) - place(low)) * 0.01
         axes[-1].set_xlim(place(low) - margin, place(high) + margin)
         zero = 0 if _has_span(figures) else low
@@ -77,86 +78,86 @@ def draw(figures: Record, partition: str) -> Figure:
     return figure
 
 
-def _dated(told: Record) -> bool:
-    return any(term["time"] is not None for term in told["terms"])
+def _dated(evidence: Record) -> bool:
+    return any(term["time"] is not None for term in evidence["terms"])
 
 
-def span_of(figures: Record, told: Record) -> tuple[int, int]:
-    """Of what happened, and a fifth of it before and after: a run is quiet for long, and what matters is short."""
+def span_of(figures: Record, evidence: Record) -> tuple[int, int]:
+    """The time from the first to the last event, with a fifth of it before and after: most of a run is quiet."""
     names = ("isr", "lives", "cuts") if figures["span"][1] > figures["span"][0] else ("isr", "lives", "ends", "cuts")
-    times = [row[0] for name in names for row in told[name]]
-    times += [term["time"] for term in told["terms"] if term["time"] is not None]
+    times = [row[0] for name in names for row in evidence[name]]
+    times += [term["time"] for term in evidence["terms"] if term["time"] is not None]
     if figures["span"][1] <= figures["span"][0]:
         return min(times), max(max(times), min(times) + NEAR)
     start, end = figures["span"]
     times += [time for band in figures["faults"] for time in (band["from"], band["to"]) if time is not None]
-    # What every partition begins with is told by the lanes wherever they begin.
+    # Events at the start are left out: the lanes show the initial state anyway.
     times = [time for time in times if start + NEAR < time <= end] or [start, end]
     margin = max((max(times) - min(times)) // 5, 2 * NEAR)
     return max(start, min(times) - margin), min(end, max(times) + margin)
 
 
 def _place(figures: Record, low: int) -> Any:
-    # Without clients the axis begins with the first moment.
+    # Without clients the axis begins with the first event.
     zero = 0 if _has_span(figures) else low
     return lambda time: (time - zero) / 1e9
 
 
 def _has_span(figures: Record) -> bool:
-    """Whether clients dated the run; without them times are since 1970."""
+    """Whether client operations date the run; without them times count from 1970."""
     return bool(figures["span"][1] > figures["span"][0])
 
 
 def _since(figures: Record, low: int) -> str:
     if _has_span(figures):
         return SINCE_START
-    return f"seconds since {clock(figures['started_at'], low) or 'the first moment'}"
+    return f"seconds since {clock(figures['started_at'], low) or 'the first event'}"
 
 
-def _brokers(told: Record) -> list[str]:
-    named = {term["leader"] for term in told["terms"]} | {name for _, isr in told["isr"] for name in isr}
-    return sorted(named | set(told["brokers"]), key=_in_order)[:MAX_BROKERS]
+def _brokers(evidence: Record) -> list[str]:
+    named = {term["leader"] for term in evidence["terms"]} | {name for _, isr in evidence["isr"] for name in isr}
+    return sorted(named | set(evidence["brokers"]), key=_in_order)[:MAX_BROKERS]
 
 
 def _in_order(broker: str) -> tuple[int, str]:
-    """Ids are numbers as a rule, and any text in a file that lies."""
+    """A sort key: ids are usually numbers, but a damaged file may contain any text."""
     return len(broker), broker
 
 
-def _title(name: str, part: Record, told: Record) -> str:
-    unclean = [term for term in told["terms"] if term["unclean"]]
-    torn = next((term for term in told["terms"] if term["rivals"]), None)
-    why = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
+def _title(name: str, part: Record, evidence: Record) -> str:
+    unclean = [term for term in evidence["terms"] if term["unclean"]]
+    contested = next((term for term in evidence["terms"] if term["rivals"]), None)
+    causes = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
     lost = f"{name}: {plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
-    if torn is not None:
-        both = sorted([torn["leader"], *(rival for rival, _ in torn["rivals"])], key=_in_order)
-        said = " and ".join(style.printable(broker, 12) for broker in both[:3])
-        return f"{lost}: brokers {said} each led epoch {torn['epoch']}"
+    if contested is not None:
+        both = sorted([contested["leader"], *(rival for rival, _ in contested["rivals"])], key=_in_order)
+        leaders = " and ".join(style.printable(broker, 12) for broker in both[:3])
+        return f"{lost}: brokers {leaders} each led epoch {contested['epoch']}"
     if unclean:
-        said = ", ".join(f"{style.printable(term['leader'], 12)} in epoch {term['epoch']}" for term in unclean[:3])
-        return f"{lost}: unclean election of broker {said}"
-    if why:
-        return f"{lost}: {', '.join(why)}"
-    changes = max(len(told["terms"]) - 1, 0)
-    smaller = [isr for (_, was), (_, isr) in pairwise(told["isr"]) if isr and set(isr) < set(was)]
+        elected = ", ".join(f"{style.printable(term['leader'], 12)} in epoch {term['epoch']}" for term in unclean[:3])
+        return f"{lost}: unclean election of broker {elected}"
+    if causes:
+        return f"{lost}: {', '.join(causes)}"
+    changes = max(len(evidence["terms"]) - 1, 0)
+    smaller = [isr for (_, was), (_, isr) in pairwise(evidence["isr"]) if isr and set(isr) < set(was)]
     if smaller and not changes:
         least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
         return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; with one leader throughout"
-    known = all(term["unclean"] is not None or not term["epoch"] for term in told["terms"])
+    known = all(term["unclean"] is not None or not term["epoch"] for term in evidence["terms"])
     clean = ", none unclean" if known else ", not known whether clean"
     return f"{lost}: {plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
 
 
-def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, place: Any) -> None:
+def _lanes(axis: Axes, evidence: Record, brokers: list[str], low: int, high: int, place: Any) -> None:
     rows = {broker: -number for number, broker in enumerate(brokers)}
-    down = {broker: _down(told, broker, low, high) for broker in brokers}
+    down = {broker: _down(evidence, broker, low, high) for broker in brokers}
     for broker, row in rows.items():
         axis.plot(
             [place(low), place(high)], [row, row], color=style.QUIET, linewidth=1.6, zorder=1, solid_capstyle="butt"
         )
         for since, until in down[broker]:
             axis.plot([place(since), place(until)], [row, row], color=style.PAPER, linewidth=4, zorder=2)
-    for since, until, isr in _spells(told["isr"], low, high):
+    for since, until, isr in _spells(evidence["isr"], low, high):
         for broker in isr:
             if broker in rows:
                 axis.barh(
@@ -166,8 +167,8 @@ def _lanes(axis: Axes, told: Record, brokers: list[str], low: int, high: int, pl
                     left, right = max(start, since), min(end, until)
                     if left < right:
                         axis.barh(rows[broker], place(right) - place(left), left=place(left), zorder=3.5, **ABSENT)
-    _leaders(axis, told, rows, down, low, high, place)
-    for time, broker, kind in _lives(told):
+    _leaders(axis, evidence, rows, down, low, high, place)
+    for time, broker, kind in _lives(evidence):
         if broker in rows and low <= time <= high:
             mark = {**(DIED if kind == "died" else BACK)}
             height = rows[broker] + mark.pop("height")
@@ -197,9 +198,9 @@ def _legend(axis: Axes) -> None:
 
 
 def _leaders(
-    axis: Axes, told: Record, rows: dict[str, int], down: dict[str, Any], low: int, high: int, place: Any
+    axis: Axes, evidence: Record, rows: dict[str, int], down: dict[str, Any], low: int, high: int, place: Any
 ) -> None:
-    terms = [term for term in told["terms"] if term["time"] is not None and term["time"] <= high]
+    terms = [term for term in evidence["terms"] if term["time"] is not None and term["time"] <= high]
     colours = dict(zip(rows, cycle(COLOURS), strict=False))
     for number, term in enumerate(terms):
         ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, high]
@@ -214,7 +215,7 @@ def _leaders(
 
 
 def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, int] | None:
-    """Whoever is down leads nothing, whatever the last record of it says: what of a term is before its first death."""
+    """The part of a term in which its leader was up: a broker that is down does not lead, even if records name it."""
     for died, back in down:
         if died <= since < back:
             since = back
@@ -226,7 +227,7 @@ def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, in
 def _bar(
     axis: Axes, row: int, led: tuple[int, int], span: tuple[int, int], epoch: int, colour: str, place: Any, **edge: Any
 ) -> None:
-    """A spell of leading, and its epoch in as many words as fit."""
+    """Draws a term of leadership with its epoch, in the longest text that fits."""
     left, right = map(place, led)
     axis.barh(row, right - left, left=left, height=0.62, color=colour, zorder=4, **edge)
     whole = place(span[1]) - place(span[0])
@@ -264,21 +265,23 @@ def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, l
     return spells
 
 
-def _lives(told: Record) -> list[tuple[int, str, str]]:
-    """Deaths and returns, each once: what several sources tell is the first of them."""
+def _lives(evidence: Record) -> list[tuple[int, str, str]]:
+    """Failures and returns of brokers, each once: of several sources the first."""
     down: dict[str, bool] = {}
-    merge_sources = []
-    for time, broker, kind in told["lives"]:
+    changes = []
+    for time, broker, kind in evidence["lives"]:
         if down.get(broker, False) != (kind == "died"):
-            merge_sources.append((time, broker, kind))
+            changes.append((time, broker, kind))
         down[broker] = kind == "died"
-    return merge_sources
+    return changes
 
 
-def _down(told: Record, broker: str, low: int, high: int) -> list[tuple[int, int]]:
-    """Whom an ISR takes in again is alive, though only paused brokers come back without a start."""
-    lives = [(time, kind) for time, name, kind in _lives(told) if name == broker]
-    lives += [(now, "joined") for (_, was), (now, isr) in pairwise(told["isr"]) if broker in isr and broker not in was]
+def _down(evidence: Record, broker: str, low: int, high: int) -> list[tuple[int, int]]:
+    """The times at which a broker was down. Rejoining an ISR ends one: a paused broker returns without a start."""
+    lives = [(time, kind) for time, name, kind in _lives(evidence) if name == broker]
+    lives += [
+        (now, "joined") for (_, was), (now, isr) in pairwise(evidence["isr"]) if broker in isr and broker not in was
+    ]
     spells, since = [], None
     for time, kind in sorted(lives):
         if kind == "died":
@@ -290,9 +293,9 @@ def _down(told: Record, broker: str, low: int, high: int) -> list[tuple[int, int
     return [(since, until) for since, until in spells if since < until]
 
 
-def _ends(axis: Axes, told: Record, ends: list[list[Any]], brokers: list[str], place: Any) -> None:
+def _ends(axis: Axes, evidence: Record, ends: list[list[Any]], brokers: list[str], place: Any) -> None:
     for number, broker in enumerate(brokers):
-        points = path_of(told, broker, ends)
+        points = path_of(evidence, broker, ends)
         if not points:
             continue
         look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
@@ -315,13 +318,13 @@ def _ends(axis: Axes, told: Record, ends: list[list[Any]], brokers: list[str], p
     style.legend(axis, ncols=MAX_BROKERS, handlelength=1.8)
 
 
-def path_of(told: Record, broker: str, ends: list[list[Any]]) -> list[tuple[int, int, str]]:
-    """The ends of a broker's log in order of time: time, offset, and whether that was seen, cut, or only reached.
+def path_of(evidence: Record, broker: str, ends: list[list[Any]]) -> list[tuple[int, int, str]]:
+    """The log end offsets of a broker over time: time, offset, and "seen", "cut" (truncated) or "reached".
 
-    The checkpointed high watermark of a broker that is down tells how far its log once went.
+    "reached": the checkpointed high watermark of a broker that is down proves that its log once extended so far.
     """
     own = [(time, end, kind) for time, name, end, kind in ends if name == broker]
-    down = _down(told, broker, *(own[0][0], own[-1][0] + 1)) if own else []
+    down = _down(evidence, broker, *(own[0][0], own[-1][0] + 1)) if own else []
     marks = {time: mark for time, mark, kind in own if kind == "high-watermark"}
     points: list[tuple[int, int, str]] = []
     for time, end, kind in own:

@@ -1,4 +1,4 @@
-"""Times on axes: seconds since the start of the run, and beneath them the time of day in UTC."""
+"""Time axes: seconds since the start of the run, and below them the time of day in UTC."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SINCE_START = "seconds since the start of the run"
 
 
 def moment(started_at: str | None, ns: int) -> datetime | None:
-    """The time in UTC; None where the start of the run is not recorded."""
+    """The time in UTC; None if the start of the run is not recorded."""
     try:
         start = datetime.fromisoformat(started_at or "")
         return start.replace(tzinfo=start.tzinfo or UTC).astimezone(UTC) + timedelta(microseconds=ns / 1000)
@@ -27,7 +27,7 @@ def moment(started_at: str | None, ns: int) -> datetime | None:
 
 
 def time_axis(axis: Axes, figures: dict[str, Any]) -> None:
-    """The span of the run, in its bins."""
+    """Sets limits and ticks of an axis that shows the whole run in bins."""
     start, end = (time / 1e9 for time in figures["span"])
     margin = max(end - start, 1e-9) * 0.01
     axis.set_xlim(start - margin, end + margin)
@@ -36,7 +36,7 @@ def time_axis(axis: Axes, figures: dict[str, Any]) -> None:
 
 
 def seconds_axis(axis: Axes, started_at: str | None, label: str = SINCE_START, zero: int = 0) -> None:
-    """Ticks at round seconds since `zero` (ns) of an axis whose limits are set, with the time of day beneath each."""
+    """Sets ticks at round seconds since `zero` (ns), with the time of day below each. The limits must be set."""
     from matplotlib.ticker import MaxNLocator
 
     low, high = axis.get_xlim()
@@ -47,9 +47,9 @@ def seconds_axis(axis: Axes, started_at: str | None, label: str = SINCE_START, z
 
 
 def seconds_texts(times: Sequence[int], zero: int = 0, least: int = 0) -> list[str]:
-    """Times (ns, ascending) in seconds since `zero`, with as many decimals as it takes to tell them apart.
+    """Times (ns, ascending) in seconds since `zero`, with as many decimals as needed to distinguish them.
 
-    Round times are exact; of others `least` decimals do, where these differ.
+    Round times are exact; other times have at least `least` decimals.
     """
     gap = min((after - before for before, after in pairwise(times)), default=1)
     allowed = max(gap / 20, 10 ** (9 - least) if least else 0)
@@ -65,7 +65,7 @@ def seconds_texts(times: Sequence[int], zero: int = 0, least: int = 0) -> list[s
 def name_ticks(
     axis: Axes, places: Sequence[float], texts: Sequence[str], moments: Sequence[datetime | None], label: str
 ) -> None:
-    """Names places on the axis, with the time of day in UTC beneath each where the start of the run is recorded."""
+    """Labels positions on the axis, with the time of day in UTC below each if the start of the run is recorded."""
     known = [time for time in moments if time is not None]
     if known and len(known) == len(places):
         texts = [f"{text}\n{_time_of_day(time, known)}" for text, time in zip(texts, known, strict=True)]
@@ -76,6 +76,6 @@ def name_ticks(
 
 
 def _time_of_day(time: datetime, all_times: Sequence[datetime]) -> str:
-    """To the second, as the line above is exact; with the day where the run goes on into another."""
+    """The time of day to the second, as the line above is exact; with the date if it is not that of the first."""
     text = f"{time:%H:%M:%S}"
     return text if time.date() == all_times[0].date() else f"{time:%m-%d} {text}"

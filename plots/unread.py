@@ -25,6 +25,7 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
+    """Draws the unread records of all partitions, or of one."""
     part = next((part for part in figures["partitions"] if part["name"] == partition), None)
     series = (part or figures)["series"]
     waiting, never = levels(series)
@@ -62,7 +63,7 @@ def _title(series: dict[str, list[int]], waiting: list[int], never: list[int]) -
 
 
 def levels(series: dict[str, list[int]]) -> tuple[list[int], list[int]]:
-    """At the end of each bin: acknowledged records read later, and those that no recorded consumer ever reads."""
+    """At the end of each bin: acknowledged records that are read later, and those that are never read."""
     acked, seen, never, gone = (list(accumulate(series[name])) for name in ("acked", "seen", "never", "gone"))
-    # What is legally gone unread counts neither way.
+    # Records deleted legally before they were read count in neither.
     return [max(one - sum(rest), 0) for one, *rest in zip(acked, seen, never, gone, strict=True)], never

@@ -123,3 +123,30 @@ def test_causes_are_documented_with_evidence_remedy_and_links() -> None:
     assert "Remedy: unclean.leader.election.enable=false" in printed
     assert "https://issues.apache.org/jira/browse/KAFKA-1211" in printed
     assert "did you mean unclean-election" in str(run("causes", "unclean").exception)
+
+
+@pytest.mark.parametrize(
+    ("offset", "options", "drawn"),
+    [
+        (0, ["--plots", "findings"], False),
+        (7, ["--plots", "findings"], True),
+        (0, ["--plots", "all"], True),
+        (0, [], True),
+        (7, ["--plots", "none"], False),
+        (7, ["--no-plots"], False),
+    ],
+)
+def test_plots_are_drawn_as_asked(offset: int, options: list[str], drawn: bool, tmp_path: Path) -> None:
+    """A value that is acknowledged at one offset and read at another is a finding."""
+    read = [
+        {"process": "c", "op": 1, "type": kind, "f": "poll", "time": 2 + time}
+        for time, kind in enumerate(("invoke", "ok"))
+    ]
+    read[1]["records"] = [{"topic": "x", "partition": 0, "offset": offset, "value": "a"}]
+    history = HISTORY + "".join(json.dumps(event) + "\n" for event in read).encode()
+    result = run("check", "-", "--engine", "local", "--out", tmp_path / "out", *options, stdin=history)
+    assert result.exception is None
+    findings = json.loads((tmp_path / "out" / "verdict.json").read_text())["findings"]
+    assert bool(findings) == bool(offset)
+    assert bool(list((tmp_path / "out").glob("plots/*.svg"))) == drawn
+    assert (tmp_path / "out" / "report.html").exists()

@@ -17,7 +17,7 @@ from logjudge.analysis.figures import figures_of, merge_figures
 from logjudge.analysis.figures.bins import MAX_BINS, bins_over, summed
 from logjudge.analysis.figures.faults import fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
-from logjudge.analysis.kernel import judge
+from logjudge.analysis.kernel import findings_of, judge
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.histories.bundle import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
@@ -334,7 +334,7 @@ def big_partition(count: int) -> Partition:
 @pytest.mark.slow
 def test_a_million_records_make_a_small_record() -> None:
     p = big_partition(1_000_000)
-    findings = judge(p)
+    findings = findings_of(p, judge(p))
     assert sum(finding.count for finding in findings if finding.rule == "lost-write") > 300_000
     figures = figures_of(p, findings)
     assert len(figures["offsets"]["blocks"]) <= MAX_BLOCKS

@@ -302,7 +302,7 @@ def test_hostile_text_is_harmless_in_documents() -> None:
     evil = "\x1b[31m<script>alert(1)</script> | @everyone [x](http://e.vil) \u202e"
     document = Document()
     document.heading(evil)
-    document.say(evil)
+    document.sentences(evil)
     document.numbered([(evil, evil)])
     document.table([evil], [[evil]])
     terminal = click.unstyle(document.terminal())

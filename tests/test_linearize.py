@@ -69,7 +69,7 @@ def test_a_breach_is_told_with_its_line() -> None:
     assert "e-" not in output.splitlines()[0]  # a short time is told in ms
     assert "cannot be placed: line 153: process 12 read → 4" in output
     assert "states possible before it: " in output
-    assert "6 operations show it:" in output
+    assert "minimal failure: 6 operations:" in output
 
 
 def test_exit_codes_of_several_files(tmp_path: Path) -> None:

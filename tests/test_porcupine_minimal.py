@@ -23,7 +23,7 @@ from logjudge.histories.operation_history import History, Note, read_operations
 from logjudge.histories.readers.edn import FrozenMap, Word
 from logjudge.models.porcupine import UNKNOWN, Action, Operation, check_operations
 from logjudge.models.specifications import MODELS
-from logjudge.plots.linearization import OPERATIONS, draw
+from logjudge.plots.linearization import MAX_OPERATIONS, draw
 
 DATA = Path(__file__).parent / "data" / "porcupine"
 REGISTER = MODELS["register"]
@@ -129,7 +129,7 @@ def test_the_picture_escapes_and_bounds() -> None:
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert len(page) < 400_000
-    assert 0 < len(re.findall(r'<g class="(?:change|observation|lost)', page)) <= OPERATIONS
+    assert 0 < len(re.findall(r'<g class="(?:change|observation|lost)', page)) <= MAX_OPERATIONS
     assert page.count(" blocked") == 1
     assert " minimal" in page
     assert "state before: " in page

@@ -79,6 +79,18 @@ def both(blob: bytes) -> tuple[tuple[pl.DataFrame, pl.DataFrame], tuple[pl.DataF
         native.SCANNED_FROM = before
 
 
+def test_compiled_loops_are_loaded_once_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b'{"time":0,"process":"p","op":1,"type":"invoke","f":"poll"}\n'
+    scanned: list[int] = []
+    read = native_columns.read
+    monkeypatch.setattr(native_columns, "read", lambda blob: scanned.append(len(blob)) or read(blob))
+    monkeypatch.setattr(native, "_parsed", {"bytes": 0})
+    monkeypatch.setattr(native, "SCANNED_FROM", 3 * 2000 * len(line))
+    results = [native.parse(line * count)[0].drop("line") for count in (2000, 2000, 2000, 2000, 10)]
+    assert scanned == [2000 * len(line)] * 2
+    assert all(result.head(10).equals(results[-1]) for result in results)
+
+
 @settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(st.one_of(plain, events), st.booleans(), st.booleans()), max_size=6))
 def test_scanned_and_parsed_events_are_equal(lines: list[tuple[Event, bool, bool]]) -> None:

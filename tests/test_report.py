@@ -331,9 +331,9 @@ def test_plot_judges_a_run_first(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["offsets", "--partition", "nope"], "expected one of orders-"),
-        (["glance", "--finding", "x"], "has no finding to choose"),
+        (["glance", "--finding", "x"], "does not take a finding"),
         (["glance", "--out", "x.pdf"], "ends in .png or .svg"),
-        (["glance", "--out", "/nonexistent/x.png"], "there is no folder"),
+        (["glance", "--out", "/nonexistent/x.png"], "no such folder"),
     ],
 )
 def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str], says: str) -> None:
@@ -364,7 +364,7 @@ def test_a_bug_is_not_told_as_a_change_by_hand(saved: Path, tmp_path: Path, monk
         ("verdict.json", b"{", "verdict.json: found"),
         ("figures.json", None, "figures.json: no such file"),
         ("figures.json", b'{"format": 2}', "found format 2"),
-        ("figures.json", b'{"format": 1}', "found no 'name'"),
+        ("figures.json", b'{"format": 1}', "found no key 'name'"),
         ("findings.parquet", b"PAR1", "findings.parquet: found"),
     ],
 )

@@ -29,6 +29,9 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
     commits = reset.commits.filter(pl.col("f") == "commit")
     if not commits.height:
         return NOT_THE_CASE
+    if reset.assigned["f"] == "assign-own":
+        # The history records the committed offset only where the group assigns.
+        return needs(f"the committed offset of group {missed.group} when {reset.assigned['process']} assigned itself")
     commit = commits.row(-1, named=True)
     if commit["first_offset"] is None or commit["first_offset"] > missed.first:
         return needs(f"why no member of {missed.group} handled records below its commit of {commit['first_offset']}")

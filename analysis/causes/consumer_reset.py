@@ -52,7 +52,7 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     """The reset by which the group skipped the records; an attempt if none is proved."""
     if touching(events, "poll", missed).height:
         return NOT_THE_CASE
-    assigned = events.filter(pl.col("f") == "assign")
+    assigned = events.filter(pl.col("f").is_in(["assign", "assign-own"]))
     if not assigned.height:
         return needs(f"the group's assignment of {missed.name}, and whether it had a committed offset")
     beyond = events.filter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -25,8 +26,8 @@ MAX_TEXT = 400  # characters of a finding's sentence
 Record = dict[str, Any]
 
 
-def explain(p: Partition, findings: list[Finding]) -> list[Record]:
-    """Sets `cause` of each finding with a known cause. Returns one record per explanation.
+def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Record]]:
+    """The findings with their cause where it is known, and one record for each explanation.
 
     A record has findings (ids), says (the first one's sentence), lost (the LostRange of a loss), cause, chain (says,
     time in ns, place or source with line or byte), prevented_by, citation, missing, readings. Findings with equal
@@ -38,10 +39,11 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
         records = [record for record in truncated if record["cause"] != "unknown" or not _has_clients(p)]
     losses = _explain_losses(p, findings)
     shared: dict[Any, Record] = {}
+    with_cause: list[Finding] = []
     for finding in findings:
         explanations = losses[finding.id] if finding.rule in LOSSES else _explain_other(p, finding)
         causes = dict.fromkeys(explanation.cause for _, explanation in explanations)
-        finding.cause = ", ".join(causes) if set(causes) - {"unknown"} else None
+        with_cause.append(replace(finding, cause=", ".join(causes) if set(causes) - {"unknown"} else None))
         for lost, explanation in explanations:
             key = _identity(finding, lost, explanation)
             if key in shared:
@@ -54,7 +56,7 @@ def explain(p: Partition, findings: list[Finding]) -> list[Record]:
             if explanation.chain:
                 # What follows from a loss by the same facts shares the explanation of the loss.
                 shared.setdefault((explanation.cause, tuple(explanation.chain)), record)
-    return records
+    return with_cause, records
 
 
 def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
@@ -157,9 +159,10 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
         own & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
     )
     marks = marks.with_columns(
-        # An assignment by the application is no committed offset of the group.
+        # An offset that the application assigned is not the group's committed offset. Without an offset the client
+        # starts at the committed offset, or resets.
         pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
-        .then(pl.lit("seek"))
+        .then(pl.when(pl.col("offset").is_null()).then(pl.lit("assign-own")).otherwise(pl.lit("seek")))
         .when((pl.col("kind") == "commit") & (pl.col("outcome") == "info"))
         .then(pl.lit("commit-info"))
         .otherwise("kind")

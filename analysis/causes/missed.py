@@ -1,8 +1,9 @@
 """Missed records, which consumer-side causes explain: adjacent records that no member of a group handled.
 
-Group events are a frame of one topic-partition with the columns of GROUP_EVENTS. f is assign (by the group), seek (also
-an assignment by the application), poll, handle, commit or crash. first_offset and last_offset are of the records of a
-poll or handle; an assign, seek or commit has its offset in first_offset, null where the group has no committed offset.
+Group events are a frame of one topic-partition with the columns of GROUP_EVENTS. f is assign (by the group), assign-own
+(by the application, without an offset), seek (also an assignment by the application to an offset), poll, handle,
+commit or crash. first_offset and last_offset are of the records of a poll or handle; an assign, seek or commit has
+its offset in first_offset, null where the group has no committed offset.
 A commit of unknown outcome is commit-info. A crash has no partition and belongs to all of its process.
 """
 

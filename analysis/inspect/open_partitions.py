@@ -10,7 +10,7 @@ from ...histories.errors import UsageError
 from ...histories.tables import Finding
 from ..causes.explaining import explain
 from ..engines.local import Gathered, Progress, gather
-from ..kernel import judge, partitions_of
+from ..kernel import findings_of, judge, partitions_of
 from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition
 from ..results import Results
@@ -81,8 +81,8 @@ class Inspected:
 
     def judged(self, p: Partition) -> tuple[list[Finding], list[Record]]:
         """A partition's findings, and their explanations, each fact with its file and line."""
-        findings = judge(p)
-        return findings, self.located({"causes": explain(p, findings)})["causes"]
+        findings, causes = explain(p, findings_of(p, judge(p)))
+        return findings, self.located({"causes": causes})["causes"]
 
     def clocks(self) -> list[str]:
         """How each broker's clock stands against the history's, in sentences."""

@@ -5,7 +5,6 @@ A rule is a pure function of a Partition. Nothing here knows of Spark, of files,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -33,25 +32,6 @@ class Partition(Observations):
     def ambiguous(self) -> list[tuple[str, str]]:
         """What rules need, and why it may be another generation's."""
         return []
-
-    @cached_property
-    def unjudged(self) -> dict[str, list[str]]:
-        """By rule: what could not be judged, in words."""
-        return {}
-
-    @cached_property
-    def untold(self) -> set[tuple[str, str]]:
-        """Rules, each with a setting without which it cannot judge something."""
-        return set()
-
-    def add_unknown(self, rule: str, says: str) -> None:
-        """The rule cannot judge something here, for a reason in words."""
-        if says not in self.unjudged.setdefault(rule, []):
-            self.unjudged[rule].append(says)
-
-    def depends_on_isolation_level(self, rule: str, processes: Iterable[str]) -> None:
-        """The rule cannot judge something here, as nobody told the isolation level of these processes."""
-        self.untold |= {(rule, f"isolation.level of {name}") for name in processes if self.isolation(name) is None}
 
     @cached_property
     def _index(self) -> tuple[pl.DataFrame, Ints, Ints]:

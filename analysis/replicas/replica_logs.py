@@ -27,7 +27,6 @@ from ...histories.evidence.tables import (
     Schema,
     empty,
 )
-from ...histories.tables import Finding
 from .identical_batches import IDENTICAL
 
 SENDS: Schema = {
@@ -104,14 +103,6 @@ class ReplicaLogs:
         if FINAL in (earlier, later):
             return earlier != later == FINAL
         return earlier in self.times and later in self.times and self.times[earlier] < self.times[later]
-
-
-@dataclass
-class Judgement:
-    """What a rule found, and in words what it could not judge."""
-
-    findings: list[Finding] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
 
 
 def replica_logs_of(

@@ -19,9 +19,10 @@ from . import (
     sending,
     visibility,
 )
-from .rule import Assumed, Judge, Rule
+from .judgement import Judge, Judgement
+from .rule import Assumed, Rule
 
-__all__ = ["RULES", "Judge", "Rule", "assuming"]
+__all__ = ["RULES", "Judge", "Judgement", "Rule", "assuming"]
 
 RULES: dict[str, Rule] = {
     rule.name: rule

@@ -15,6 +15,7 @@ from ..partitions.partition import Partition
 from ..replicas.replica_logs import extents
 from ..replicas.resolved_outcomes import is_leader_collected
 from .groups import commits_of, groups_or_clients
+from .judgement import Result, Unknown
 from .loss import outcomes_of_sends
 from .rule import Rule
 from .wording import proof, seconds, where
@@ -54,7 +55,7 @@ class LogEnd(NamedTuple):
     assumes=("clock", "order", "partitions"),
     follows="offset",
 ).judged_by
-def commit_beyond_end(p: Partition) -> Iterator[Finding]:
+def commit_beyond_end(p: Partition) -> Iterator[Result]:
     """One finding a group: its last commit that a log end which was read later contradicts."""
     ends: list[LogEnd] | None = None
     for group, members in groups_or_clients(p):
@@ -66,7 +67,7 @@ def commit_beyond_end(p: Partition) -> Iterator[Finding]:
         if contradicted is not None:
             yield _finding(p, group, *contradicted)
             continue
-        _report_unknowns(p, group, commits, ends)
+        yield from _unknowns(p, group, commits, ends)
 
 
 def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[str, Any], LogEnd] | None:
@@ -85,7 +86,7 @@ def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[
     return None
 
 
-def _report_unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd]) -> None:
+def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd]) -> Iterator[Unknown]:
     """A commit beyond all that the log is known to have held, where no later end confirms or contradicts it."""
     # Each transaction may add a marker behind the last record.
     markers = p.sends.filter("txn")["at"].n_unique()
@@ -93,8 +94,7 @@ def _report_unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list
     beyond = commits.filter(pl.col("offset") > reached)
     if len(beyond):
         row = beyond.row(-1, named=True)
-        p.add_unknown(
-            "commit-beyond-end",
+        yield Unknown(
             f"{_called(group, row)} committed {p.name}@{row['offset']}, and no later record, end offset, final read or"
             " broker's log shows where the log ended then",
         )
@@ -103,9 +103,7 @@ def _report_unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list
 def _certain_ends(p: Partition) -> list[LogEnd]:
     """Where the log certainly ended, and when: as answered, as finally read, and as the leader's log has it."""
     answers = p.log_ends.select("offset", "invoked", "completed", "at").rows()
-    ends = [
-        LogEnd(offset, begun, done, f"an end offset of {offset} is answered", at) for offset, begun, done, at in answers
-    ]
+    ends = [LogEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in answers]
     ends = [end for end in ends if not _is_refuted(p, end)] if ends else ends
     return [*ends, *_finally_read(p), *_leaders_log(p)]
 

@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from ...histories.tables import Finding
 from ..partitions.partition import Partition, once
 from ..partitions.tombstones import nameless
-from ..replicas.replica_logs import Judgement, ReplicaLogs, complete_sends
+from ..replicas.replica_logs import ReplicaLogs, complete_sends
+from .judgement import Judgement, Result, Unknown
 
 
-def judge_logs(p: Partition, rule: str, judge: Callable[[ReplicaLogs, pl.DataFrame], Judgement]) -> Iterator[Finding]:
-    """Judges replica logs and sends, where the run has brokers' files. The partition records what is unknown."""
-    if p.replica_logs is None:
-        return
-    judgement = judge(p.replica_logs, _nameless(p))
-    for reason in judgement.unknown:
-        p.add_unknown(rule, reason)
-    yield from judgement.findings
+def judge_logs(p: Partition, judge: Callable[[ReplicaLogs, pl.DataFrame], Judgement]) -> Iterator[Result]:
+    """Judges replica logs and sends, where the run has brokers' files."""
+    if p.replica_logs is not None:
+        judgement = judge(p.replica_logs, _nameless(p))
+        yield from judgement.findings
+        yield from map(Unknown, judgement.unknowns)
 
 
 @once

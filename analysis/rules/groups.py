@@ -13,6 +13,7 @@ from ..partitions.entries import Mask
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition
 from ..wording import plural, some
+from .judgement import Result, Unknown
 from .loss import outcomes_of_sends
 from .rule import Rule
 from .wording import proof, seconds, where
@@ -40,7 +41,7 @@ from .wording import proof, seconds, where
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
     needs=("groups",),
 ).judged_by
-def consumer_loss(p: Partition) -> Iterator[Finding]:
+def consumer_loss(p: Partition) -> Iterator[Result]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
     recorders = p.context.filter(pl.col("kind") == "handles")["process"]
     for group, members in _groups(p).items():
@@ -57,12 +58,10 @@ def consumer_loss(p: Partition) -> Iterator[Finding]:
         missed = np.intersect1d(below, unhandled, assume_unique=True)
         done = np.setdiff1d(below, missed, assume_unique=True)
         if len(recorders) and np.isin(done, offsets[standing & handled & ~surely]).any():
-            p.add_unknown(
-                "consumer-loss", f"nobody recorded what {_called(group)} handled of {p.name}, though others did"
-            )
+            yield Unknown(f"no member of {_called(group)} recorded handle events of {p.name}, but other consumers did")
         hidden = indeterminate_polls(p, members).hold(missed)
         if hidden.any():
-            p.add_unknown("consumer-loss", f"nobody knows what polls of {p.name} by {_called(group)} gave")
+            yield Unknown(f"a poll of {p.name} by {_called(group)} has no known outcome")
             missed = missed[~hidden]
         # A commit that claims records is worse than a start that skipped them: tell them apart. Where a seek or
         # a committed offset chose the start, nothing was skipped.
@@ -90,7 +89,7 @@ def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> t
     return int(first or 0), True  # type: ignore[arg-type]
 
 
-def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Finding]:
+def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Result]:
     for run in _runs(missed, done):
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         row = covering.row(0, named=True) if len(covering) else commits.row(-1, named=True)
@@ -105,7 +104,7 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
         )
 
 
-def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done: Offsets) -> Iterator[Finding]:
+def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done: Offsets) -> Iterator[Result]:
     # A group that starts late with auto.offset.reset=latest was told to skip what is older than itself.
     old = np.isin(missed, _older(p, members, missed))
     runs = [(run, older) for older in (False, True) for run in _runs(missed[old == older], done)]
@@ -180,7 +179,7 @@ def _finding(
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
     needs=("commits",),
 ).judged_by
-def commit_regression(p: Partition) -> Iterator[Finding]:
+def commit_regression(p: Partition) -> Iterator[Result]:
     """A group's committed offset goes back, and no member sought back before."""
     for group, members in groups_or_clients(p):
         commits = _with_previous(commits_of(p, members))

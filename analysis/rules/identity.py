@@ -13,6 +13,7 @@ from ..partitions.partition import Partition
 from ..wording import plural, some
 from . import jepsen
 from .idempotence import without_idempotence
+from .judgement import Result
 from .loss import outcomes_of_sends
 from .rule import Rule
 from .wording import distinct, proof, where
@@ -34,7 +35,7 @@ from .wording import distinct, proof, where
     assumes=("partitions",),
     follows="offset",
 ).judged_by
-def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
+def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     """Offsets that were seen to hold several values; neighbours are one finding."""
     crowded = p.entries.filter(pl.col("offset").is_duplicated())
     if not len(crowded):
@@ -90,7 +91,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
     jepsen=jepsen.duplicates,
     assumes=("values", "partitions"),
 ).judged_by
-def duplicate(p: Partition) -> Iterator[Finding]:
+def duplicate(p: Partition) -> Iterator[Result]:
     """Values that stand at two offsets. Without idempotence a retry may write twice, so that is permitted."""
     twice = p.entries.filter(pl.col("value").is_duplicated())
     if p.repeated_values or len(p.unplaced):

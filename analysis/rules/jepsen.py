@@ -14,6 +14,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partitions.partition import Partition, once
 from ..wording import plural, some
+from .judgement import Result, collected
 from .wording import distinct, proof, seconds
 
 Pairs = pl.DataFrame
@@ -48,7 +49,8 @@ def _read_by_ok(p: Partition) -> pl.DataFrame:
     return p.reads.filter(pl.col("outcome") == "ok").select("value").unique()
 
 
-def lost_writes(p: Partition) -> Iterator[Finding]:
+@collected
+def lost_writes(p: Partition) -> Iterator[Result]:
     """Never read by an ok operation, though its writer must have committed and a later value was read."""
     read = _read_by_ok(p)
     bound = index(p).join(read, on="value", how="semi")["first"].max()
@@ -78,7 +80,8 @@ def lost_writes(p: Partition) -> Iterator[Finding]:
         )
 
 
-def unseen(p: Partition) -> Iterator[Finding]:
+@collected
+def unseen(p: Partition) -> Iterator[Result]:
     """Sent by an ok operation and polled by none."""
     sent = p.sends.filter(pl.col("outcome") == "ok").unique("value", keep="first", maintain_order=True)
     for row in sent.join(_read_by_ok(p), on="value", how="anti", maintain_order="left").iter_rows(named=True):
@@ -94,7 +97,8 @@ def unseen(p: Partition) -> Iterator[Finding]:
         )
 
 
-def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
+@collected
+def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     """An offset with two or more values."""
     for (offset,), rows in log(p).filter(pl.col("offset").is_duplicated()).group_by("offset", maintain_order=True):
         values = rows["value"].to_list()
@@ -109,7 +113,8 @@ def inconsistent_offsets(p: Partition) -> Iterator[Finding]:
         )
 
 
-def duplicates(p: Partition) -> Iterator[Finding]:
+@collected
+def duplicates(p: Partition) -> Iterator[Result]:
     """A value at two or more offsets."""
     for (value,), rows in log(p).filter(pl.col("value").is_duplicated()).group_by("value", maintain_order=True):
         offsets = rows["offset"].to_list()
@@ -125,7 +130,8 @@ def duplicates(p: Partition) -> Iterator[Finding]:
         )
 
 
-def aborted_reads(p: Partition) -> Iterator[Finding]:
+@collected
+def aborted_reads(p: Partition) -> Iterator[Result]:
     """G1a: an ok operation read a value that a failed operation sent."""
     failed = p.sends.filter(pl.col("outcome") == "fail").select(
         "value", pl.col("process").alias("writer"), pl.col("at").alias("written_at")
@@ -151,7 +157,8 @@ def aborted_reads(p: Partition) -> Iterator[Finding]:
         )
 
 
-def precommitted_reads(p: Partition) -> Iterator[Finding]:
+@collected
+def precommitted_reads(p: Partition) -> Iterator[Result]:
     """An operation of any outcome polled a value that it sends itself."""
     mine = p.sends.select("at", "value").unique()
     for row in p.reads.join(mine, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts():
@@ -167,31 +174,38 @@ def precommitted_reads(p: Partition) -> Iterator[Finding]:
         )
 
 
-def int_poll_skips(p: Partition) -> Iterator[Finding]:
+@collected
+def int_poll_skips(p: Partition) -> Iterator[Result]:
     yield from _steps(p, "int-poll-skip", _polls_within(p), ahead=True)
 
 
-def int_nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
+@collected
+def int_nonmonotonic_polls(p: Partition) -> Iterator[Result]:
     yield from _steps(p, "int-nonmonotonic-poll", _polls_within(p), ahead=False)
 
 
-def int_send_skips(p: Partition) -> Iterator[Finding]:
+@collected
+def int_send_skips(p: Partition) -> Iterator[Result]:
     yield from _steps(p, "int-send-skip", _sends_within(p), ahead=True, severity="note")
 
 
-def int_nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
+@collected
+def int_nonmonotonic_sends(p: Partition) -> Iterator[Result]:
     yield from _steps(p, "int-nonmonotonic-send", _sends_within(p), ahead=False)
 
 
-def poll_skips(p: Partition) -> Iterator[Finding]:
+@collected
+def poll_skips(p: Partition) -> Iterator[Result]:
     yield from _steps(p, "poll-skip", _polls(p), ahead=True, severity=_subscribed(p))
 
 
-def nonmonotonic_polls(p: Partition) -> Iterator[Finding]:
+@collected
+def nonmonotonic_polls(p: Partition) -> Iterator[Result]:
     yield from _steps(p, "nonmonotonic-poll", _polls(p), ahead=False, severity=_subscribed(p))
 
 
-def nonmonotonic_sends(p: Partition) -> Iterator[Finding]:
+@collected
+def nonmonotonic_sends(p: Partition) -> Iterator[Result]:
     """Per process over ok and undecided operations."""
     sends = p.sends.filter(pl.col("outcome") != "fail")
     yield from _steps(p, "nonmonotonic-send", _across(p, sends, sends.clear(), every_outcome=True), ahead=False)
@@ -302,7 +316,7 @@ def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
     )
 
 
-def _steps(p: Partition, rule: str, pairs: Pairs, ahead: bool, severity: str = "violation") -> Iterator[Finding]:
+def _steps(p: Partition, rule: str, pairs: Pairs, ahead: bool, severity: str = "violation") -> Iterator[Result]:
     wrong = pairs.filter(pl.col("delta") > 1 if ahead else pl.col("delta") < 1)
     offsets = {row["value"]: row["offset"] for row in log(p).iter_rows(named=True)} if len(wrong) else {}
     verb = "sent" if "send" in rule else "polled"

@@ -1,23 +1,24 @@
-"""epoch-order, checkpoint-order and log-corruption: each replica's files against themselves."""
+"""epoch-order, checkpoint-order and log-corruption: each replica's files are consistent with themselves."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import Judgement, ReplicaLogs, extents, runs, where
+from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
 from .evidence import judge_logs
+from .findings import Row, finding
+from .judgement import Result, Unknown, collected
 from .rule import Rule
 
-# A tail that a crash cut off, or that was preallocated, is what Kafka itself drops at the next start.
+# A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
 HARMLESS = ("torn-tail", "zeros")
 CORRUPT = ("crc", "magic", "length", "decode", "order")
 
@@ -35,82 +36,51 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
 ).judged_by
-def epoch_order(p: Partition) -> Iterator[Finding]:
-    return judge_logs(p, "epoch-order", judge_epochs)
+def epoch_order(p: Partition) -> Iterator[Result]:
+    yield from judge_logs(p, judge_epochs)
 
 
-def judge_epochs(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
-    """Leader epochs that decrease along a log, that the leader-epoch-checkpoint contradicts, or that two brokers led.
-
-    An entry without a batch (at the log end, or over a gap) is none, nor are batches below the first entry.
-    A batch of an epoch later than the last entry means that the file was copied before the segment.
-    """
-    out = Judgement()
+@collected
+def judge_epochs(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+    """Leader epochs that decrease along a log, that contradict the leader-epoch-checkpoint, or that two brokers led."""
     batches = logs.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
     for replica in batches.partition_by("snapshot", "broker", maintain_order=True):
-        snapshot, broker = replica["snapshot"][0], replica["broker"][0]
         ordered = replica.sort("base_offset", "byte").with_row_index("position")
         ordered = ordered.with_columns(
             pl.col("position").cast(pl.Int64), pl.col("leader_epoch").shift().alias("before")
         )
-        for row in ordered.filter(pl.col("leader_epoch") < pl.col("before")).iter_rows(named=True):
-            says = f"epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
-            sentence = f"{where(snapshot)} leader epochs decrease along broker {broker}'s log of {logs.name}: {says} "
-            sentence += f"follows epoch {row['before']}"
-            out.findings.append(_finding(logs, "epoch-order", sentence, snapshot, broker, row, says))
-        entries = logs.epochs.filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))
-        if entries.height:
-            _against_entries(logs, out, ordered, entries, snapshot, broker)
-    _led_by_two(logs, out)
-    return out
+        yield from _decreasing_epochs(logs, ordered)
+        yield from _epochs_against_checkpoint(logs, ordered)
+    yield from _epochs_with_two_leaders(logs)
 
 
-def _led_by_two(logs: ReplicaLogs, out: Judgement) -> None:
-    """Leader epochs that two brokers led, as each says of itself: what others say of leaders may be an old view.
+def _decreasing_epochs(logs: ReplicaLogs, batches: pl.DataFrame) -> Iterator[Finding]:
+    for row in batches.filter(pl.col("leader_epoch") < pl.col("before")).iter_rows(named=True):
+        batch = f"epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
+        sentence = (
+            f"{where(row['snapshot'])} leader epochs decrease along broker {row['broker']}'s log of {logs.name}:"
+            f" {batch} follows epoch {row['before']}"
+        )
+        yield _batch_finding(logs, "epoch-order", sentence, row, batch)
 
-    A topic that was made again begins again at epoch 0. Its id tells it apart; without one epoch 0 proves nothing, nor
-    do claims that go back in time.
+
+def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iterator[Finding]:
+    """Batches whose epoch is not that of the entry of the leader-epoch-checkpoint that covers their offset.
+
+    Not wrong are an entry without a batch (at the log end, or over a gap), and batches below the first entry. A batch
+    of an epoch later than the last entry means that the checkpoint was copied before the segment.
     """
-    claims: dict[str, dict[int, dict[str, dict[str, Any]]]] = {}
-    told = logs.log_events.filter(pl.col("kind") == "leader").sort("time", "file", "line", nulls_last=True)
-    for row in told.iter_rows(named=True):
-        fields = json.loads(row["fields"])
-        epochs = claims.setdefault(fields.get("topic_id", ""), {})
-        if not fields.get("topic_id") and fields["leader_epoch"] < max(epochs, default=0):
-            return
-        epochs.setdefault(fields["leader_epoch"], {}).setdefault(row["broker"], {**row, **fields})
-    for topic_id, epochs in claims.items():
-        for epoch, led in epochs.items():
-            if len(led) > 1 and (topic_id or epoch > 0):
-                out.findings.append(_rivals(logs, epoch, led))
-
-
-def _rivals(logs: ReplicaLogs, epoch: int, led: dict[str, dict[str, Any]]) -> Finding:
-    says = {name: f"broker {name} from offset {row['offset']}" for name, row in led.items()}
-    names = sorted(led)
-    offsets = [row["offset"] for row in led.values()]
-    return Finding(
-        "epoch-order",
-        f"{brokers(names)} led {logs.name} in one leader epoch, {epoch}: {', '.join(says.values())}",
-        logs.topic,
-        logs.partition,
-        first_offset=min(offsets),
-        last_offset=max(offsets),
-        evidence=[
-            Evidence(f"epoch {epoch}: {says[name]}", None, row["file"], row["line"]) for name, row in led.items()
-        ],
-        replicas=names,
-    )
-
-
-def _against_entries(
-    logs: ReplicaLogs, out: Judgement, ordered: pl.DataFrame, entries: pl.DataFrame, snapshot: str, broker: str
-) -> None:
-    start = extents(logs).filter((pl.col("snapshot") == snapshot) & (pl.col("broker") == broker))["start"]
+    if not len(batches):
+        return
+    snapshot, broker = batches["snapshot"][0], batches["broker"][0]
+    here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
+    entries, start = logs.epochs.filter(here), extents(logs).filter(here)["start"]
+    if not entries.height:
+        return
     entry = entries.sort("start_offset", "leader_epoch").select(
         "start_offset", pl.col("leader_epoch").alias("expected"), pl.col("line").alias("entry_line")
     )
-    joined = ordered.join_asof(entry, left_on="base_offset", right_on="start_offset", strategy="backward")
+    joined = batches.join_asof(entry, left_on="base_offset", right_on="start_offset", strategy="backward")
     newest = entries["leader_epoch"].max()
     wrong = joined.filter(
         (pl.col("expected") != pl.col("leader_epoch"))
@@ -119,35 +89,62 @@ def _against_entries(
     )
     for run in runs(wrong, "position", "leader_epoch", "expected"):
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
-        says = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
-        sentence = f"{where(snapshot)} broker {broker}'s leader-epoch-checkpoint of {logs.name} says epoch "
-        sentence += f"{row['expected']} from offset {row['start_offset']}, and its log has {says}"
-        finding = _finding(logs, "epoch-order", sentence, snapshot, broker, row, says)
-        file, line = entries["file"][0], row["entry_line"]
-        finding.evidence.append(
-            Evidence(f"epoch {row['expected']} begins at offset {row['start_offset']}", source=file, line=line)
+        batch = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
+        sentence = (
+            f"{where(snapshot)} the leader-epoch-checkpoint of broker {broker} for {logs.name} begins epoch"
+            f" {row['expected']} at offset {row['start_offset']}, but the broker's log has {batch}"
         )
-        out.findings.append(finding)
+        says = f"epoch {row['expected']} begins at offset {row['start_offset']}"
+        entry_line = Evidence(says, source=entries["file"][0], line=row["entry_line"])
+        yield _batch_finding(logs, "epoch-order", sentence, row, batch, entry_line)
 
 
-def _finding(
-    logs: ReplicaLogs, rule: str, sentence: str, snapshot: str, broker: str, row: dict[str, object], says: str
-) -> Finding:
-    first, last, byte = row["base_offset"], row["last_offset"], row["byte"]
-    assert isinstance(first, int)
-    assert isinstance(last, int)
-    assert isinstance(byte, int)
-    return Finding(
+def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
+    """Leader epochs that two brokers led, as each logged of itself: a line about another broker may be outdated.
+
+    A topic that was created again begins at epoch 0. Its topic id identifies it; without one epoch 0 proves nothing,
+    nor do lines whose epochs go back in time.
+    """
+    claims: dict[str, dict[int, dict[str, Row]]] = {}
+    lines = logs.log_events.filter(pl.col("kind") == "leader").sort("time", "file", "line", nulls_last=True)
+    for row in lines.iter_rows(named=True):
+        fields = json.loads(row["fields"])
+        epochs = claims.setdefault(fields.get("topic_id", ""), {})
+        if not fields.get("topic_id") and fields["leader_epoch"] < max(epochs, default=0):
+            return
+        epochs.setdefault(fields["leader_epoch"], {}).setdefault(row["broker"], {**row, **fields})
+    for topic_id, epochs in claims.items():
+        for epoch, leaders in epochs.items():
+            if len(leaders) > 1 and (topic_id or epoch > 0):
+                yield _two_leaders(logs, epoch, leaders)
+
+
+def _two_leaders(logs: ReplicaLogs, epoch: int, leaders: dict[str, Row]) -> Finding:
+    claims = {name: f"broker {name} from offset {row['offset']}" for name, row in leaders.items()}
+    names = sorted(leaders)
+    offsets = [row["offset"] for row in leaders.values()]
+    return finding(
+        logs,
+        "epoch-order",
+        f"{brokers(names)} led {logs.name} in the same leader epoch {epoch}: {', '.join(claims.values())}",
+        (min(offsets), max(offsets)),
+        [Evidence(f"epoch {epoch}: {claims[name]}", None, row["file"], row["line"]) for name, row in leaders.items()],
+        brokers=names,
+    )
+
+
+def _batch_finding(logs: ReplicaLogs, rule: str, sentence: str, row: Row, batch: str, *evidence: Evidence) -> Finding:
+    first, last = int(row["base_offset"]), int(row["last_offset"])
+    proof = [Evidence(batch, source=str(row["file"]), byte=row["byte"]), *evidence]
+    return finding(
+        logs,
         rule,
         sentence,
-        logs.topic,
-        logs.partition,
-        first_offset=first,
-        last_offset=last,
+        (first, last),
+        proof,
         count=last - first + 1,
-        evidence=[Evidence(says, source=str(row["file"]), byte=byte)],
-        replicas=[broker],
-        snapshot=snapshot or None,
+        brokers=[row["broker"]],
+        snapshot=row["snapshot"],
     )
 
 
@@ -165,66 +162,57 @@ def _finding(
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
 ).judged_by
-def checkpoint_order(p: Partition) -> Iterator[Finding]:
-    return judge_logs(p, "checkpoint-order", judge_checkpoints)
+def checkpoint_order(p: Partition) -> Iterator[Result]:
+    yield from judge_logs(p, judge_checkpoints)
 
 
-def judge_checkpoints(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
-    """Log start <= recovery point, and recovery point and high watermark <= log end; no high watermark that
-    goes back between snapshots. Checkpoints lag, so only one that is ahead of its log means anything.
+@collected
+def judge_checkpoints(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+    """Checkpoints that are ahead of their log, and high watermarks that go back between snapshots.
+
+    Checkpoints lag, so one that is behind its log means nothing.
     """
-    out = Judgement()
-    # Where the end of a log is broken (not merely torn off) nobody knows how far it went.
+    # Where the end of a log is damaged (not only torn off), its length is not known.
     broken = logs.damage.filter(
         pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null() & ~pl.col("kind").is_in(list(HARMLESS))
     )
     bounds = extents(logs).join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
     for row in bounds.iter_rows(named=True):
-        for name, column in (("high watermark", "high_watermark"), ("recovery point", "recovery_point")):
+        for column in ("high_watermark", "recovery_point", "log_start"):
             if row[column] is not None and row[column] > row["end"]:
-                sentence = (
-                    f"{where(row['snapshot'])} broker {row['broker']}'s log of {logs.name} ends at {row['end']}, "
-                )
-                sentence += f"below its checkpointed {name} {row[column]}: {span(row['end'], row[column] - 1)} it had"
-                _ahead(logs, out, row, column, sentence)
-        if row["log_start"] is not None and row["log_start"] > row["end"]:
-            sentence = f"{where(row['snapshot'])} broker {row['broker']}'s log of {logs.name} ends at {row['end']}, "
-            _ahead(logs, out, row, "log_start", f"{sentence}below its checkpointed log start {row['log_start']}")
-    _going_back(logs, out)
-    return out
+                yield from _ahead_of_log(logs, row, column)
+    yield from _receding_high_watermarks(logs)
 
 
-def _ahead(logs: ReplicaLogs, out: Judgement, row: dict[str, object], column: str, sentence: str) -> None:
-    snapshot, broker = str(row["snapshot"]), str(row["broker"])
-    point = _checkpoint(logs, snapshot, broker, column.replace("_", "-"))
-    end, value = row["end"], row[column]
-    assert isinstance(end, int)
-    assert isinstance(value, int)
-    raced = _may_be_raced(logs, snapshot, broker, end, value)
+def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
+    snapshot, broker, end, offset = str(row["snapshot"]), str(row["broker"]), int(row["end"]), int(row[column])
+    sentence = (
+        f"{where(snapshot)} broker {broker}'s log of {logs.name} ends at {end}, below its checkpointed"
+        f" {column.replace('_', ' ')} {offset}"
+    )
+    if column != "log_start":
+        sentence += f": {span(end, offset - 1)} had been in the log"
+    raced = _may_be_raced(logs, snapshot, broker, end, offset)
     if raced:
         sentence += "; the files of a running broker may have been copied at different times"
     if raced and not logs.at_rest:
-        out.unknown.append(f"checkpoint-order: {sentence}")
-    out.findings.append(
-        Finding(
-            "checkpoint-order",
-            sentence,
-            logs.topic,
-            logs.partition,
-            severity="note" if raced else "violation",
-            first_offset=end,
-            last_offset=value - 1,
-            count=value - end,
-            evidence=point,
-            replicas=[broker],
-            snapshot=snapshot or None,
-        )
+        yield Unknown(sentence)
+    yield finding(
+        logs,
+        "checkpoint-order",
+        sentence,
+        (end, offset - 1),
+        _checkpoint_lines(logs, snapshot, broker, column.replace("_", "-")),
+        count=offset - end,
+        severity="note" if raced else "violation",
+        brokers=[broker],
+        snapshot=snapshot,
     )
 
 
 def _may_be_raced(logs: ReplicaLogs, snapshot: str, broker: str, end: int, value: int) -> bool:
-    """Whether the log went on after its segment was copied: a later snapshot has all that was missing, and
-    nothing was torn off here. The end of a run is copied from brokers at rest; of a folder that was found nobody knows.
+    """Whether the log may have grown after its segment was copied: a later snapshot has all missing records, and
+    nothing is torn off here. At the end of a run brokers are at rest, unless the folder was found without a history.
     """
     if snapshot == logs.snapshots[-1]:
         return not logs.at_rest
@@ -237,7 +225,7 @@ def _may_be_raced(logs: ReplicaLogs, snapshot: str, broker: str, end: int, value
     return after.filter(pl.col("snapshot") == after["snapshot"][0])["count"].sum() > 0 if after.height else False
 
 
-def _checkpoint(logs: ReplicaLogs, snapshot: object, broker: object, name: str) -> list[Evidence]:
+def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) -> list[Evidence]:
     rows = logs.checkpoints.filter(
         (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker) & (pl.col("name") == name)
     )
@@ -247,43 +235,36 @@ def _checkpoint(logs: ReplicaLogs, snapshot: object, broker: object, name: str) 
     ]
 
 
-def _going_back(logs: ReplicaLogs, out: Judgement) -> None:
+def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
     marks = logs.checkpoints.filter(pl.col("name") == "high-watermark")
     for replica in marks.partition_by("broker", maintain_order=True):
         by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
         known = [name for name in logs.snapshots if name in by_snapshot]
         undated = [name for name in known if name != FINAL and name not in logs.times]
         if undated and len({by_snapshot[name]["offset"] for name in known if name != FINAL}) > 1:
-            mark = f"broker {replica['broker'][0]}'s high watermark of {logs.name}"
-            out.unknown.append(
-                f"checkpoint-order: {mark} differs in snapshots, and nobody knows when {undated[0]} was copied"
+            yield Unknown(
+                f"the high watermarks of broker {replica['broker'][0]} for {logs.name} differ between snapshots, and"
+                f" the time of snapshot {undated[0]} is not recorded"
             )
         pairs = [*itertools.pairwise(name for name in known if name not in undated)]
         pairs += [(name, FINAL) for name in undated if FINAL in by_snapshot]
         for before, after in ((by_snapshot[one], by_snapshot[other]) for one, other in pairs):
-            if after["offset"] >= before["offset"]:
-                continue
-            sentence = f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from "
-            sentence += (
-                f"{before['offset']} ({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})"
-            )
-            out.findings.append(
-                Finding(
-                    "checkpoint-order",
-                    sentence,
-                    logs.topic,
-                    logs.partition,
-                    first_offset=after["offset"],
-                    last_offset=before["offset"] - 1,
-                    count=before["offset"] - after["offset"],
-                    evidence=[
-                        Evidence(f"high-watermark is {row['offset']}", None, row["file"], row["line"])
-                        for row in (before, after)
-                    ],
-                    replicas=[after["broker"]],
-                    snapshot=after["snapshot"] or None,
-                )
-            )
+            if after["offset"] < before["offset"]:
+                yield _receding(logs, before, after)
+
+
+def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
+    return finding(
+        logs,
+        "checkpoint-order",
+        f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from {before['offset']}"
+        f" ({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})",
+        (after["offset"], before["offset"] - 1),
+        [Evidence(f"high-watermark is {row['offset']}", None, row["file"], row["line"]) for row in (before, after)],
+        count=before["offset"] - after["offset"],
+        brokers=[after["broker"]],
+        snapshot=after["snapshot"],
+    )
 
 
 @Rule(
@@ -295,62 +276,56 @@ def _going_back(logs: ReplicaLogs, out: Judgement) -> None:
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
 ).judged_by
-def log_corruption(p: Partition) -> Iterator[Finding]:
-    return judge_logs(p, "log-corruption", judge_segments)
+def log_corruption(p: Partition) -> Iterator[Result]:
+    yield from judge_logs(p, judge_segments)
 
 
-def judge_segments(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:  # noqa: ARG001
-    """CRC, magic, length or offset order broken in a segment. A torn tail is a note: Kafka drops it."""
-    out = Judgement()
+@collected
+def judge_segments(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+    """Damaged batches, batches out of order, and missing segments. A torn tail is a note: Kafka truncates it."""
     for row in logs.damage.iter_rows(named=True):
         if row["kind"] in CORRUPT or (row["kind"] in HARMLESS and row["last_offset"] is not None):
-            severity = "violation"
+            yield _damage(logs, row, "violation")
         elif row["kind"] in HARMLESS:
-            severity = "note"
+            yield _damage(logs, row, "note")
         else:
-            out.unknown.append(f"log-corruption: {row['file']} {row['reason']}")
-            continue
-        first, last = row["first_offset"], row["last_offset"]
-        at = f"{row['file']} at byte {row['byte']}"
-        out.findings.append(
-            Finding(
-                "log-corruption",
-                f"{at}: {row['reason']}",
-                logs.topic,
-                logs.partition,
-                severity=severity,
-                first_offset=first,
-                last_offset=last,
-                count=last - first + 1 if first is not None and last is not None else 1,
-                evidence=[Evidence(row["reason"], source=row["file"], byte=row["byte"], line=row["line"])],
-                replicas=[row["broker"]],
-                snapshot=row["snapshot"] or None,
-            )
-        )
+            yield Unknown(f"{row['file']} {row['reason']}")
     for replica in logs.batches.filter("crc_ok").partition_by("snapshot", "broker", maintain_order=True):
-        _offsets_in_order(logs, out, replica)
-    return out
+        yield from _batches_out_of_order(logs, replica)
 
 
-def _offsets_in_order(logs: ReplicaLogs, out: Judgement, replica: pl.DataFrame) -> None:
+def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
+    first, last = row["first_offset"], row["last_offset"]
+    return finding(
+        logs,
+        "log-corruption",
+        f"{row['file']} at byte {row['byte']}: {row['reason']}",
+        (first, last),
+        [Evidence(row["reason"], source=row["file"], byte=row["byte"], line=row["line"])],
+        count=last - first + 1 if first is not None and last is not None else 1,
+        severity=severity,
+        brokers=[row["broker"]],
+        snapshot=row["snapshot"],
+    )
+
+
+def _batches_out_of_order(logs: ReplicaLogs, replica: pl.DataFrame) -> Iterator[Result]:
     snapshot, broker = replica["snapshot"][0], replica["broker"][0]
     ordered = replica.sort("file", "byte").with_columns(
         pl.col("last_offset").shift().alias("before"), pl.col("file").shift().alias("file_before")
     )
     for row in ordered.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
-        says = f"a batch of {span(row['base_offset'], row['last_offset'])} stands after offset {row['before']}"
-        sentence = f"{row['file']} at byte {row['byte']}: {says}"
-        out.findings.append(_finding(logs, "log-corruption", sentence, snapshot, broker, row, says))
-    if logs.compacted:
-        return
+        batch = f"a batch of {span(row['base_offset'], row['last_offset'])} comes after offset {row['before']}"
+        sentence = f"{row['file']} at byte {row['byte']}: {batch}"
+        yield _batch_finding(logs, "log-corruption", sentence, row, batch)
     here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
     cleaned = logs.checkpoints.filter(here & (pl.col("name") == "cleaned")).height
+    if logs.compacted or logs.damage.filter(here).height or (cleaned and logs.compacted is None):
+        return
     gaps = ordered.filter((pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before")))
-    damaged = logs.damage.filter(here).height
     for row in gaps.iter_rows(named=True):
-        if not damaged and (logs.compacted is False or not cleaned):
-            missing = span(row["before"] + 1, row["base_offset"] - 1)
-            out.unknown.append(
-                f"log-corruption: {missing} of broker {broker} {where(snapshot)} are in no segment: one is "
-                f"missing between {row['file_before']} and {row['file']}"
-            )
+        missing = span(row["before"] + 1, row["base_offset"] - 1)
+        yield Unknown(
+            f"{missing} of broker {broker} {where(snapshot)} are in no segment: one is missing between"
+            f" {row['file_before']} and {row['file']}"
+        )

@@ -20,6 +20,7 @@ from ..partitions.rewrites import events, generations
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import plural, some
 from . import jepsen
+from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
 from .rule import Rule
 from .send_evidence import passed_over, sends_with_reads, with_later_end, with_other_value
 from .wording import distinct, proof, seconds, where
@@ -57,9 +58,9 @@ from .wording import distinct, proof, seconds, where
     needs_final=True,
     assumes=("values", "order", "partitions"),
 ).judged_by
-def lost_write(p: Partition) -> Iterator[Finding]:
+def lost_write(p: Partition) -> Iterator[Result]:
     """Acknowledged, proven gone, and not for a legal reason."""
-    _report_unknowns(p, "lost-write")
+    yield from _unknowns(p, "lost-write")
     placed = outcomes_of_sends(p).filter(pl.col("offset").is_not_null())
     lost = placed.filter(pl.col("lost"))
     if not len(lost):
@@ -180,11 +181,11 @@ def _why_gone(p: Partition, run: pl.DataFrame) -> str:
     follows="offset",
     of_records=True,
 ).judged_by
-def unseen(p: Partition) -> Iterator[Finding]:
+def unseen(p: Partition) -> Iterator[Result]:
     """Acknowledged, never read by anyone though final reads came to the end, not legally absent, not proven gone."""
     if p.final is None:
         return
-    _report_unknowns(p, "unseen")
+    yield from _unknowns(p, "unseen")
     if not p.final.complete:
         return
     missing = outcomes_of_sends(p).filter(
@@ -213,28 +214,29 @@ def unseen(p: Partition) -> Iterator[Finding]:
         )
 
 
-def _report_unknowns(p: Partition, rule: str) -> None:
-    """Says of which records nobody knows whether they are gone."""
+def _unknowns(p: Partition, rule: str) -> Iterator[Unknown | MissingSetting]:
+    """Records that may be lost or not, and why."""
     doubtful = outcomes_of_sends(p).filter("doubtful")
     if p.final and doubtful["hidden_by_open_txn"].any():
-        p.depends_on_isolation_level(rule, p.final.processes)
-    _rest_on_ends(p, rule)
+        yield from missing_isolation_levels(p, p.final.processes)
+    if rule == "lost-write":
+        yield from _unknown_ends(p)
     if len(doubtful):
-        p.add_unknown(
-            rule,
+        one = len(doubtful) == 1
+        yield Unknown(
             f"{plural(len(doubtful), 'acknowledged record')} of {p.name} ({some(doubtful['value'].to_list())})"
-            f" {'was' if len(doubtful) == 1 else 'were'} not read in the end, and whether"
-            f" {'it is' if len(doubtful) == 1 else 'they are'} lost is not known: {_why_doubtful(p, doubtful)}",
+            f" {'was' if one else 'were'} not read in the end, and whether {'it is' if one else 'they are'} lost is not"
+            f" known: {_why_doubtful(p, doubtful)}",
         )
 
 
-def _rest_on_ends(p: Partition, rule: str) -> None:
-    """Names who was told an end that proves losses only if it was not the last stable offset."""
-    told = p.unsure_ends
-    if len(told) and rule == "lost-write":
-        shrunk = with_later_end(told, outcomes_of_sends(p).filter(~pl.col("lost") & ~pl.col("in_final")))
-        if shrunk["later_end"].count():
-            p.depends_on_isolation_level(rule, told["process"].unique())
+def _unknown_ends(p: Partition) -> list[MissingSetting]:
+    """The isolation levels of clients whose end offsets prove losses, unless they are last stable offsets."""
+    ends = p.unsure_ends
+    if not len(ends):
+        return []
+    shrunk = with_later_end(ends, outcomes_of_sends(p).filter(~pl.col("lost") & ~pl.col("in_final")))
+    return missing_isolation_levels(p, ends["process"].unique()) if shrunk["later_end"].count() else []
 
 
 def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:

@@ -19,6 +19,7 @@ from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
 from . import jepsen
+from .judgement import Result, Unknown
 from .loss import vanished
 from .rule import Rule
 from .wording import proof, where
@@ -48,7 +49,7 @@ Row = dict[str, Any]
     follows="offset",
     of_records=True,
 ).judged_by
-def poll_skip(p: Partition) -> Iterator[Finding]:
+def poll_skip(p: Partition) -> Iterator[Result]:
     yield from _skips(p, within=False)
 
 
@@ -63,7 +64,7 @@ def poll_skip(p: Partition) -> Iterator[Finding]:
     needs=("reads",),
     jepsen=jepsen.int_poll_skips,
 ).judged_by
-def int_poll_skip(p: Partition) -> Iterator[Finding]:
+def int_poll_skip(p: Partition) -> Iterator[Result]:
     yield from _skips(p, within=True)
 
 
@@ -89,7 +90,7 @@ def int_poll_skip(p: Partition) -> Iterator[Finding]:
     jepsen=jepsen.nonmonotonic_polls,
     follows="offset",
 ).judged_by
-def nonmonotonic_poll(p: Partition) -> Iterator[Finding]:
+def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, within=False)
 
 
@@ -104,11 +105,11 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Finding]:
     needs=("reads",),
     jepsen=jepsen.int_nonmonotonic_polls,
 ).judged_by
-def int_nonmonotonic_poll(p: Partition) -> Iterator[Finding]:
+def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, within=True)
 
 
-def _skips(p: Partition, within: bool) -> Iterator[Finding]:
+def _skips(p: Partition, within: bool) -> Iterator[Result]:
     ahead = jumps(p).filter((pl.col("offset") > pl.col("expected")) & (pl.col("inside") == within))
     polled = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
@@ -120,9 +121,7 @@ def _skips(p: Partition, within: bool) -> Iterator[Finding]:
             continue
         # Within one poll no other poll can have given what is missing.
         if not within and polled(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
-            p.add_unknown(
-                "poll-skip", f"{row['process']} polled {p.name} once more, and nobody knows what it was given"
-            )
+            yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
             continue
         place = where(p, int(skipped[0]), int(skipped[-1]))
         values = _values_at(p, int(skipped[0]), int(skipped[-1]))
@@ -150,7 +149,7 @@ def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offs
     return np.setdiff1d(np.intersect1d(there, offsets), vanished(p, there), assume_unique=True)
 
 
-def _steps_back(p: Partition, within: bool) -> Iterator[Finding]:
+def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
     behind = jumps(p).filter((pl.col("offset") < pl.col("expected")) & (pl.col("inside") == within))
     for row in behind.iter_rows(named=True):
         yield _finding(

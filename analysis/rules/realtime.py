@@ -12,6 +12,7 @@ from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.partition import Partition
 from ..wording import plural, some
+from .judgement import Result, missing_isolation_levels
 from .loss import outcomes_of_sends
 from .rule import Rule
 from .wording import distinct, proof, seconds, where
@@ -35,7 +36,7 @@ from .wording import distinct, proof, seconds, where
     assumes=("clock", "order", "partitions", "invocations"),
     follows="value",
 ).judged_by
-def realtime_order(p: Partition) -> Iterator[Finding]:
+def realtime_order(p: Partition) -> Iterator[Result]:
     """What the log was known to hold before an append was invoked stands before it (strictly: intervals are closed).
 
     One finding for neighbouring later appends, with one witness pair, as every later append below the highest
@@ -174,7 +175,7 @@ def _proven(row: dict[str, Any]) -> tuple[str, int]:
     assumes=("clock", "order"),
     follows="offset",
 ).judged_by
-def stale_end_offset(p: Partition) -> Iterator[Finding]:
+def stale_end_offset(p: Partition) -> Iterator[Result]:
     """end_offsets answers less than what was acknowledged or read before the question, or than an earlier answer."""
     asked = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     if not len(asked):
@@ -194,7 +195,7 @@ def stale_end_offset(p: Partition) -> Iterator[Finding]:
         else:
             continue
         if len(witness) and not row["sure"]:
-            p.depends_on_isolation_level("stale-end-offset", [row["process"]])
+            yield from missing_isolation_levels(p, [row["process"]])
         elif len(witness):
             yield _stale(p, row, witness.row(0, named=True))
 

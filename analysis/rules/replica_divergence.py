@@ -1,24 +1,26 @@
-"""replica-divergence: one offset, different records in two replicas of one snapshot.
+"""replica-divergence: replicas hold the same record at each offset.
 
-A replica that is merely behind is not divergent: only offsets that two replicas hold are compared. The tail
-of a leader that died before anybody fetched it differs from what its successor wrote, and Kafka truncates
-it when the broker returns; that is a note as long as nothing in it was committed. A record counts as
-committed below its replica's checkpointed high watermark (a lower bound, for it lags), or where it was
-acknowledged or read by a consumer; above that nobody knows.
+Only offsets that two replicas hold are compared, so a replica that is behind does not diverge. If a leader dies before
+a follower fetched its last records, its successor writes others, and Kafka truncates the first when the old leader
+returns. That is a note unless such a record was committed. A record is known to be committed below its replica's
+checkpointed high watermark, which lags, or if it was acknowledged, or read by a consumer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import Judgement, ReplicaLogs, extents, runs, where
+from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
 from .evidence import judge_logs
+from .findings import finding
+from .judgement import Result, Unknown, collected
 from .rule import Rule
 
 
@@ -44,43 +46,59 @@ from .rule import Rule
     follows="offset",
     of_records=True,
 ).judged_by
-def replica_divergence(p: Partition) -> Iterator[Finding]:
-    return judge_logs(p, "replica-divergence", judge_divergence)
+def replica_divergence(p: Partition) -> Iterator[Result]:
+    yield from judge_logs(p, judge_divergence)
 
 
-def judge_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
-    """One finding a snapshot, run of diverging offsets, and grouping of the replicas."""
-    out = Judgement()
+class Divergence(NamedTuple):
+    """A run of adjacent offsets of one snapshot at which the same replicas differ in the same way."""
+
+    snapshot: str
+    first: int
+    last: int
+    count: int
+    sides: list[list[str]]  # brokers with the same records
+    winner: int | None  # the side that was elected later, if known
+    records: pl.DataFrame  # of all replicas, from first to last
+    uncommitted: bool  # no record of a losing side is known to be committed
+    lost: pl.DataFrame  # the sends that are known to be committed, and are not on the winning side
+
+
+@collected
+def judge_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
+    """One finding for each snapshot, run of diverging offsets, and grouping of the replicas."""
     bounds = extents(logs)
     for snapshot in logs.snapshots:
         records = logs.records.filter(pl.col("snapshot") == snapshot)
         if records["broker"].n_unique() < 2:
             continue
+        marks = _high_watermarks(bounds, snapshot)
         for run in runs(diverging(records, identical_at(logs, snapshot)), "position", "key"):
-            brokers = run["brokers"][0].to_list()
-            sides = _group(brokers, run["sides"][0].split("|"))
-            found = _finding(logs, snapshot, records, run, sides, sends, bounds)
-            out.findings.append(found)
-            marks = _marks(bounds, snapshot)
-            if found.severity == "note" and not sends.height and any(marks.get(broker) is None for broker in brokers):
-                says = "neither a history nor a checkpointed high watermark tells whether what replicas of"
-                out.unknown.append(f"{says} {logs.topic}-{logs.partition} hold differently was committed")
-    return out
+            divergence = _divergence(logs, snapshot, records, run, sends, marks)
+            yield _finding(logs, divergence, bounds)
+            names = [broker for side in divergence.sides for broker in side]
+            if divergence.uncommitted and not sends.height and any(marks.get(name) is None for name in names):
+                yield Unknown(
+                    f"replicas of {logs.name} differ, and neither a history nor a checkpointed high watermark shows"
+                    " whether the records were committed"
+                )
 
 
 def identical_at(logs: ReplicaLogs, snapshot: str) -> pl.Series:
-    """Where ranges begin that two replicas have alike."""
+    """The first offsets of the ranges that are identical in two replicas."""
     return logs.sealed.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
 
 
-def diverging(records: pl.DataFrame, sealed: pl.Series) -> pl.DataFrame:
-    """One row an offset at which replicas differ: `sides` names for each of its `brokers` the first that
-    has the same record, and `position` counts the offsets that two replicas hold (and a sealed range as one).
+def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
+    """One row for each offset at which replicas differ, with columns offset, position, brokers, sides and key.
+
+    `sides` names for each of its `brokers` the first broker that has the same record. `position` counts the offsets
+    that two replicas hold; a range that is identical in both counts once.
     """
     what = ["leader_epoch", "timestamp", "control"]
     # A dump of a record with headers has no digest, nor have markers in it.
     what += ["key", "value"] if records["digest"].null_count() else ["digest"]
-    # An epoch that the reader does not believe (null in a v2 batch) contradicts nobody's.
+    # An implausible epoch, which the reader makes null, contradicts no other.
     known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over("offset"))
     identified = records.with_columns(known).select("offset", "broker", pl.struct(what).hash().alias("identity"))
     differ = (
@@ -91,7 +109,7 @@ def diverging(records: pl.DataFrame, sealed: pl.Series) -> pl.DataFrame:
         .with_row_index("position")
         .filter("differ")
     )
-    before = pl.Series(np.searchsorted(sealed, differ["offset"]), dtype=pl.UInt32)
+    before = pl.Series(np.searchsorted(identical, differ["offset"]), dtype=pl.UInt32)
     differ = differ.with_columns(pl.col("position") + before)
     return (
         identified.join(differ.select("offset", "position"), on="offset")
@@ -106,70 +124,49 @@ def diverging(records: pl.DataFrame, sealed: pl.Series) -> pl.DataFrame:
     )
 
 
-def _group(brokers: list[str], like: list[str]) -> list[list[str]]:
-    sides: dict[str, list[str]] = {}
-    for broker, representative in zip(brokers, like, strict=True):
-        sides.setdefault(representative, []).append(broker)
-    return list(sides.values())
-
-
-def _finding(
+def _divergence(
     logs: ReplicaLogs,
     snapshot: str,
     records: pl.DataFrame,
     run: pl.DataFrame,
-    sides: list[list[str]],
     sends: pl.DataFrame,
-    bounds: pl.DataFrame,
-) -> Finding:
+    marks: dict[str, int | None],
+) -> Divergence:
     first, last = int(run["offset"][0]), int(run["offset"][-1])
+    sides = _sides(run["brokers"][0].to_list(), run["sides"][0].split("|"))
     within = records.filter(pl.col("offset").is_between(first, last))
     winner = winning_side(logs, snapshot, records, first, sides)
-    standing = [_standing(within, side, sends) for side in sides]
-    # A retry may have written at the same offset what the dead leader had: only one copy was acknowledged.
-    elected = _values(within, sides, winner)
-    proved = [sends.filter(~pl.col("value").is_in(elected)) for sends in standing]
-    marks = _marks(bounds, snapshot)
+    # A retry may have written the dead leader's record again at the same offset: only one copy was acknowledged.
+    elected = [] if winner is None else _values(within, sides[winner])
+    proved = [_known_committed(within, side, sends).filter(~pl.col("value").is_in(elected)) for side in sides]
     committed = [
-        any((marks.get(broker) or 0) > first for broker in side) or proved[i].height > 0 for i, side in enumerate(sides)
+        any((marks.get(broker) or 0) > first for broker in side) or proved[number].height > 0
+        for number, side in enumerate(sides)
     ]
-    losing = [i for i in range(len(sides)) if i != winner]
-    breach = any(committed[i] for i in losing) if winner is not None else sum(committed) > 1
-    lost = pl.concat(proved[i] for i in losing)
-    names = " and ".join(map(brokers, sides))
-    sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
-    if winner is not None:
-        sentence += f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} what was elected later"
-    if lost.height and winner is not None:
-        sentence += f"; {lost.height:,} acknowledged or read values stand only on the losing side"
-    elif not breach:
-        sentence += "; nothing shows that the records on the losing side were committed"
-    return Finding(
-        "replica-divergence",
-        sentence,
-        logs.topic,
-        logs.partition,
-        severity="violation" if breach else "note",
-        first_offset=first,
-        last_offset=last,
-        count=run.height,
-        values=lost["value"].drop_nulls().to_list() if winner is not None else [],
-        processes=lost["process"].drop_nulls().unique().sort().to_list() if winner is not None else [],
-        evidence=_evidence(within, sides, first, marks, bounds, snapshot),
-        replicas=sorted(broker for side in sides for broker in side),
-        snapshot=snapshot or None,
-    )
+    losing = [number for number in range(len(sides)) if number != winner]
+    breach = any(committed[number] for number in losing) if winner is not None else sum(committed) > 1
+    lost = pl.concat(proved[number] for number in losing)
+    return Divergence(snapshot, first, last, run.height, sides, winner, within, not breach, lost)
+
+
+def _sides(names: list[str], like: list[str]) -> list[list[str]]:
+    """The brokers in groups: `like` names for each the representative of its group."""
+    sides: dict[str, list[str]] = {}
+    for broker, representative in zip(names, like, strict=True):
+        sides.setdefault(representative, []).append(broker)
+    return list(sides.values())
 
 
 def winning_side(
     logs: ReplicaLogs, snapshot: str, records: pl.DataFrame, first: int, sides: list[list[str]]
 ) -> int | None:
-    """Which side was elected later: the greater leader epoch at the first diverging offset; before leader
-    epochs, the side that the last leader's log agrees with. None where neither tells.
+    """The side that was elected later: the one with the greater leader epoch at the first diverging offset.
+
+    Without leader epochs, the side that agrees with the last leader's log. None if neither is known.
     """
     at = records.filter(pl.col("offset") == first)
     epochs = [at.filter(pl.col("broker").is_in(side))["leader_epoch"].max() for side in sides]
-    known = [e for e in epochs if isinstance(e, int)]
+    known = [epoch for epoch in epochs if isinstance(epoch, int)]
     if len(known) == len(sides) and known.count(max(known)) == 1:
         return known.index(max(known))
     final = logs.records.filter((pl.col("snapshot") == logs.last) & (pl.col("offset") == first))
@@ -178,55 +175,71 @@ def winning_side(
     digests = final["digest"].unique()
     if len(digests) != 1 or (logs.last == snapshot and logs.leader is None):
         return None
-    same = [i for i, side in enumerate(sides) if _digest(at, side) == digests[0]]
+    same = [number for number, side in enumerate(sides) if _digest(at, side) == digests[0]]
     return same[0] if len(same) == 1 else None
 
 
 def _digest(at: pl.DataFrame, side: list[str]) -> int | None:
-    found = at.filter(pl.col("broker") == side[0])["digest"]
-    return found[0] if len(found) else None
+    digests = at.filter(pl.col("broker") == side[0])["digest"]
+    return digests[0] if len(digests) else None
 
 
-def _standing(within: pl.DataFrame, side: list[str], sends: pl.DataFrame) -> pl.DataFrame:
-    """Sends acknowledged or read whose record stands on this side, at the offset that was acknowledged."""
+def _known_committed(within: pl.DataFrame, side: list[str], sends: pl.DataFrame) -> pl.DataFrame:
+    """Sends that were acknowledged or read, and are on this side at the acknowledged offset."""
     proved = sends.filter(pl.col("acknowledged") | pl.col("read").fill_null(False))
     held = within.filter(pl.col("broker") == side[0]).select("offset", "value")
     return proved.join(held, on=["offset", "value"], how="semi").sort("offset")
 
 
-def _values(within: pl.DataFrame, sides: list[list[str]], winner: int | None) -> list[str]:
-    if winner is None:
-        return []
-    return within.filter(pl.col("broker").is_in(sides[winner]))["value"].drop_nulls().to_list()
+def _values(within: pl.DataFrame, side: list[str]) -> list[str]:
+    return within.filter(pl.col("broker").is_in(side))["value"].drop_nulls().to_list()
 
 
-def _marks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | None]:
+def _high_watermarks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | None]:
+    """The checkpointed high watermark of each broker in a snapshot."""
     at = bounds.filter(pl.col("snapshot") == snapshot)
     return dict(zip(at["broker"], at["high_watermark"], strict=True))
 
 
-def _evidence(
-    within: pl.DataFrame,
-    sides: list[list[str]],
-    first: int,
-    marks: dict[str, int | None],
-    bounds: pl.DataFrame,
-    snapshot: str,
-) -> list[Evidence]:
-    out = []
-    ends = bounds.filter(pl.col("snapshot") == snapshot)
-    for broker in (broker for side in sides for broker in side):
-        at = within.filter((pl.col("broker") == broker) & (pl.col("offset") == first)).row(0, named=True)
-        end = ends.filter(pl.col("broker") == broker)["end"]
-        mark = marks.get(broker)
-        has = f"value {at['value']!r}" if at["control"] is None else f"a {at['control']} marker"
-        says = f"broker {broker} has at offset {first} {has}"
-        says += f", key {at['key']!r}" if at["key"] is not None else ""
-        says += f", epoch {at['leader_epoch']}" if at["leader_epoch"] is not None else ""
-        says += f", timestamp {at['timestamp']}" if at["timestamp"] is not None else ""
-        says += f", digest {at['digest']:016x}" if at["digest"] is not None else ""
-        says += f"; its log ends at {end[0]}" if len(end) else ""
-        says += f"; its checkpointed high watermark is {mark}" if mark is not None else ""
-        out.append(Evidence(says, source=at["file"], byte=at["byte"]))
-    prefix = f"the logs agree up to offset {first - 1}" if first > 0 else "the logs agree nowhere before"
-    return [*out, Evidence(prefix)]
+def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) -> Finding:
+    snapshot, first, last, count, sides, winner, _, uncommitted, lost = divergence
+    names = " and ".join(map(brokers, sides))
+    sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
+    if winner is not None:
+        sentence += f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} what was elected later"
+    if lost.height and winner is not None:
+        sentence += f"; {lost.height:,} acknowledged or read values are only on the losing side"
+    elif uncommitted:
+        sentence += "; nothing shows that the records on the losing side were committed"
+    return finding(
+        logs,
+        "replica-divergence",
+        sentence,
+        (first, last),
+        _evidence(divergence, bounds.filter(pl.col("snapshot") == snapshot)),
+        count=count,
+        severity="note" if uncommitted else "violation",
+        values=lost["value"].drop_nulls() if winner is not None else (),
+        processes=lost["process"].drop_nulls().unique().sort() if winner is not None else (),
+        brokers=sorted(broker for side in sides for broker in side),
+        snapshot=snapshot,
+    )
+
+
+def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence]:
+    """What each replica has at the first diverging offset, and up to where they agree."""
+    first = divergence.first
+    for broker in (broker for side in divergence.sides for broker in side):
+        here = (pl.col("broker") == broker) & (pl.col("offset") == first)
+        record = divergence.records.filter(here).row(0, named=True)
+        says = f"broker {broker} has at offset {first} "
+        says += f"value {record['value']!r}" if record["control"] is None else f"a {record['control']} marker"
+        says += f", key {record['key']!r}" if record["key"] is not None else ""
+        says += f", epoch {record['leader_epoch']}" if record["leader_epoch"] is not None else ""
+        says += f", timestamp {record['timestamp']}" if record["timestamp"] is not None else ""
+        says += f", digest {record['digest']:016x}" if record["digest"] is not None else ""
+        for end, mark in bounds.filter(pl.col("broker") == broker).select("end", "high_watermark").iter_rows():
+            says += f"; its log ends at {end}"
+            says += f"; its checkpointed high watermark is {mark}" if mark is not None else ""
+        yield Evidence(says, source=record["file"], byte=record["byte"])
+    yield Evidence(f"the logs agree up to offset {first - 1}" if first > 0 else "the logs differ from the first offset")

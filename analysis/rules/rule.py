@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...histories.tables import Finding
 from ..partitions.partition import Partition
+from .judgement import Judge, Result, collected
 
-Judge = Callable[[Partition], Iterator[Finding]]
 # What a rule may assume, beside well-formed lines: values are unique, clocks go forward, events have an order in time,
 # failures are certain, partitions and invocations were recorded, the logs of all replicas were collected.
 Assumed = Literal["values", "clock", "order", "outcomes", "partitions", "invocations", "replicas"]
@@ -34,9 +33,9 @@ class Rule:
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss
     of_records: bool = False  # the values of a finding are the records concerned, and nothing else
 
-    def judged_by(self, native: Judge) -> Rule:
-        """The rule with the function that judges native histories: a decorator of that function."""
-        return replace(self, native=native)
+    def judged_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
+        """The rule with the generator that judges native histories: a decorator of that generator."""
+        return replace(self, native=collected(results))
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:

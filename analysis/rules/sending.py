@@ -13,6 +13,7 @@ from ..partitions.partition import Partition, once
 from ..wording import plural
 from . import jepsen
 from .idempotence import without_idempotence
+from .judgement import Result
 from .rule import Rule
 from .wording import proof, where
 
@@ -33,7 +34,7 @@ from .wording import proof, where
     assumes=("invocations",),
     follows="value",
 ).judged_by
-def nonmonotonic_send(p: Partition) -> Iterator[Finding]:
+def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """A producer's acknowledged offsets go back, in the order of invocation; a new client instance starts anew."""
     sent = _in_order_of_invocation(p)
     back = sent.filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
@@ -61,7 +62,7 @@ def nonmonotonic_send(p: Partition) -> Iterator[Finding]:
     jepsen=jepsen.int_nonmonotonic_sends,
     follows="value",
 ).judged_by
-def int_nonmonotonic_send(p: Partition) -> Iterator[Finding]:
+def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """The same within one transaction."""
     back = _in_order_of_invocation(p).filter(
         (pl.col("offset") < pl.col("previous")) & (pl.col("at") == pl.col("previous_at"))
@@ -82,7 +83,7 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Finding]:
     needs=("transactions",),
     jepsen=jepsen.int_send_skips,
 ).judged_by
-def int_send_skip(p: Partition) -> Iterator[Finding]:
+def int_send_skip(p: Partition) -> Iterator[Result]:
     """Another producer's records stand between those of one transaction; that is allowed, so it is a note."""
     ahead = _in_order_of_invocation(p).filter(
         (pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at"))

@@ -13,6 +13,7 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural, some
 from . import jepsen
+from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
 from .rule import Rule
 from .wording import distinct, proof, seconds, where
 
@@ -34,13 +35,14 @@ _NOTHING = np.empty(0, dtype=np.int64)
     jepsen=jepsen.aborted_reads,
     assumes=("values", "outcomes"),
 ).judged_by
-def aborted_read(p: Partition) -> Iterator[Finding]:
+def aborted_read(p: Partition) -> Iterator[Result]:
     """G1a: polled, though the send certainly failed or its transaction aborted."""
     read = _reads_of(p, pl.col("all_failed"))
     uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
     excused = pl.col("process").is_in(uncommitted) & pl.col("in_txn")
-    read = _without_untold(p, read, pl.col("in_txn"), "aborted-read")
+    read, unknowns = _split_by_isolation(p, read, pl.col("in_txn"))
+    yield from unknowns
     for run in _runs(read.filter(~excused), lasting(p)):
         fate = "whose transaction aborted" if run["in_txn"][0] else "whose send failed"
         yield _aborted(p, run, "violation", fate)
@@ -72,7 +74,7 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, fate: str) -> Findi
     needs=("reads", "sends"),
     assumes=("values", "clock", "order"),
 ).judged_by
-def phantom_read(p: Partition) -> Iterator[Finding]:
+def phantom_read(p: Partition) -> Iterator[Result]:
     """Polled, though nobody sent it, or before it was sent."""
     if not len(p.sends) and not len(p.unplaced):
         return
@@ -80,7 +82,7 @@ def phantom_read(p: Partition) -> Iterator[Finding]:
     missing = _missing(p)
     if missing and len(unsent):
         values = some(distinct(unsent["value"]))
-        p.add_unknown("phantom-read", f"no send of what was read of {p.name} is recorded ({values}), but {missing}")
+        yield Unknown(f"no send is recorded of {values}, which {p.name} returned to consumers; but {missing}")
         unsent = unsent.clear()
     for run in _runs(unsent):
         sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it"
@@ -126,13 +128,15 @@ def _missing(p: Partition) -> str:
     jepsen=jepsen.precommitted_reads,
     assumes=("values", "clock", "order"),
 ).judged_by
-def precommitted_read(p: Partition) -> Iterator[Finding]:
+def precommitted_read(p: Partition) -> Iterator[Result]:
     """Polled before the transaction of the value began, or by the transaction that wrote it."""
     uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(uncommitted))
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
     early = (pl.col("completed") < pl.col("sent")).fill_null(False)
-    for run in _runs(_without_untold(p, read.filter(early | own), ~early, "precommitted-read")):
+    suspect, unknowns = _split_by_isolation(p, read.filter(early | own), ~early)
+    yield from unknowns
+    for run in _runs(suspect):
         first = run.row(0, named=True)
         how = (
             "inside the transaction that writes it"
@@ -149,12 +153,17 @@ def precommitted_read(p: Partition) -> Iterator[Finding]:
         )
 
 
-def _without_untold(p: Partition, read: pl.DataFrame, permits: pl.Expr, rule: str) -> pl.DataFrame:
-    """Without what read_uncommitted `permits`, of consumers whose level nobody told: the rule cannot judge it."""
-    untold = [name for name in read["process"].unique() if p.isolation(name) is None]
-    open_ones = pl.col("process").is_in(untold) & permits.fill_null(False)
-    p.depends_on_isolation_level(rule, read.filter(open_ones)["process"].unique())
-    return read.filter(~open_ones)
+def _split_by_isolation(
+    p: Partition, read: pl.DataFrame, permitted: pl.Expr
+) -> tuple[pl.DataFrame, list[MissingSetting]]:
+    """The reads that can be judged, and the isolation levels that are missing to judge the others.
+
+    `permitted` is what read_uncommitted permits.
+    """
+    without_level = [name for name in read["process"].unique() if p.isolation(name) is None]
+    undecided = pl.col("process").is_in(without_level) & permitted.fill_null(False)
+    missing = missing_isolation_levels(p, read.filter(undecided)["process"].unique())
+    return read.filter(~undecided), missing
 
 
 def _reads_of(p: Partition, suspect: pl.Expr) -> pl.DataFrame:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from . import batch_kernels as kernels
 from .cluster_metadata import TYPES, MetadataRecord, replayed
 from .tables import BATCHES, DAMAGE, RECORDS, damage_row
 
@@ -194,7 +193,9 @@ def text_digest(key: str | None, value: str | None) -> int:
     start = max(lengths[0], 0)
     spans = np.array([[0, 0, 0, lengths[0], start, lengths[1], len(buf), len(buf)]], dtype=np.int64)
     out = np.empty(1, dtype=np.uint64)
-    kernels.digests(buf, spans, out)
+    from . import batch_kernels  # its compiled loops take a while to load
+
+    batch_kernels.digests(buf, spans, out)
     return int(out[0])
 
 

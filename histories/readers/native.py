@@ -27,7 +27,9 @@ _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("
 _INTEGERS = ("time", "op", "partition", "offset", "timestamp")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
-SCANNED_FROM = 1 << 20  # bytes of a block, from which on loading the compiled loops pays
+# Bytes that a process parses before it loads the compiled loops: loading takes as long as parsing so many without them.
+SCANNED_FROM = 8 << 20
+MIN_SCANNED_BYTES = 64 << 10  # of a block that goes through the loops once they are loaded
 
 
 def recognises(head: bytes) -> bool:
@@ -45,7 +47,7 @@ def recognises(head: bytes) -> bool:
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
     """Whole lines to (EVENTS, QUARANTINE), `line` counting from 0. Never raises, whatever the bytes."""
     blob = blob.removeprefix(b"\xef\xbb\xbf")
-    if len(blob) < SCANNED_FROM or not _is_utf8(blob):
+    if not _is_worth_scanning(len(blob)) or not _is_utf8(blob):
         return _parse_lines(list(enumerate(blob.split(b"\n"))))
     from . import native_columns
 
@@ -54,6 +56,15 @@ def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  
         return events, pl.DataFrame(schema=QUARANTINE)
     others, bad = _parse_lines(left)
     return pl.concat([events, others]).sort("line"), bad
+
+
+def _is_worth_scanning(size: int) -> bool:
+    """Whether a block of so many bytes goes through the compiled loops. Counts the bytes that this process parses."""
+    _parsed["bytes"] += size
+    return _parsed["bytes"] >= SCANNED_FROM and size >= min(MIN_SCANNED_BYTES, SCANNED_FROM)
+
+
+_parsed = {"bytes": 0}
 
 
 def _is_utf8(blob: bytes) -> bool:

@@ -14,7 +14,8 @@ from typing import Any
 import polars as pl
 import pytest
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
-from logjudge.analysis.replicas.replica_logs import SENDS, Judgement, ReplicaLogs, complete_sends, replica_logs_of
+from logjudge.analysis.replicas.replica_logs import SENDS, ReplicaLogs, complete_sends, replica_logs_of
+from logjudge.analysis.rules.judgement import Judgement
 from logjudge.analysis.rules.log_order import judge_checkpoints, judge_epochs, judge_segments
 from logjudge.analysis.rules.replica_absent import judge_absence
 from logjudge.analysis.rules.replica_divergence import judge_divergence
@@ -42,12 +43,10 @@ def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
 def judge_replicas(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """All rules on what brokers kept of one topic-partition."""
     sends = complete_sends(sends)
-    out = Judgement()
-    for rule in (judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments):
-        judged = rule(logs, sends)
-        out.findings.extend(judged.findings)
-        out.unknown.extend(judged.unknown)
-    return out
+    judges = (judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments)
+    judgements = [judge(logs, sends) for judge in judges]
+    findings = [finding for judgement in judgements for finding in judgement.findings]
+    return Judgement(tuple(findings), tuple(reason for judgement in judgements for reason in judgement.unknowns))
 
 
 @dataclass

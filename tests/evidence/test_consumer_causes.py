@@ -80,6 +80,9 @@ AGAIN = [("g2", "assign", None, None), ("g2", "poll", 10, 12), ("g2", "commit", 
         ([*FRESH, *READ, *AGAIN], "committed-offset-vanished"),
         # A group that had never committed anything.
         ([*FRESH, *AGAIN], "consumer-reset"),
+        # The application assigned the partition, without an offset.
+        ([("g1", "assign-own", None, None), ("g2", "assign-own", None, None), *AGAIN[1:]], "consumer-reset"),
+        ([*FRESH, *READ, ("g2", "assign-own", None, None), *AGAIN[1:]], "unknown"),
         # The commit may not have been stored; it failed, says nobody.
         ([*FRESH, *READ[:2], ("g1", "commit-info", 5, None), *AGAIN], "unknown"),
         # The offset was there, or the application chose where to begin.

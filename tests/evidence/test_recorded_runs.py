@@ -36,7 +36,7 @@ def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, 
     lost = {}
     for topic, partition in run.partitions():
         judged = judge_absence(run.replica_logs(topic, partition), run.sent(topic, partition))
-        assert judged.unknown == []
+        assert judged.unknowns == ()
         values = sorted(value for finding in judged.findings for value in finding.values)
         if values:
             lost[f"{topic}-{partition}"] = values
@@ -93,15 +93,15 @@ def test_nothing_is_found_where_nothing_is(recorded, name):
     run = recorded(name)
     for topic, partition in run.partitions():
         judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
-        assert judged.findings == []
-        assert judged.unknown == []
+        assert judged.findings == ()
+        assert judged.unknowns == ()
 
 
 def test_a_stranger_s_cluster_has_one_replica_ahead_and_no_divergence(recorded):
     run = recorded("custom-kraft")
     for topic, partition in run.partitions():
         judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
-        assert judged.findings == []
+        assert judged.findings == ()
     ahead = run.tables[("demo", 0)]["records"].group_by("broker").agg(pl.col("offset").max()).sort("broker")
     assert ahead["broker"].to_list()[-1] == "103"
     assert sum(run.tables[at]["metadata"].filter(

@@ -136,7 +136,7 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "truth.json").exists()
     keeping = CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "b")])
     assert keeping.exit_code == 0, keeping.output
-    assert "nothing acknowledged was lost" in keeping.output
+    assert "no acknowledged record was lost" in keeping.output
     assert "longest time without an acknowledgement: " in keeping.output
 
 
@@ -145,11 +145,11 @@ def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
     told = CliRunner().invoke(cli, ["scenarios", "run", "retry-reordering", "--out", str(tmp_path / "run")])
     assert "retry-reordering: VALID" in told.output
     assert told.output.endswith(
-        "Exit code 0, from the judge's verdict; the simulator knows that no-duplicates and no-reordering broke\n"
+        "Exit code 0, from the verdict; invariants broken in the simulation: no-duplicates, no-reordering\n"
     )
     assert told.exit_code == 0
     text = " ".join(CliRunner().invoke(cli, ["scenarios", "run", "--help"]).output.split())
-    assert all(part in text for part in ("NAME-judged", "exit code", "judge's verdict"))
+    assert all(part in text for part in ("NAME-judged", "exit code", "that of the verdict"))
 
 
 def test_the_judge_names_the_reset_that_skipped_records(tmp_path: Path) -> None:

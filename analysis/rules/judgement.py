@@ -1,0 +1,64 @@
+"""What a rule returns: breaches, and what it cannot judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import NamedTuple, ParamSpec
+
+from ...histories.tables import Finding
+from ..partitions.partition import Partition
+
+
+class Unknown(NamedTuple):
+    """Something in the partition that a rule cannot judge, and why, in one clause."""
+
+    reason: str
+
+
+class MissingSetting(NamedTuple):
+    """A setting without which a rule cannot judge something in the partition."""
+
+    name: str
+
+
+Result = Finding | Unknown | MissingSetting
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All that one rule reports of one partition."""
+
+    findings: tuple[Finding, ...] = ()
+    unknowns: tuple[str, ...] = ()
+    missing_settings: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(results: Iterable[Result]) -> Judgement:
+        """Sorts results by their kind, in their order; each reason and setting once."""
+        listed = list(results)
+        return Judgement(
+            tuple(result for result in listed if isinstance(result, Finding)),
+            tuple(dict.fromkeys(result.reason for result in listed if isinstance(result, Unknown))),
+            tuple(dict.fromkeys(result.name for result in listed if isinstance(result, MissingSetting))),
+        )
+
+
+Judge = Callable[[Partition], Judgement]
+Arguments = ParamSpec("Arguments")
+
+
+def collected(results: Callable[Arguments, Iterator[Result]]) -> Callable[Arguments, Judgement]:
+    """Makes a judge of a generator: it collects what the generator yields."""
+
+    @wraps(results)
+    def judge(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Judgement:
+        return Judgement.of(results(*args, **kwargs))
+
+    return judge
+
+
+def missing_isolation_levels(p: Partition, processes: Iterable[str]) -> list[MissingSetting]:
+    """The isolation levels that run.json does not set, among those of the processes."""
+    return [MissingSetting(f"isolation.level of {name}") for name in sorted(processes) if p.isolation(name) is None]

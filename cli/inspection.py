@@ -1,0 +1,95 @@
+"""What `explain`, `diff` and `timeline` share: parsing a place, opening the run, and printing times."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..analysis.wording import some
+from ..histories.errors import InputError, UsageError
+from .progress import Progress
+from .saved import is_saved
+
+if TYPE_CHECKING:
+    from ..analysis.inspect.open_partitions import Inspected
+    from .document import Document
+    from .forms import Form
+
+NO_FILES = "The run has no broker files that record events of this partition."
+MAX_NAMES = 12
+_PLACE = re.compile(
+    r"(?P<partition>.+-\d+(?:#\d+)?|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?"
+)  # a key of a Jepsen history has no partition number
+
+
+class Place(NamedTuple):
+    """A topic-partition, and one of its offsets or None."""
+
+    partition: str
+    offset: int | None
+
+    def __str__(self) -> str:
+        return self.partition if self.offset is None else f"{self.partition}@{self.offset}"
+
+
+def parse_place(text: str | None) -> Place | None:
+    """The place that TOPIC-PARTITION[@OFFSET] names. Raises UsageError."""
+    if text is None:
+        return None
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"found {text}, expected TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711")
+    offset = match["offset"]
+    return Place(match["partition"] + ("-0" if match["key"] else ""), None if offset is None else int(offset))
+
+
+def parse_partition(text: str | None) -> str | None:
+    """The partition that an argument names. Raises UsageError where it has an offset, too."""
+    place = parse_place(text)
+    if place is not None and place.offset is not None:
+        raise UsageError(f"found {text}, expected a partition without an offset; use `logjudge explain` for an offset")
+    return None if place is None else place.partition
+
+
+def open_for_inspection(path: Path, form: Form, reader: str | None = None, offset: int | None = None) -> Inspected:
+    """Opens a run, and decodes the records at `offset` too. Raises InputError for a folder of saved results."""
+    if is_saved(path):
+        raise InputError(
+            str(path), "results of `logjudge check`", "the run itself", "saved results do not contain the logs"
+        )
+    from ..analysis.inspect.open_partitions import Inspected
+
+    with Progress(path.name, quiet=form != "terminal") as progress:
+        return Inspected(path, progress, offset, reader)
+
+
+def seconds_text(time: int | None, has_history: bool = True) -> str:
+    """A time (ns since the start of the run) in seconds; without a history the date and time in UTC."""
+    if time is None:
+        return ""
+    if not has_history:
+        return f"{datetime.fromtimestamp(time / 1e9, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    return f"{time / 1e9:.3f}"
+
+
+def with_time(seconds: str, clock: str, event: str = "") -> str:
+    """An event with its time: seconds since the start of the run and, if recorded, the time of day."""
+    when = f"{seconds} s" + (f" ({clock.split()[-1]})" if clock else "") if seconds else ""
+    return f"{when} {event}".strip()
+
+
+def add_time_origin(document: Document, started_at: str | None) -> None:
+    """Adds a sentence that names second 0, if the start of the run is recorded."""
+    from ..plots.clock import clock
+
+    if zero := clock(started_at or "", 0):
+        document.sentences(f"Seconds count from {zero}; times of day are in UTC.")
+
+
+def add_shared_sentence(document: Document, names: list[str], sentence: str) -> None:
+    """Adds a sentence that holds for several partitions once, under their names."""
+    if names:
+        document.heading(some(names, MAX_NAMES))
+        document.sentences(sentence)
