@@ -11,11 +11,12 @@ import click
 import polars as pl
 import pytest
 from figure_cases import FINAL, Script, judged, write_run
+from logjudge.analysis.causes.catalogue import title_of
 from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, rows_of, saved_incidents
 from logjudge.cli.document import Document
 from logjudge.histories.tables import FINDINGS
-from logjudge.plots.report.incidents import stories_of, timeline
-from logjudge.plots.report.root_causes import MAX_STEPS, blame, impact_by_cause, root_cause_of, sentence_of
+from logjudge.plots.report.incidents import timeline, worst_incidents
+from logjudge.plots.report.root_causes import MAX_STEPS, cause_headline, impact_by_cause, root_cause_of, sentence_of
 
 KILL = {
     "says": "broker 1 was killed",
@@ -220,7 +221,7 @@ def test_a_thousand_partitions_are_few_words_and_few_steps_and_all_is_stored() -
     shown = root_cause_of(incident, "")
     assert len(shown.steps) <= MAX_STEPS
     assert shown.steps_left_out == 2001 - len(shown.steps)
-    assert "broker 1 was killed" in {step.says for step in shown.steps}
+    assert "broker 1 was killed" in {step.text for step in shown.steps}
     assert impact_by_cause([incident])[0][1] == 376_000
 
 
@@ -247,8 +248,8 @@ def test_breaches_stand_before_what_is_permitted_and_known_causes_before_unknown
 def test_a_story_lists_few_findings_of_an_incident_and_counts_the_rest() -> None:
     rows = [finding(f"poll-skip/orders-0/{n}") for n in range(30)]
     frame = pl.DataFrame([{name: row.get(name) for name in FINDINGS} for row in rows], schema=FINDINGS)
-    (story,), left_out = stories_of(incidents_of(rows, []), frame)
-    assert (len(story.consequences), story.left_out, left_out) == (8, 21, 0)
+    (entry,), left_out = worst_incidents(incidents_of(rows, []), frame)
+    assert (len(entry.others), entry.left_out, left_out) == (8, 21, 0)
 
 
 def test_a_death_that_a_fault_tells_is_no_moment_of_its_own() -> None:
@@ -263,9 +264,9 @@ def test_a_death_that_a_fault_tells_is_no_moment_of_its_own() -> None:
     ]
     moments, _ = timeline([], figures, joined([cause(chain=chain)]))
     assert [moment.kind for moment in moments] == ["fault", "fact", "fact", "heal"]
-    assert moments[-1].says == "fault ended: kill of 1"
+    assert moments[-1].text == "fault ended: kill of 1"
     moments, _ = timeline([], {**figures, "faults": []}, joined([cause(chain=chain[:1])]))
-    assert [moment.says for moment in moments] == ["in other words"]
+    assert [moment.text for moment in moments] == ["in other words"]
 
 
 def test_unknown_reads_make_the_impact_unknown() -> None:
@@ -273,16 +274,20 @@ def test_unknown_reads_make_the_impact_unknown() -> None:
     assert impact_by_cause(incidents) == [("unclean-election", 752, None)]
 
 
-def test_a_headline_blames_the_causes_of_breaches_alone() -> None:
+def test_a_headline_names_the_causes_of_breaches_alone() -> None:
     duplicate = "duplicate/orders-0/0"
     other = cause(findings=[duplicate], lost=None, cause="retry-duplicate", prevented_by=[])
-    known = "Cause: unclean-election, which would have been prevented by unclean.leader.election.enable=false."
-    assert blame(joined([cause(), other], finding(duplicate, severity="permitted"))) == known
-    assert blame(joined([cause(), other])) == f"{known} Cause: retry-duplicate."
-    assert not blame([])
+    known = (
+        f"Cause: unclean-election ({title_of('unclean-election')}). Prevented by: unclean.leader.election.enable=false."
+    )
+    assert cause_headline(joined([cause(), other], finding(duplicate, severity="permitted"))) == known
+    assert (
+        cause_headline(joined([cause(), other])) == f"{known} Cause: retry-duplicate ({title_of('retry-duplicate')})."
+    )
+    assert not cause_headline([])
     unknown = of_partition(1, cause="unknown", chain=[], missing=["a log"])
-    assert blame(joined([unknown])) == "The cause is not known."
-    assert blame(joined([cause(), unknown])) == f"{known} The cause of the rest is not known."
+    assert cause_headline(joined([unknown])) == "The cause is not known."
+    assert cause_headline(joined([cause(), unknown])) == f"{known} The cause of the other breaches is not known."
 
 
 def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> None:

@@ -18,7 +18,7 @@ from logjudge.cli.saved import load, save_figures
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.plots import PLOTS
 from logjudge.plots.report import headline, write_report
-from logjudge.plots.report.incidents import stories_of
+from logjudge.plots.report.incidents import worst_incidents
 from logjudge.plots.report.postmortem import linked
 
 
@@ -67,11 +67,11 @@ def assert_harmless(links: list[str], folder: Path) -> None:
 
 def test_a_loss_is_one_story_with_its_consequences() -> None:
     run = judged(next(path for path in REAL if path.name == "unclean-election-a"))
-    stories, left_out = stories_of(saved_incidents(run.verdict, run.findings), run.findings)
+    listed, left_out = worst_incidents(saved_incidents(run.verdict, run.findings), run.findings)
     assert left_out == 0
-    assert [story.finding["rule"] for story in stories] == ["lost-write", "lost-write"]
-    assert stories[0].incident.headline == "377 acknowledged writes were lost: orders-1 at offsets 224 to 600"
-    assert [other["rule"] for other in stories[0].consequences] == [
+    assert [entry.finding["rule"] for entry in listed] == ["lost-write", "lost-write"]
+    assert listed[0].incident.headline == "377 acknowledged writes were lost: orders-1 at offsets 224 to 600"
+    assert [other["rule"] for other in listed[0].others] == [
         "inconsistent-offsets",
         "nonmonotonic-poll",
         "realtime-order",
@@ -98,7 +98,7 @@ def test_the_page_needs_no_network_and_is_small(tmp_path: Path) -> None:
     assert_harmless(page.links, folder)
     assert "script" not in page.tags
     assert len(text) < 1_000_000
-    assert "362 acknowledged writes of 4,122 were lost. 198 of them had been read before they vanished." in page.text
+    assert "362 acknowledged writes of 4,122 were lost. Consumers had already read 198 of them." in page.text
     ids = re.findall(r' id="([^"]*)"', text)
     assert len(ids) == len(set(ids))
 
@@ -107,10 +107,10 @@ def test_the_page_needs_no_network_and_is_small(tmp_path: Path) -> None:
     ("lost", "read", "says"),
     [
         (1, 0, "1 acknowledged write of 9 was lost. No recorded consumer had read it."),
-        (1, 1, "1 acknowledged write of 9 was lost. It had been read before it vanished."),
+        (1, 1, "1 acknowledged write of 9 was lost. A consumer had already read it."),
         (3, 0, "3 acknowledged writes of 9 were lost. No recorded consumer had read them."),
-        (3, 1, "3 acknowledged writes of 9 were lost. 1 of them had been read before they vanished."),
-        (3, 3, "3 acknowledged writes of 9 were lost. All of them had been read before they vanished."),
+        (3, 1, "3 acknowledged writes of 9 were lost. Consumers had already read 1 of them."),
+        (3, 3, "3 acknowledged writes of 9 were lost. Consumers had already read all of them."),
     ],
 )
 def test_the_headline_counts_what_was_lost(lost: int, read: int, says: str) -> None:
@@ -122,8 +122,8 @@ def test_the_headline_counts_what_was_lost(lost: int, read: int, says: str) -> N
     ("lost", "read", "says"),
     [
         (3, 0, "No recorded consumer had read them; 30 lines of the evidence are missing."),
-        (3, 1, "At least 1 of them had been read before they vanished; 30 lines of the evidence are missing."),
-        (3, 3, "All of them had been read before they vanished."),
+        (3, 1, "Consumers had already read at least 1 of them; 30 lines of the evidence are missing."),
+        (3, 3, "Consumers had already read all of them."),
     ],
 )
 def test_the_headline_says_that_lines_are_missing(lost: int, read: int, says: str) -> None:
@@ -227,9 +227,10 @@ def test_a_known_cause_is_told(tmp_path: Path) -> None:
         text = (tmp_path / name).read_text()
         for told in ("high-watermark-truncation", "broker 2 truncated to 635", "server.log", "Kafka 0.11", "KIP-101"):
             assert told.replace("-", "\\-") in text or told in text
-        assert "Not determined" not in text
+        assert "a client history alone" not in text
         summary = text[: text.index("Impact" if name.endswith("md") else "</header>")].replace("\\", "")
-        assert "Cause: high-watermark-truncation, which would have been prevented by Kafka 0.11." in summary
+        assert "Cause: high-watermark-truncation (a follower truncated to a stale high watermark" in summary
+        assert "Prevented by: Kafka 0.11." in summary
     assert not (tmp_path / "plots").exists()
 
 
@@ -416,7 +417,7 @@ def test_tables_name_their_columns_and_words_stay_whole(page_text: str) -> None:
 def test_a_card_may_break_between_pages(page_text: str) -> None:
     """Else a long one leaves the rest of a page empty."""
     printed = page_text[page_text.index("@media print") :].split("</style>")[0]
-    assert ".story" not in re.search(r"([^}]*)\{ break-inside: avoid", printed)[1]  # type: ignore[index]
+    assert ".incident" not in re.search(r"([^}]*)\{ break-inside: avoid", printed)[1]  # type: ignore[index]
 
 
 def test_captions_have_no_markup_of_markdown(page_text: str) -> None:

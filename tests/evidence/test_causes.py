@@ -397,7 +397,12 @@ def test_one_replica_alone_is_helped_by_a_second_one():
     [
         (4, "1", {}, "acks=all together with min.insync.replicas=2"),
         (4, "1", {"min.insync.replicas": 2}, "acks=all"),
-        (4, "all", {}, "min.insync.replicas=2 (then writes with acks=all fail while only one replica is in the ISR"),
+        (
+            4,
+            "all",
+            {},
+            "min.insync.replicas=2 (then writes with acks=all fail while either of the two replicas is out of the ISR",
+        ),
         (6, "1", {}, "eligible leader replicas"),
         (6, "all", {}, "eligible leader replicas"),
     ],
