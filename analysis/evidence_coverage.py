@@ -48,7 +48,7 @@ def evidence_coverage(p: Partition) -> Record | None:
 
 
 def _of_clock(clock: Clock) -> Record:
-    return {"says": clock.says, "doubtful": clock.conflict, "bounded": clock.bounded, "ahead": clock.offset}
+    return {"says": clock.description, "doubtful": clock.conflict, "bounded": clock.bounded, "ahead": clock.offset}
 
 
 def _factor(p: Partition) -> int:

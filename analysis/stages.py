@@ -19,7 +19,7 @@ import polars as pl
 from ..histories.bundle import Settings
 from ..histories.evidence.layout import read_part
 from ..histories.evidence.parts import Part
-from ..histories.evidence.tables import ASKED
+from ..histories.evidence.tables import LOOKUPS
 from ..histories.files import Split
 from ..histories.observations import Observations, count_indeterminate_failures, observe
 from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
@@ -132,7 +132,7 @@ def _boiled_down(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """What a table that is one of ASKING asks of the large logs of its partition (ASKED)."""
+    """What a table that is one of ASKING asks of the large logs of its partition (LOOKUPS)."""
     from ..histories.evidence import record_filter  # its compiled loops take a while to load
 
     return record_filter.lookups_of(table, frame)
@@ -143,14 +143,14 @@ def choose_batches(
 ) -> Parts:
     """Which batches of a large log are to be decoded, and for what, once the headers of all its replicas are at hand.
 
-    `asked` are frames of ASKED; None without a history.
+    `asked` are frames of LOOKUPS; None without a history.
     """
     from ..histories.evidence.record_filter import record_filter_of
 
     batches = pl.concat(list(headers))
     chosen, sealed = split_identical_batches(batches, asked is not None)
     policy = settings.topic(unit.topic).get("cleanup.policy")
-    told = pl.concat([pl.DataFrame(schema=ASKED), *(asked or ())])
+    told = pl.concat([pl.DataFrame(schema=LOOKUPS), *(asked or ())])
     sought = record_filter_of(told, None if policy is None else "compact" in str(policy))
     parts = Parts(jobs=[(unit, job) for job in jobs(chosen, sought)])
     parts.observations += [(unit, "batches", batches.drop("path")), (unit, "sealed", sealed)]

@@ -23,17 +23,20 @@ class Document:
         self._blocks: list[tuple[str, Any]] = []
 
     def heading(self, text: str) -> None:
+        """Adds a heading."""
         self._blocks.append(("heading", text))
 
     def sentences(self, *sentences: str) -> None:
+        """Adds a paragraph for each sentence."""
         self._blocks += [("sentence", sentence) for sentence in sentences]
 
     def numbered(self, items: Sequence[tuple[str, str]]) -> None:
-        """Adds texts with their sources, which may be empty."""
+        """Adds a numbered list of texts with their sources, which may be empty."""
         if items:
             self._blocks.append(("numbered", list(items)))
 
     def listed(self, items: Sequence[tuple[str, str]]) -> None:
+        """Adds a bullet list of texts with their sources, which may be empty."""
         if items:
             self._blocks.append(("listed", list(items)))
 
@@ -43,9 +46,11 @@ class Document:
         self._blocks.append(("dated", [(when.rjust(width), text, source) for when, text, source in items]))
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Adds a table; long cells are shortened."""
         self._blocks.append(("table", (list(head), [list(row) for row in rows])))
 
     def terminal(self) -> str:
+        """The document wrapped to the width of the terminal."""
         width = min(shutil.get_terminal_size((100, 40)).columns, 120)
         lines: list[str] = []
         for kind, content in self._blocks:
@@ -63,6 +68,7 @@ class Document:
         return "\n".join(lines)
 
     def markdown(self) -> str:
+        """The document as Markdown."""
         lines: list[str] = []
         for kind, content in self._blocks:
             if kind == "heading":

@@ -35,6 +35,7 @@ class Judged(NamedTuple):
 
     @property
     def verdict(self) -> str:
+        """The run's name and verdict."""
         return f"{self.report['input']['name']}: {self.report['verdict'].upper()}"
 
     def summary(self) -> list[str]:

@@ -35,6 +35,7 @@ class Judged(NamedTuple):
 
     @property
     def verdict(self) -> str:
+        """The verdict, or "error" if the run could not be judged."""
         return self.report["verdict"] if self.report else "error"
 
 

@@ -34,6 +34,7 @@ class Saved(NamedTuple):
 
 
 def is_saved(folder: Path) -> bool:
+    """Whether a folder has results of `logjudge check`."""
     return (folder / "verdict.json").is_file()
 
 
@@ -46,6 +47,7 @@ def load(folder: Path) -> Saved:
 
 
 def load_figures(folder: Path) -> dict[str, Any]:
+    """Loads figures.json. Raises InputError."""
     return _object(folder / "figures.json", _FIGURES)
 
 

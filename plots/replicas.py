@@ -76,13 +76,13 @@ def panels_of(evidence: Record) -> list[Record]:
 
 def _distinct(logs: list[Record]) -> list[Record]:
     """The snapshots without repetitions: of consecutive ones in which all replicas agree, only the last."""
-    kept: list[Record] = []
+    distinct: list[Record] = []
     for log in logs:
-        if kept and not log["differ"] and _agree(log) and not kept[-1]["differ"] and _agree(kept[-1]):
-            kept.pop()
-        if not kept or [log["differ"], log["brokers"]] != [kept[-1]["differ"], kept[-1]["brokers"]]:
-            kept.append(log)
-    return kept
+        if distinct and not log["differ"] and _agree(log) and not distinct[-1]["differ"] and _agree(distinct[-1]):
+            distinct.pop()
+        if not distinct or [log["differ"], log["brokers"]] != [distinct[-1]["differ"], distinct[-1]["brokers"]]:
+            distinct.append(log)
+    return distinct
 
 
 def _agree(log: Record) -> bool:

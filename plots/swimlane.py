@@ -302,8 +302,8 @@ def _ends(axis: Axes, evidence: Record, ends: list[list[Any]], brokers: list[str
         times, offsets, _ = zip(*points, strict=True)
         axis.plot([*map(place, times)], offsets, **look, linewidth=1.4, linestyle="--")
         for kind, mark in (("seen", SEEN), ("cut", CUT)):
-            mine = [(place(time), end) for time, end, what in points if what == kind]
-            axis.plot([x for x, _ in mine], [end for _, end in mine], **look, **mark)
+            marked = [(place(time), end) for time, end, what in points if what == kind]
+            axis.plot([x for x, _ in marked], [end for _, end in marked], **look, **mark)
         axis.plot([], [], "o-", color=look["color"], label=f"broker {style.printable(broker, 12)}")
         for time, end, what in points:
             if what == "cut":

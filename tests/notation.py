@@ -1,69 +1,23 @@
-"""Histories in one line: the language of the rules' examples and of the corpus.
-
-Tokens are separated by blanks, each an operation of a process on partition 0 of topic x. Every event is a line
-and has a millisecond of its own: line 7 happens at 7 ms.
-
-    p:a@0          p sends a, acknowledged at offset 0 (p:a@0#k with key k; the value null is a tombstone)
-    p:a@?          acknowledged without offset
-    p:a!  p:a~     fails; nobody knows (p:a!REASON tells an error; p:a?~ never learned its partition)
-    p:a..  p:..a@0 an invocation, and its completion later, so that operations overlap
-    p:(a@0,<b@1+e@2,commit=3)   a committed transaction: sends, a poll, a commit; `!` after it aborts, `~` is undecided
-    c:<a@0,b@1     c polls; c:< polls nothing
-    c:handle<a@0   c finishes with a record
-    c:seek=3  c:assign=3  c:assign=null  c:commit=3    the position where it is set or committed
-    c:auto=3       the same, committed automatically and seen at its callback
-    c:group=3  c:group=null     assigned by its group;  c:assign=else, c:group=else name another partition alone
-    c:revoked  c:revoked=0  c:revoked=else             everything, this partition, another one is taken away
-    c:subscribe  c:crash
-    end=5  end=5/2  c:end=5     end offsets that admin (or c) is told, with the log start 2
-    delete=2  nemesis:kill  nemesis:heal               faults
-    delete-topic  create-topic                         the topic is deleted, and created again
-    {p.acks=1 x.cleanup.policy=compact final=true}     first of all: configuration of processes, the topic, the run
-
-`!`, `~` and `..` follow any operation. A process named final has role final and makes the run final.
-"""
+"""Judges histories in the one-line notation of logjudge.histories.notation."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
+from logjudge.histories.notation import Event, History, parse
 
-Event = dict[str, Any]
-Config = dict[str, Any]
-_MS = 1_000_000
-_OUTCOMES = {"!": "fail", "~": "info", "": "ok"}
-_ACT = re.compile(r"(?P<late>\.\.)?(?P<what>.*?)(?P<end>\.\.|~|!\w*)?$")
-_RECORD = re.compile(r"(?P<value>[^@#?]+)(?:@(?P<offset>\d+|\?))?(?P<lost>\?)?(?:#(?P<key>\w+))?$")
-
-
-@dataclass(frozen=True)
-class History:
-    """The events of a run in the order of its lines, and its run.json."""
-
-    events: list[Event]
-    config: Config
-
-    def jsonl(self) -> bytes:
-        return b"".join(json.dumps(event).encode() + b"\n" for event in self.events)
-
-    def write(self, folder: Path) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "history.jsonl").write_bytes(self.jsonl())
-        (folder / "run.json").write_text(json.dumps(self.config))
-        return folder
+__all__ = ["Event", "History", "JudgeOnce", "Judged", "judge", "parse"]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What the local engine says of a history."""
+    """What the local engine reports of a history."""
 
     history: History
     findings: list[dict[str, Any]]
@@ -78,140 +32,7 @@ JudgeOnce = Callable[[str], Judged]
 
 def judge(history: History | str, folder: Path, **settings: Any) -> Judged:
     """Writes the history as a bundle, opens it and judges it; `settings` replace fields of Settings."""
-    told = parse(history) if isinstance(history, str) else history
-    run = open_run(told.write(folder))
+    parsed = parse(history) if isinstance(history, str) else history
+    run = open_run(parsed.write(folder))
     results = judge_run(replace(run, settings=replace(run.settings, **settings)))
-    return Judged(told, results.findings().to_dicts(), verdict_of(results))
-
-
-def parse(text: str, topic: str = "x", prefix: str = "") -> History:
-    """One line of the language; `prefix` goes before the names of processes and groups."""
-    options, tokens = re.fullmatch(r"\s*(?:\{(.*?)\})?\s*(.*?)\s*", text, re.DOTALL).groups()  # type: ignore[union-attr]
-    writer = _Writer(topic, prefix)
-    for token in tokens.split():
-        writer.token(token)
-    config = _config(options or "", topic, prefix)
-    if any(event["process"] == f"{prefix}final" for event in writer.events):
-        config["processes"].setdefault(f"{prefix}final", {})["role"] = "final"
-        config["final"] = True
-    return History(writer.events, config)
-
-
-def _config(options: str, topic: str, prefix: str) -> Config:
-    config: Config = {"format": 1, "topics": {topic: {"partitions": 2}}, "processes": {}}
-    for option in options.split():
-        name, told = option.split("=", 1)
-        value: Any = {"true": True, "false": False}.get(told, told)
-        owner, _, key = name.partition(".")
-        if not key:
-            config[owner] = value
-        elif owner == "x":
-            config["topics"][topic][key] = value
-        else:
-            value = prefix + told if key == "group.id" else value
-            config["processes"].setdefault(prefix + owner, {})[key] = value
-    return config
-
-
-@dataclass
-class _Writer:
-    topic: str
-    prefix: str
-    events: list[Event] = field(default_factory=list)
-    _numbers: dict[str, int] = field(default_factory=dict)
-    _open: dict[tuple[str, str], Event] = field(default_factory=dict)
-
-    def token(self, token: str) -> None:
-        process, _, act = (
-            token.rpartition(":") if not re.match(r"(\.\.)?(end|delete|create)\b", token) else ("", "", token)
-        )
-        process = process or ("admin" if re.match(r"(\.\.)?end", act) else "nemesis")
-        late, what, end = _ACT.fullmatch(act).group("late", "what", "end")  # type: ignore[union-attr]
-        if process == "nemesis":
-            what = re.sub(r"^(?!delete|create|heal)(.*)$", r"fault=\1", what)
-        told = self._operation(what)
-        name = process if process == "nemesis" else self.prefix + process
-        key = (name, told["f"] + str(told.get("value", "")))
-        if not late:
-            self._open[key] = self._event(name, "invoke", None, _asked(told))
-        if end == "..":
-            return
-        outcome = _OUTCOMES[(end or "")[:1]]
-        done = self._event(name, outcome, self._open.pop(key)["op"], told if outcome == "ok" else _undone(told))
-        if end and end[1:]:
-            done["error"] = end[1:]
-
-    def _event(self, process: str, kind: str, op: int | None, told: Event) -> Event:
-        if op is None:
-            op = self._numbers[process] = self._numbers.get(process, -1) + 1
-        time = (len(self.events) + 1) * _MS
-        event = {"time": time, "process": process, "op": op, "type": kind, **told}
-        self.events.append(event)
-        return event
-
-    def _operation(self, what: str) -> Event:
-        """The completion of an operation, as the format has it."""
-        verb, _, told = what.partition("=")
-        if what.startswith("("):
-            return {"f": "txn", "ops": [self._step(step) for step in what.strip("()").split(",")]}
-        if what.startswith(("<", "handle<")):
-            f, _, records = what.partition("<")
-            return {"f": f or "poll", "records": list(self._records(records.split(",")))}
-        if verb in ("seek", "assign", "group", "commit", "auto", "end"):
-            f = {"group": "assign", "auto": "commit", "end": "end_offsets"}.get(verb, verb)
-            event: Event = {"f": f, "offsets": [self._position(told)]}
-            return {**event, verb: True} if verb in ("group", "auto") else event
-        if verb == "revoked":
-            offsets = [self._position(told)] if told else []
-            return {"f": "assign", "revoked": True, "group": True, "offsets": offsets}
-        if verb == "delete":
-            fault = {"kind": "delete-records", "topic": self.topic, "offsets": {"0": int(told)}}
-            return {"f": "fault", "fault": fault}
-        if verb in ("delete-topic", "create-topic"):
-            return {"f": "fault", "fault": {"kind": verb, "topic": self.topic}}
-        if verb in ("fault", "heal"):
-            return {"f": verb, "fault": {"kind": told or "restart"}}
-        if verb in ("subscribe", "crash"):
-            return {"f": verb, **({"topics": [self.topic]} if verb == "subscribe" else {"reason": "killed"})}
-        return self._send(what)
-
-    def _send(self, what: str) -> Event:
-        value, offset, lost, key = _RECORD.fullmatch(what).group("value", "offset", "lost", "key")  # type: ignore[union-attr]
-        event: Event = {"f": "send", "topic": self.topic, "value": None if value == "null" else value}
-        event |= {} if lost else {"partition": 0}
-        event |= {"key": key} if key else {}
-        return {**event, "offset": int(offset) if offset and offset != "?" else None}
-
-    def _step(self, step: str) -> Event:
-        if step.startswith("<"):
-            return {"f": "poll", "records": list(self._records(step[1:].split("+")))}
-        if step.startswith("commit="):
-            return {"f": "commit", "offsets": [self._position(step[7:])]}
-        return self._send(step)
-
-    def _records(self, texts: list[str]) -> Iterator[Event]:
-        for text in filter(None, texts):
-            value, _, offset = text.partition("@")
-            record = {"topic": self.topic, "partition": 0, "offset": int(offset)}
-            yield {**record, "value": None if value == "null" else value}
-
-    def _position(self, told: str) -> Event:
-        offset, _, start = told.partition("/")
-        number = int(offset) if offset.isdigit() else None
-        place = {"topic": self.topic, "partition": 1 if offset == "else" else 0, "offset": number}
-        return {**place, "start": int(start)} if start else place
-
-
-def _asked(told: Event) -> Event:
-    """What an invocation knows: no offsets of sends, no records, no answers."""
-    asked = {name: value for name, value in told.items() if name not in ("offset", "records", "reason")}
-    if told["f"] == "end_offsets":
-        asked.pop("offsets")
-    if "ops" in told:
-        asked["ops"] = [_asked(step) for step in told["ops"]]
-    return asked
-
-
-def _undone(told: Event) -> Event:
-    """What is known of an operation that failed or is undecided: all but where a plain send ended."""
-    return told if told["f"] != "send" else _asked(told)
+    return Judged(parsed, results.findings().to_dicts(), verdict_of(results))

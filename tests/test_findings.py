@@ -74,8 +74,8 @@ SAYS: dict[str, Any] = {
     r"offset (\d+) holds (\S+) instead": lambda e, o, v: _value_at(e, v, o),
     r"(\S+) at offset (\d+)": lambda e, v, o: _value_at(e, v, o),
     r"the final reads end at offset (\d+)": lambda e, o: e["process"] == "final" and _reads(e, str(int(o) - 1)),
-    r"(?:an )?end offset (?:of )?(\d+)(?: is answered later)?": lambda e, o: _offsets(e, "end_offsets") == [o],
-    r"(\S+) stands at (\d+)": lambda e, p, _: _is_move(e, p),
+    r"(?:a later )?end offset (?:is )?(\d+)": lambda e, o: _offsets(e, "end_offsets") == [o],
+    r"(\S+) is at position (\d+)": lambda e, p, _: _is_move(e, p),
     r"(?:(?:\S+) commits|commit of) (\d+)": lambda e, o: _offsets(e, "commit") == [o],
     r"the transaction": lambda e: e["f"] == "txn" and e["type"] == "ok",
 }
@@ -127,8 +127,8 @@ def test_one_story_of_a_loss(tmp_path: Path) -> None:
     run = judge(UNCLEAN, tmp_path)
     (loss,) = run.of("lost-write")
     assert loss["sentence"] == (
-        "2 writes acknowledged at x-0@1-2 (b, e) are gone; 2 of them had been read by c before they vanished;"
-        " 1 of their offsets now hold x"
+        "2 writes acknowledged at x-0@1-2 (b, e) are gone; c had read 2 of them before they vanished;"
+        " 1 of their offsets now holds another record (x)"
     )
     assert set(loss["related"]) == {
         "inconsistent-offsets/x-0/0",

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from logjudge.cli.main import COMMANDS, cli
 from logjudge.cli.rules import document
+from tidy_exceptions import LONG_TESTS, STILL_VAGUE, UNDOCUMENTED
 
 ROOT = Path(__file__).parents[1]
 # A folder may import from itself and from these.
@@ -126,6 +127,84 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
             assert (node.end_lineno or 0) - node.lineno <= 70, f"{path}: {node.name} is too long"
         if isinstance(node, ast.ExceptHandler):
             assert node.type is not None, f"{path}: a bare except hides bugs"
+
+
+# Words that name nothing of the field: an identifier says what it holds or does instead (CONTRIBUTING.md).
+VAGUE = frozenset(
+    (
+        *("told", "untold", "tells", "says", "said", "nobody", "whose", "sought", "asked", "deed", "deeds", "whys"),
+        *("kept", "sealed", "settled", "fate", "fates", "veiled"),
+    )
+)
+
+
+def vague_names(path: Path) -> set[str]:
+    """Identifiers that a module defines with a word of VAGUE. `says` may be a field: it is a key of verdict.json."""
+    tree = ast.parse(path.read_text())
+    names = {path.stem}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    fields = {
+        field.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+    found = {name for name in names if VAGUE.intersection(name.lower().split("_"))}
+    return found - ({"says"} & fields)
+
+
+def undocumented_names(path: Path) -> set[str]:
+    """Public functions, classes and methods without a docstring. Methods of a subclass may inherit theirs."""
+    found: set[str] = set()
+    waiting: list[ast.stmt] = list(ast.parse(path.read_text()).body)
+    for node in waiting:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            if not ast.get_docstring(node):
+                found.add(node.name)
+            if isinstance(node, ast.ClassDef) and {ast.unparse(base) for base in node.bases} <= {"NamedTuple"}:
+                waiting += node.body
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_hold_the_field_s_words(path: Path) -> None:
+    if str(path.relative_to(ROOT)) not in STILL_VAGUE:
+        assert not vague_names(path)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_public_names_have_a_docstring(path: Path) -> None:
+    if str(path.relative_to(ROOT)) not in UNDOCUMENTED:
+        assert not undocumented_names(path)
+
+
+def test_the_check_of_names_can_fail(tmp_path: Path) -> None:
+    module = tmp_path / "deeds.py"
+    module.write_text(
+        "class Row:\n    says: str\n\n"
+        "def tell_all(told, row):\n    self.kept_rows = row.kept\n    for said in told: ...\n"
+    )
+    assert vague_names(module) == {"deeds", "told", "kept_rows", "said"}
+    assert undocumented_names(module) == {"Row", "tell_all"}
+    assert all((ROOT / name).is_file() for name in (*STILL_VAGUE, *UNDOCUMENTED, *LONG_TESTS))
+
+
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_stay_small(path: Path) -> None:
+    if str(path.relative_to(ROOT)) not in LONG_TESTS:
+        assert path.read_text().count("\n") <= 400
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -65,7 +65,7 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     if not before.height or before["first_offset"][-1] is not None:
         return NOT_THE_CASE
     last = before.row(-1, named=True)
-    if passed is not None and _has_seek(events, last["time"], passed, missed):
+    if isinstance(passed, int) and _has_seek(events, last["time"], passed, missed):
         return NOT_THE_CASE
     policy = processes.get(last["process"], {}).get("auto.offset.reset")
     if policy is None:

@@ -80,7 +80,7 @@ class Incident:
 
 def from_record(record: Mapping[str, Any]) -> Incident:
     """The incident from its `record`."""
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    values: Record = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
     return Incident(**{**values, "lost": tuple(LostRange(**lost) for lost in record["lost"])})
 
 
@@ -154,7 +154,7 @@ def _key(
     """The key of the group to which an explanation belongs."""
     event = next((events[name] for name in known if name in events), None)
     if cause["lost"] is not None:
-        return event or known[:1] or id(cause), cause["cause"]
+        return event or tuple(known[:1]) or id(cause), cause["cause"]
     if event is not None and cause["cause"] == UNKNOWN:
         same = [key for key in groups if isinstance(key, tuple) and key[0] == event]
         return same[0] if same else (event, UNKNOWN)

@@ -87,7 +87,7 @@ class Inspected:
     def clocks(self) -> list[str]:
         """How each broker's clock stands against the history's, in sentences."""
         common = self._gathered.common
-        return [clock.says for clock in clocks_of(common.shared, common.context, self.run.settings).values()]
+        return [clock.description for clock in clocks_of(common.shared, common.context, self.run.settings).values()]
 
     def located(self, record: Record) -> Record:
         """The record with places of the history in it told as file and line."""

@@ -196,12 +196,13 @@ def _decided(found: list[TopicGeneration], final: str | None, dated: Sequence[To
         current = (
             one if before is None else replace(before, deleted=one.deleted, is_deletion_certain=one.is_deletion_certain)
         )
-        if current.deleted is not None and not current.is_deletion_certain and current.topic_id:
+        topic_id = current.topic_id
+        if current.deleted is not None and not current.is_deletion_certain and topic_id:
             later = [each.topic_id for each in found[number + 1 :] if each.topic_id]
             seen = [copy for copy in dated if (copy.time or 0) <= current.deleted.earliest]
-            if any(not same_id(current.topic_id, id_) for id_ in later):
+            if any(not same_id(topic_id, id_) for id_ in later):
                 current = replace(current, is_deletion_certain=True)
-            elif final and same_id(final, current.topic_id) and seen:
+            elif final and same_id(final, topic_id) and seen:
                 current = replace(current, deleted=None, is_deletion_certain=True)
         out.append(current)
     return out

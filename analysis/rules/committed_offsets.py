@@ -1,4 +1,4 @@
-"""commit-beyond-end: a group's committed offset stands beyond the log's end."""
+"""commit-beyond-end: a group commits offsets up to the log's end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import extents
 from ..replicas.resolved_outcomes import is_leader_collected
+from .findings import finding, seconds, where
 from .groups import commits_of, groups_or_clients
 from .judgement import Result, Unknown
 from .loss import outcomes_of_sends
 from .rule import Rule
-from .wording import proof, seconds, where
 
 
 class LogEnd(NamedTuple):
@@ -27,7 +27,7 @@ class LogEnd(NamedTuple):
     offset: int
     since: int
     until: int
-    says: str
+    evidence: str
     place: int | None = None
 
 
@@ -56,7 +56,7 @@ class LogEnd(NamedTuple):
     follows="offset",
 ).judged_by
 def commit_beyond_end(p: Partition) -> Iterator[Result]:
-    """One finding a group: its last commit that a log end which was read later contradicts."""
+    """One finding for each group: its last commit that a later log end contradicts."""
     ends: list[LogEnd] | None = None
     for group, members in groups_or_clients(p):
         commits = commits_of(p, members)
@@ -76,13 +76,13 @@ def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[
     for row in reversed(beyond.rows(named=True)):
         later = [end for end in ends if end.since > row["completed"] and end.offset < row["offset"]]
         lower = commits.filter((pl.col("completed") >= row["invoked"]) & (pl.col("at") != row["at"]))
-        standing = [
+        uncorrected = [
             end
             for end in later
             if not len(lower.filter((pl.col("offset") <= end.offset) & (pl.col("invoked") <= end.until)))
         ]
-        if standing:
-            return row, min(standing, key=lambda end: (end.offset, end.since))
+        if uncorrected:
+            return row, min(uncorrected, key=lambda end: (end.offset, end.since))
     return None
 
 
@@ -95,8 +95,8 @@ def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd
     if len(beyond):
         row = beyond.row(-1, named=True)
         yield Unknown(
-            f"{_called(group, row)} committed {p.name}@{row['offset']}, and no later record, end offset, final read or"
-            " broker's log shows where the log ended then",
+            f"{_committer(group, row)} committed {p.name}@{row['offset']}, but no later record, end offset, final read"
+            " or broker's log shows where the log ended",
         )
 
 
@@ -109,7 +109,7 @@ def _certain_ends(p: Partition) -> list[LogEnd]:
 
 
 def _is_refuted(p: Partition, end: LogEnd) -> bool:
-    """Whether a record at or behind the end was known before the answer and read after it: the answer was stale."""
+    """Whether the answer was stale: a record at or behind this end was known before it, and read after it."""
     behind = p.entries.filter((pl.col("offset") >= end.offset) & (pl.col("last_read") > end.until))
     if not len(behind):
         return False
@@ -119,9 +119,9 @@ def _is_refuted(p: Partition, end: LogEnd) -> bool:
 
 
 def _finally_read(p: Partition) -> Iterator[LogEnd]:
-    """Final reads end where the log does, except that markers may follow, or a poll of unknown outcome read more."""
+    """Final reads end where the log ends, unless markers follow, or a poll without a known outcome returned more."""
     final = p.final
-    if final is None or not final.complete or p.transactional or not _stands_nothing_behind(p, final.end):
+    if final is None or not final.complete or p.transactional or not _is_empty_behind(p, final.end):
         return
     read = p.reads.filter(pl.col("process").is_in(final.processes) & (pl.col("completed") >= final.since))
     # What retention emptied ends anywhere.
@@ -137,33 +137,31 @@ def _leaders_log(p: Partition) -> Iterator[LogEnd]:
     here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
     end = extents(logs).filter(here)["end"].item()
     read_further = p.final is not None and p.final.end > end
-    if end is None or logs.damage.filter(here).height or read_further or not _stands_nothing_behind(p, end):
+    if end is None or logs.damage.filter(here).height or read_further or not _is_empty_behind(p, end):
         return
     time = logs.times.get(logs.last, MAX_INT64)
     yield LogEnd(end, time, time, f"the log of broker {logs.leader} ends at offset {end}")
 
 
-def _stands_nothing_behind(p: Partition, end: int) -> bool:
-    """Whether all that is known to have stood at or behind an end is gone."""
+def _is_empty_behind(p: Partition, end: int) -> bool:
+    """Whether all records that were at or behind an end are gone."""
     if highest_end(p) <= end:
         return True
     last = np.append(p.entries.filter(pl.col("sent_ok"))["offset"].to_numpy(), -1).max()
     return bool(last < end or not len(outcomes_of_sends(p).filter((pl.col("offset") >= end) & ~pl.col("lost"))))
 
 
-def _called(group: str, row: dict[str, Any]) -> str:
+def _committer(group: str, row: dict[str, Any]) -> str:
     return f"{row['process']} of group {group}" if group and group != row["process"] else row["process"]
 
 
 def _finding(p: Partition, group: str, row: dict[str, Any], end: LogEnd) -> Finding:
-    return Finding(
-        rule="commit-beyond-end",
-        sentence=f"{_called(group, row)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but the log"
+    return finding(
+        p,
+        "commit-beyond-end",
+        f"{_committer(group, row)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but the log"
         f" ends at {end.offset} ({where(p, end.offset, row['offset'] - 1)} does not exist)",
-        topic=p.topic,
-        partition=p.partition,
-        first_offset=end.offset,
-        last_offset=row["offset"] - 1,
+        (end.offset, row["offset"] - 1),
+        [(f"{row['process']} commits {row['offset']}", row["at"]), (end.evidence, end.place)],
         processes=[row["process"]],
-        evidence=proof((f"{row['process']} commits {row['offset']}", row["at"]), (end.says, end.place)),
     )

@@ -1,4 +1,4 @@
-"""The rules on what brokers kept, as rules of a Partition: judged where the run holds brokers' files."""
+"""Judges what is in brokers' files, and the sends beside it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _nameless(p: Partition) -> pl.DataFrame:
 
 @once
 def sends_of(p: Partition) -> pl.DataFrame:
-    """Sends that are ok, with the columns that replica rules and causes take (kept.SENDS)."""
+    """Acknowledged sends, with the columns that replica rules and causes take (replica_logs.SENDS)."""
     seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"))
     if not len(seen):
         seen = pl.DataFrame({"read": [False], "held": [False]})
@@ -37,5 +37,5 @@ def sends_of(p: Partition) -> pl.DataFrame:
         *(seen[name].gather(entry.set(entry < 0, None)).fill_null(False) for name in seen.columns),
         pl.col("at").alias("place"),
     )
-    # A send that only the log settled was never acknowledged to anyone.
+    # A send whose outcome only the log shows was not acknowledged to a client.
     return complete_sends(columns.filter(pl.col("acknowledged")))

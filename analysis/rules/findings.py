@@ -35,6 +35,7 @@ def finding(
     processes: Iterable[Any] = (),
     severity: str = "violation",
     acks: str | None = None,
+    event: int | None = None,
     brokers: Iterable[str] = (),
     snapshot: str = "",
 ) -> Finding:
@@ -58,6 +59,7 @@ def finding(
         replicas=list(brokers),
         snapshot=snapshot or None,
         acks=acks,
+        event=event,
     )
 
 

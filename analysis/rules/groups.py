@@ -1,4 +1,4 @@
-"""consumer-loss and commit-regression: what a consumer group promises with its committed offsets."""
+"""consumer-loss and commit-regression: a group handles what is below its committed offset, which only grows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..partitions.entries import Mask
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition
 from ..wording import plural, some
+from .findings import finding, seconds, where
 from .judgement import Result, Unknown
 from .loss import outcomes_of_sends
 from .rule import Rule
-from .wording import proof, seconds, where
 
 
 @Rule(
@@ -48,23 +48,23 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         commits = commits_of(p, members)
         polled = p.reads.filter(pl.col("process").is_in(members))
         first, reset = _first_position(p, members, polled)
-        standing = _standing(p, members, commits, first, polled)
-        surely = _handled(p, members, commits)
-        handled = surely if recorders.is_in(members).any() else surely | _polled(p, members)
+        existing_here = _existing_for_group(p, members, commits, first, polled)
+        recorded = _handled(p, members, commits)
+        handled = recorded if recorders.is_in(members).any() else recorded | _polled(p, members)
         offsets = p.entries["offset"].to_numpy()
-        held, unhandled = np.unique(offsets[standing]), np.unique(offsets[standing & ~handled])
+        held, unhandled = np.unique(offsets[existing_here]), np.unique(offsets[existing_here & ~handled])
         committed = int(commits["offset"][-1]) if len(commits) else 0
         below = held[held < max(committed, first)]
         missed = np.intersect1d(below, unhandled, assume_unique=True)
         done = np.setdiff1d(below, missed, assume_unique=True)
-        if len(recorders) and np.isin(done, offsets[standing & handled & ~surely]).any():
+        if len(recorders) and np.isin(done, offsets[existing_here & handled & ~recorded]).any():
             yield Unknown(f"no member of {_called(group)} recorded handle events of {p.name}, but other consumers did")
         hidden = indeterminate_polls(p, members).hold(missed)
         if hidden.any():
             yield Unknown(f"a poll of {p.name} by {_called(group)} has no known outcome")
             missed = missed[~hidden]
-        # A commit that claims records is worse than a start that skipped them: tell them apart. Where a seek or
-        # a committed offset chose the start, nothing was skipped.
+        # Records that a commit claims and records that the start skipped are separate findings. Where a seek or a
+        # committed offset chose the start, nothing was skipped.
         skipped = missed[missed < first] if reset else missed[:0]
         claimed = missed[missed >= first]
         yield from _claimed(p, group, commits, claimed, done)
@@ -76,7 +76,7 @@ def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> t
     if not len(polled):
         return 0, False
     # Nothing was ever committed below a position that was set before the first poll.
-    told = p.marks.filter(
+    set_to = p.marks.filter(
         pl.col("process").is_in(members)
         & pl.col("kind").is_in(["assign", "seek"])
         & (pl.col("outcome") != "fail")
@@ -84,8 +84,8 @@ def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> t
         & pl.col("offset").is_not_null()
     )["offset"].min()
     first = polled["offset"].min()
-    if isinstance(told, int) and isinstance(first, int):
-        return min(told, first), told > first
+    if isinstance(set_to, int) and isinstance(first, int):
+        return min(set_to, first), set_to > first
     return int(first or 0), True  # type: ignore[arg-type]
 
 
@@ -97,7 +97,7 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
             p,
             group,
             run,
-            f"{_called(group)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but no member ever"
+            f"{_called(group)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but no member"
             f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}",
             "violation",
             (f"{row['process']} commits {row['offset']}", row["at"]),
@@ -105,7 +105,7 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
 
 
 def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done: Offsets) -> Iterator[Result]:
-    # A group that starts late with auto.offset.reset=latest was told to skip what is older than itself.
+    # A group that starts late with auto.offset.reset=latest is configured to skip older records.
     old = np.isin(missed, _older(p, members, missed))
     runs = [(run, older) for older in (False, True) for run in _runs(missed[old == older], done)]
     for run, older in runs:
@@ -113,16 +113,16 @@ def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done
             p,
             group,
             run,
-            f"{_called(group)} began {p.name} behind {plural(len(run), 'record')} at"
+            f"{_called(group)} began to read {p.name} behind {plural(len(run), 'record')} at"
             f" {where(p, int(run[0]), int(run[-1]))} and never handled "
             + ("it" if len(run) == 1 else "them")
-            + (" (they are older than the group)" if older else ""),
+            + (f" ({'it is' if len(run) == 1 else 'they are'} older than the group)" if older else ""),
             "permitted" if older else "violation",
         )
 
 
 def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
-    """Those of the offsets whose records were all written before a member joined."""
+    """The offsets with only records that were written before a member joined."""
     joining = pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"])
     joined = p.context.filter(joining)["completed"].min()
     if not isinstance(joined, int):
@@ -134,7 +134,7 @@ def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
 
 
 def _called(group: str) -> str:
-    return f"group {group}" if group else "a group (its name is not known)"
+    return f"group {group}" if group else "a group (group.id is not set)"
 
 
 def _finding(
@@ -151,18 +151,16 @@ def _finding(
         .select("value", "at")
         .rows()
     )
-    return Finding(
-        rule="consumer-loss",
-        severity=severity,
-        sentence=sentence + f" ({some(held['value'].to_list())})",
-        topic=p.topic,
-        partition=p.partition,
-        first_offset=first,
-        last_offset=last,
+    return finding(
+        p,
+        "consumer-loss",
+        sentence + f" ({some(held['value'].to_list())})",
+        (first, last),
+        [*((f"{value} acknowledged at offset {first}", at) for value, at in sent), *evidence],
         count=len(run),
-        values=held["value"].to_list(),
+        values=held["value"],
         processes=[group] if group else [],
-        evidence=proof(*((f"{value} acknowledged at offset {first}", at) for value, at in sent), *evidence),
+        severity=severity,
     )
 
 
@@ -180,7 +178,7 @@ def _finding(
     needs=("commits",),
 ).judged_by
 def commit_regression(p: Partition) -> Iterator[Result]:
-    """A group's committed offset goes back, and no member sought back before."""
+    """Commits below an earlier one of the group, if no member sought back in between."""
     for group, members in groups_or_clients(p):
         commits = _with_previous(commits_of(p, members))
         moves = p.marks.filter(
@@ -196,27 +194,25 @@ def commit_regression(p: Partition) -> Iterator[Result]:
             )
             if len(back):
                 continue
-            yield Finding(
-                rule="commit-regression",
-                sentence=f"{row['process']} of group {group} committed {p.name}@{row['offset']} at"
+            yield finding(
+                p,
+                "commit-regression",
+                f"{row['process']} of group {group} committed {p.name}@{row['offset']} at"
                 f" {seconds(row['completed'])} after {row['previous_process']} had committed"
                 f" @{row['previous_offset']} at {seconds(row['previous_completed'])}",
-                topic=p.topic,
-                partition=p.partition,
-                first_offset=row["offset"],
-                last_offset=row["previous_offset"] - 1,
-                processes=[row["process"]],
-                evidence=proof(
+                (row["offset"], row["previous_offset"] - 1),
+                [
                     (f"commit of {row['previous_offset']}", row["previous_at"]),
                     (f"commit of {row['offset']}", row["at"]),
-                ),
+                ],
+                processes=[row["process"]],
             )
 
 
 def _groups(p: Partition) -> dict[str, list[str]]:
     """Groups that committed here, or that this partition was assigned to or taken from, each with its members.
 
-    Consumers of which nothing is known (name "") may share a group, so they are one: what any of them handled is
+    Consumers without a group.id (name "") may share a group, so they are one: a record that any of them handled is
     handled.
     """
     active = p.marks.filter(
@@ -233,14 +229,14 @@ def _groups(p: Partition) -> dict[str, list[str]]:
 
 
 def groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
-    """For the order of commits, consumers of unknown groups stand each for itself."""
+    """The groups with their members. For the order of commits, a consumer without a group.id is a group of its own."""
     known = _groups(p)
     alone = [(process, [process]) for process in known.pop("", [])]
     return [*known.items(), *alone]
 
 
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
-    """Each commit beside the latest one that was over before it began: of two that overlap, either may be first."""
+    """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
     # An automatic commit happened some time before its callback, but after its process's automatic one before it.
     seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
     begun = (
@@ -265,11 +261,11 @@ def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:
 def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
     """Entries that a member finished with.
 
-    A committed transaction that commits the offsets of what it polled has done with it what it is for. What took an
-    offset after its first record was lost is another record, which must be handled too.
+    A transaction that commits the offsets of the records that it polled has handled them. After a loss, another record
+    may take the offset; it must be handled too.
     """
-    mine = p.reads.select("at", "process").with_row_index("row").filter(_of(p, members) & p.reads["txn"])
-    found = _at_rows(p, mine.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
+    own = p.reads.select("at", "process").with_row_index("row").filter(_of(p, members) & p.reads["txn"])
+    found = _at_rows(p, own.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
     done = p.marks.filter(
         (pl.col("kind") == "handle") & pl.col("process").is_in(members) & (pl.col("outcome") != "fail")
     )
@@ -279,7 +275,7 @@ def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
 
 
 def _polled(p: Partition, members: list[str]) -> Mask:
-    """Entries that a member polled, and not in a transaction that aborted: where nobody recorded what was handled."""
+    """Entries that a member polled, but not in an aborted transaction: for groups without handle events."""
     return _at_rows(p, (_of(p, members) & ~(p.reads["txn"] & (p.reads["outcome"] == "fail"))).arg_true())
 
 
@@ -288,7 +284,7 @@ def _of(p: Partition, members: list[str]) -> pl.Series:
 
 
 def _at_rows(p: Partition, rows: pl.Series) -> Mask:
-    """Entries of which these rows of `reads` tell."""
+    """The entries of these rows of `reads`."""
     entry = p.entry_of_read[rows.to_numpy()]
     found = np.zeros(len(p.entries), bool)
     found[entry[entry >= 0]] = True
@@ -296,23 +292,25 @@ def _at_rows(p: Partition, rows: pl.Series) -> Mask:
 
 
 def _anything_at(p: Partition, offsets: pl.Series) -> Mask:
-    """Where nobody recorded the value, any record at the offset may be meant."""
+    """All entries at the offsets: without a recorded value any of them may be meant."""
     return np.asarray(p.entries["offset"].is_in(offsets.drop_nulls().unique().implode()).to_numpy())
 
 
-def _standing(p: Partition, members: list[str], commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Mask:
-    """Entries that existed for the group when it came past them, and were not themselves lost in the log."""
+def _existing_for_group(
+    p: Partition, members: list[str], commits: pl.DataFrame, first: int, polled: pl.DataFrame
+) -> Mask:
+    """Entries that were visible to the group when it passed them, and that the log did not lose."""
     uncommitted = any(p.settings.reads_uncommitted(name) for name in members)
     held = existing_uncommitted(p) if uncommitted else existing(p)
     there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
     visible = pl.lit(True) if uncommitted else p.committed
     lost = outcomes_of_sends(p).filter(pl.col("lost"))["value"]
-    kept = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
-    return np.asarray(kept & np.isin(p.entries["offset"].to_numpy(), there))
+    present = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
+    return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
 
 
 def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Offsets:
-    """When (ns) the group came past each of the offsets: by a commit, or by its first poll, which began at `first`."""
+    """When (ns) the group passed each offset: by a commit, or by its first poll, which began at `first`."""
     done = np.append(commits["completed"].to_numpy(), MAX_INT64)
     covered = np.searchsorted(np.maximum.accumulate(commits["offset"].to_numpy()), offsets, "right")
     begun = polled["completed"].min()
@@ -321,7 +319,7 @@ def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.Data
 
 
 def _runs(offsets: Offsets, between: Offsets) -> list[Offsets]:
-    """Sorted offsets in runs that nothing of `between` interrupts."""
+    """Sorted offsets in runs without an offset of `between` inside."""
     if not len(offsets):
         return []
     gaps = np.searchsorted(between, offsets[1:], "left") > np.searchsorted(between, offsets[:-1], "right")

@@ -1,4 +1,4 @@
-"""Whose records may stand twice or out of order: producers that are known to be without idempotence."""
+"""Producers that are known to be without idempotence: their records may be written twice, or out of order."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ..partitions.partition import Partition
 
 def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str, str]]:
     """The sends (process, value) of these values whose producer is known to be without idempotence: as it was
-    configured, as acks 0 and 1 turn it off (KIP-98 needs acks=all), or as brokers keep them without a producer id.
+    configured, as acks 0 and 1 turn it off (KIP-98 needs acks=all), or because brokers have them without a producer id.
     """
-    sought = pl.col("value").is_in(values.drop_nulls().unique().implode())
-    sent = pl.concat([frame.filter(sought).select("process", "value", "acks") for frame in (p.sends, p.unplaced)])
+    wanted = pl.col("value").is_in(values.drop_nulls().unique().implode())
+    sent = pl.concat([frame.filter(wanted).select("process", "value", "acks") for frame in (p.sends, p.unplaced)])
     if not len(sent):
         return set()
     idless = _without_producer_id(p, sent["value"])
-    told = {
+    configured = {
         (process, acks): idempotence(p.settings.processes.get(process, {}), acks)
         for process, acks in sent.select("process", "acks").unique().iter_rows()
     }
     return {
         (process, value)
         for process, value, acks in sent.iter_rows()
-        if told[process, acks] is False or (told[process, acks] is None and value in idless)
+        if configured[process, acks] is False or (configured[process, acks] is None and value in idless)
     }
 
 

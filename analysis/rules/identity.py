@@ -1,4 +1,4 @@
-"""inconsistent-offsets and duplicate: one offset holds one value, one value stands at one offset."""
+"""inconsistent-offsets and duplicate: one offset holds one value, and one value is at one offset."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.partition import Partition
 from ..wording import plural, some
 from . import jepsen
+from .findings import distinct, finding, where
 from .idempotence import without_idempotence
 from .judgement import Result
 from .loss import outcomes_of_sends
 from .rule import Rule
-from .wording import distinct, proof, where
 
 
 @Rule(
@@ -36,13 +35,13 @@ from .wording import distinct, proof, where
     follows="offset",
 ).judged_by
 def inconsistent_offsets(p: Partition) -> Iterator[Result]:
-    """Offsets that were seen to hold several values; neighbours are one finding."""
+    """Offsets at which clients saw several values; adjacent ones are one finding."""
     crowded = p.entries.filter(pl.col("offset").is_duplicated())
     if not len(crowded):
         return
     known = _places(p).group_by("offset").agg(pl.col("completed").min().alias("since"))
     doubled = known.join(crowded, on="offset", how="semi").sort("offset").rename({"since": "until"})
-    # An offset between them that was lost with them, or was taken later, held one value by accident.
+    # Between them, an offset that was lost too, or was written later, has one value only by chance.
     gone = outcomes_of_sends(p).filter(pl.col("lost")).select("offset")
     sure = beside(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
     places = (
@@ -55,22 +54,19 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     for run in adjacent_runs(by_offset, sure):
         first, last = int(run["offset"][0]), int(run["offset"][-1])
         here = run["value"][0].to_list()
-        values = distinct(run["value"].explode())
         seen = at_offset[(first,)]
-        yield Finding(
-            rule="inconsistent-offsets",
-            sentence=f"{where(p, first)} held {' and '.join(here)}"
+        yield finding(
+            p,
+            "inconsistent-offsets",
+            f"{where(p, first)} held {' and '.join(here)}"
             if len(run) == 1
             else f"{plural(len(run), 'offset')} at {where(p, first, last)} held more than one value"
             f" ({where(p, first)}: {' and '.join(here)})",
-            topic=p.topic,
-            partition=p.partition,
-            first_offset=first,
-            last_offset=last,
+            (first, last),
+            [(f"{row['value']} at offset {first}", row["at"]) for row in seen.head(8).to_dicts()],
             count=len(run),
-            values=values,
-            processes=distinct(seen["process"].sort()),
-            evidence=proof(*((f"{row['value']} at offset {first}", row["at"]) for row in seen.head(8).to_dicts())),
+            values=distinct(run["value"].explode()),
+            processes=seen["process"].sort(),
         )
 
 
@@ -92,10 +88,10 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     assumes=("values", "partitions"),
 ).judged_by
 def duplicate(p: Partition) -> Iterator[Result]:
-    """Values that stand at two offsets. Without idempotence a retry may write twice, so that is permitted."""
+    """Values at two offsets or more. Without idempotence a retry may write twice, so that is permitted."""
     twice = p.entries.filter(pl.col("value").is_duplicated())
     if p.repeated_values or len(p.unplaced):
-        # Two sends may each have written it once; that values are not unique is said by the assumptions.
+        # Two sends may each have written it once; the assumptions report that values are not unique.
         sent = pl.concat([p.sends["value"], p.unplaced["value"]])
         twice = twice.filter(~pl.col("value").is_in(sent.filter(sent.is_duplicated()).implode()))
     if not len(twice):
@@ -107,32 +103,28 @@ def duplicate(p: Partition) -> Iterator[Result]:
     )
     shown = places.sort("offset").partition_by("value", as_dict=True)
     sends = pl.concat([frame.select("value", "process") for frame in (p.sends, p.unplaced)])
-    mine = sends.join(twice, on="value", how="semi", maintain_order="left")
-    senders = dict(mine.reverse().iter_rows())  # of several the first one
+    sent = sends.join(twice, on="value", how="semi", maintain_order="left")
+    senders = dict(sent.reverse().iter_rows())  # the first sender, if several sent it
     excused = without_idempotence(p, twice["value"])
     for (value,), rows in twice.group_by("value", maintain_order=True):
         offsets = np.sort(rows["offset"].to_numpy())
         sender = senders.get(str(value))
         permitted = (sender, value) in excused
         by = f", sent by {sender} without idempotence," if permitted else f", sent by {sender}," if sender else ""
-        yield Finding(
-            rule="duplicate",
+        yield finding(
+            p,
+            "duplicate",
+            f"{value}{by} is at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
+            (int(offsets[0]), int(offsets[-1])),
+            [(f"{value} at offset {row['offset']}", row["at"]) for row in shown[(value,)].head(8).to_dicts()],
+            values=[value],
+            processes=[sender],
             severity="permitted" if permitted else "violation",
-            sentence=f"{value}{by} stands at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
-            topic=p.topic,
-            partition=p.partition,
-            first_offset=int(offsets[0]),
-            last_offset=int(offsets[-1]),
-            values=[str(value)],
-            processes=distinct([sender]),
-            evidence=proof(
-                *((f"{value} at offset {row['offset']}", row["at"]) for row in shown[(value,)].head(8).to_dicts())
-            ),
         )
 
 
 def _places(p: Partition) -> pl.DataFrame:
-    """Where each (offset, value) shows: the acknowledgement and the first poll, in the order of time."""
+    """The acknowledgement and the first poll of each (offset, value), in the order of time."""
     acks = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "completed", "at")
     reads = p.entries.filter(pl.col("times") > 0).select(
         "offset",

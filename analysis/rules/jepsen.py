@@ -1,8 +1,7 @@
 """The rules as Jepsen's kafka workload has them, for histories of Jepsen.
 
-Source: jepsen.tests.kafka. They differ from ours in what is known: a key's log is what polls (of operations of
-any outcome) and sends that must have committed show of it, its index is dense, and no read is known to be
-final. A Partition is one key here.
+Source: jepsen.tests.kafka. Unlike in native histories, polls of every outcome and sends that must have committed show a
+key's log, its index is dense, and no read is known to be final. A Partition is one key here.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partitions.partition import Partition, once
 from ..wording import plural, some
+from .findings import distinct, finding, seconds
 from .judgement import Result, collected
-from .wording import distinct, proof, seconds
 
 Pairs = pl.DataFrame
 
 
 @once
 def log(p: Partition) -> pl.DataFrame:
-    """(offset, value) pairs that the key's log is known to have held, in order of offset."""
+    """The (offset, value) pairs that the key's log is known to have held, in order of offset."""
     sent = _committed(p).filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
     polled = p.reads.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "at")
     both = pl.concat([sent, polled]).unique(["offset", "value"], keep="first", maintain_order=True)
@@ -40,7 +39,7 @@ def index(p: Partition) -> pl.DataFrame:
 
 
 def _committed(p: Partition) -> pl.DataFrame:
-    """Sends of operations that are ok, or undecided but seen by somebody."""
+    """Sends of operations that are ok, or undecided but read by another operation."""
     seen = pl.col("at").is_in(p.confirmed.implode())
     return p.sends.filter((pl.col("outcome") == "ok") | ((pl.col("outcome") == "info") & seen))
 
@@ -67,12 +66,12 @@ def lost_writes(p: Partition) -> Iterator[Result]:
         .sort("last")
     )
     for row in lost.iter_rows(named=True):
-        fate = "acknowledged" if row["outcome"] == "ok" else "undecided, though other values of it were read"
+        fate = "acknowledged" if row["outcome"] == "ok" else "undecided, but other values of it were read"
         yield _finding(
             p,
             "lost-write",
             f"{row['value']} was sent by {row['process']} ({fate} at {seconds(row['completed'])}) and is at offset"
-            f" {row['held']} of key {p.topic}, but no poll returned it though later values were read",
+            f" {row['held']} of key {p.topic}, but no poll returned it, although later values were read",
             row["held"],
             [row["value"]],
             row["process"],
@@ -89,7 +88,7 @@ def unseen(p: Partition) -> Iterator[Result]:
             p,
             "unseen",
             f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but"
-            " no poll ever returned it",
+            " no poll returned it",
             row["offset"],
             [row["value"]],
             row["process"],
@@ -121,7 +120,7 @@ def duplicates(p: Partition) -> Iterator[Result]:
         yield _finding(
             p,
             "duplicate",
-            f"{value} stands at offsets {some([str(offset) for offset in offsets], 8)} of key {p.topic}",
+            f"{value} is at offsets {some([str(offset) for offset in offsets], 8)} of key {p.topic}",
             offsets[0],
             [value],
             None,
@@ -143,15 +142,15 @@ def aborted_reads(p: Partition) -> Iterator[Result]:
         yield _finding(
             p,
             "aborted-read",
-            f"{some(readers)} read {value} at offset {row['offset']} of key {p.topic}, which"
-            f" {row['writer']} failed to write",
+            f"{some(readers)} read {value} at offset {row['offset']} of key {p.topic}, but"
+            f" {row['writer']} failed to write it",
             row["offset"],
             [value],
             None,
             (f"{row['writer']} fails to write {value}", row["written_at"]),
             *(
-                (f"{one['process']} reads {value}", one["at"])
-                for one in rows.unique("at").sort("at").head(8).to_dicts()
+                (f"{read['process']} reads {value}", read["at"])
+                for read in rows.unique("at").sort("at").head(8).to_dicts()
             ),
             processes=readers,
         )
@@ -160,8 +159,8 @@ def aborted_reads(p: Partition) -> Iterator[Result]:
 @collected
 def precommitted_reads(p: Partition) -> Iterator[Result]:
     """An operation of any outcome polled a value that it sends itself."""
-    mine = p.sends.select("at", "value").unique()
-    for row in p.reads.join(mine, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts():
+    own = p.sends.select("at", "value").unique()
+    for row in p.reads.join(own, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts():
         yield _finding(
             p,
             "precommitted-read",
@@ -235,7 +234,7 @@ def _sends_within(p: Partition) -> Pairs:
 
 
 def _within(p: Partition, rows: pl.DataFrame) -> Pairs:
-    """Neighbouring values of one operation."""
+    """Adjacent values of one operation."""
     if not len(rows):
         return _with_delta(
             p, rows.select("process", "at", "value").with_columns(before="value", before_at="at").clear()
@@ -278,7 +277,7 @@ def _across(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, every_outcome
 
 
 def _is_reset(p: Partition, pairs: pl.DataFrame) -> pl.Series:
-    """Whether the process was assigned or subscribed to other keys in between: its position here is forgotten."""
+    """Whether the process was assigned or subscribed to other keys in between: its position here is cleared."""
     moves = p.context.filter(pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("outcome") != "fail"))
     named = p.marks.filter(pl.col("kind").is_in(["assign", "subscribe"])).select("process", "at")
     others = (
@@ -301,7 +300,7 @@ def _is_reset(p: Partition, pairs: pl.DataFrame) -> pl.Series:
 
 
 def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
-    """Adds how far the second value is from the first in the log; pairs without a known place fall away."""
+    """Adds how far the second value is from the first in the log; pairs without a known place are dropped."""
     places = index(p).select("value", "last")
     return (
         pairs.join(places, on="value", how="inner", maintain_order="left")
@@ -349,15 +348,6 @@ def _finding(
     severity: str = "violation",
     processes: list[str] | None = None,
 ) -> Finding:
-    return Finding(
-        rule=rule,
-        severity=severity,
-        sentence=sentence,
-        topic=p.topic,
-        partition=p.partition,
-        first_offset=offset,
-        last_offset=offset if last is None else last,
-        values=[str(value) for value in values],
-        processes=processes if processes is not None else distinct([process]),
-        evidence=proof(*evidence),
-    )
+    who = [process] if processes is None else processes
+    offsets = (offset, offset if last is None else last)
+    return finding(p, rule, sentence, offsets, evidence, values=values, processes=who, severity=severity)

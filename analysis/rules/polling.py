@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,12 +18,10 @@ from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
 from . import jepsen
+from .findings import Row, finding, where
 from .judgement import Result, Unknown
 from .loss import vanished
 from .rule import Rule
-from .wording import proof, where
-
-Row = dict[str, Any]
 
 
 @Rule(
@@ -139,7 +136,7 @@ def _skips(p: Partition, within: bool) -> Iterator[Result]:
 
 
 def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
-    """The offsets with a record: nobody can pass over what is not there yet at that time, nor over what is gone."""
+    """The offsets with a record at that time: already written, and not gone."""
     if not len(offsets):
         return offsets
     held = p.entries_between(int(offsets[0]), int(offsets[-1]))
@@ -178,21 +175,19 @@ def _finding(
     p: Partition, row: Row, rule: str, sentence: str, first: int, last: int, count: int, values: list[str]
 ) -> Finding:
     permitted = bool(row["rebalanced"])
-    return Finding(
-        rule=rule,
-        severity="permitted" if permitted else "violation",
-        sentence=sentence + (", after its group was rebalanced" if permitted else ""),
-        topic=p.topic,
-        partition=p.partition,
-        first_offset=first,
-        last_offset=last,
+    return finding(
+        p,
+        rule,
+        sentence + (", after its group was rebalanced" if permitted else ""),
+        (first, last),
+        [
+            (f"{row['process']} is at position {row['expected']}", row["previous_at"]),
+            (f"{row['process']} reads offset {row['offset']}", row["at"]),
+        ],
         count=count,
         values=values,
         processes=[row["process"]],
-        evidence=proof(
-            (f"{row['process']} stands at {row['expected']}", row["previous_at"]),
-            (f"{row['process']} reads offset {row['offset']}", row["at"]),
-        ),
+        severity="permitted" if permitted else "violation",
     )
 
 
@@ -205,7 +200,7 @@ def jumps(p: Partition) -> pl.DataFrame:
     """
     reads = p.reads.with_row_index("row").filter(pl.col("offset").is_not_null())
     moves = moves_of(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))
-    rows, before = _worth_a_look(reads, moves)
+    rows, before = _suspect_rows(reads, moves)
     sequence = pl.concat(
         [
             reads[np.union1d(rows, before)].select(
@@ -215,7 +210,7 @@ def jumps(p: Partition) -> pl.DataFrame:
         ],
         how="diagonal",
     ).sort("completed", "at", "index", nulls_last=True, maintain_order=True)
-    found = [_mismatches(mine) for mine in sequence.partition_by("process", maintain_order=True)]
+    found = [_mismatches(own) for own in sequence.partition_by("process", maintain_order=True)]
     jumped = pl.concat(found) if found else _mismatches(sequence)
     jumped = jumped.filter(pl.col("row").is_in(reads["row"].gather(rows).implode()))
     value = p.reads["value"]
@@ -225,9 +220,8 @@ def jumps(p: Partition) -> pl.DataFrame:
     )
 
 
-def _worth_a_look(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Offsets]:
-    """Rows that do not follow their consumer's row before them, or stand beside a move, few of millions; and the rows
-    before these."""
+def _suspect_rows(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Offsets]:
+    """The few rows that do not follow their consumer's previous row or are next to a move, and the rows before them."""
     names = reads["process"].unique().sort()
     codes = reads["process"].cast(pl.Enum(names)).to_physical().to_numpy()
     order = np.argsort(codes, kind="stable")
@@ -244,17 +238,17 @@ def _worth_a_look(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Of
     return order[rows], order[np.maximum(rows - 1, 0)]
 
 
-def _mismatches(mine: pl.DataFrame) -> pl.DataFrame:
-    """Of one consumer's events: the records that do not stand at the position that the event before them left."""
-    astray = mine["row"].is_not_null() & (mine["offset"] != mine["position"].shift(1)).fill_null(False)
-    rows = astray.arg_true()
-    before = mine[rows.cast(pl.Int64) - 1]
-    return mine[rows].with_columns(
+def _mismatches(events: pl.DataFrame) -> pl.DataFrame:
+    """The records of one consumer that are not at the position that its previous event left."""
+    mismatch = events["row"].is_not_null() & (events["offset"] != events["position"].shift(1)).fill_null(False)
+    rows = mismatch.arg_true()
+    before = events[rows.cast(pl.Int64) - 1]
+    return events[rows].with_columns(
         before["position"].alias("expected"),
         before["offset"].alias("previous"),
         before["row"].alias("previous_row"),
         before["at"].alias("previous_at"),
-        (before["row"].is_not_null() & (before["at"] == mine["at"][rows])).alias("inside"),
+        (before["row"].is_not_null() & (before["at"] == events["at"][rows])).alias("inside"),
         before["group"].fill_null(False).alias("rebalanced"),
     )
 
@@ -268,7 +262,7 @@ def moves_of(p: Partition) -> pl.DataFrame:
         "index",
         pl.lit(None, dtype=pl.Int64).alias("offset"),
         pl.lit(None, dtype=pl.UInt32).alias("row"),
-        # Of a seek that may not have happened nobody knows where it left the consumer.
+        # A seek without a known outcome leaves the position unknown.
         pl.when((pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")).then("offset").alias("position"),
         "group",
     )

@@ -1,9 +1,8 @@
-"""realtime-order and stale-end-offset: what is acknowledged stays in front of what comes later."""
+"""realtime-order and stale-end-offset: the log and its end grow in the order of time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,10 +11,10 @@ from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.partition import Partition
 from ..wording import plural, some
+from .findings import Row, distinct, finding, seconds, where
 from .judgement import Result, missing_isolation_levels
 from .loss import outcomes_of_sends
 from .rule import Rule
-from .wording import distinct, proof, seconds, where
 
 
 @Rule(
@@ -37,10 +36,9 @@ from .wording import distinct, proof, seconds, where
     follows="value",
 ).judged_by
 def realtime_order(p: Partition) -> Iterator[Result]:
-    """What the log was known to hold before an append was invoked stands before it (strictly: intervals are closed).
+    """Appends below the highest offset that was known strictly before their invocation; adjacent ones are one finding.
 
-    One finding for neighbouring later appends, with one witness pair, as every later append below the highest
-    earlier offset is a breach.
+    The witness is the record or end offset that set this highest offset.
     """
     later = _placed(p)
     if not len(later):
@@ -56,41 +54,39 @@ def realtime_order(p: Partition) -> Iterator[Result]:
     if not broken.any():
         return
     rows = later.with_columns(pl.Series("witness", setter[np.maximum(index, 0)])).filter(pl.Series(broken))
-    # What was lost does not stand between those that took its place.
+    # A lost record does not separate the records that took its place.
     sound = later.filter(~pl.Series(broken)).join(outcomes_of_sends(p).filter(pl.col("lost")), on="value", how="anti")
     for run in adjacent_runs(rows.sort("offset", "invoked"), sound["offset"].sort().to_numpy()):
         first = run.row(0, named=True)
         witness = done.row(int(first["witness"]), named=True)
         one = len(run) == 1
-        yield Finding(
-            rule="realtime-order",
-            sentence=f"{_told(p, witness)} at {seconds(witness['completed'])}, yet {plural(len(run), 'append')} sent"
-            f" after that ({some(run['value'].to_list())}) {'stands' if one else 'stand'} before it, at"
+        yield finding(
+            p,
+            "realtime-order",
+            f"{_event(p, witness)} at {seconds(witness['completed'])}, but {plural(len(run), 'later append')}"
+            f" ({some(run['value'].to_list())}) {'is' if one else 'are'} before it, at"
             f" {where(p, first['offset'], run['offset'][-1])}",
-            topic=p.topic,
-            partition=p.partition,
-            first_offset=first["offset"],
-            last_offset=run["offset"][-1],
-            count=len(run),
-            values=distinct([witness["value"], *run["value"].to_list()]),
-            processes=distinct([witness["process"], *run["process"]]),
-            evidence=proof(
-                _proven(witness),
+            (first["offset"], run["offset"][-1]),
+            [
+                _evidence(witness),
                 (f"{first['process']} sends {first['value']} afterwards", first["invoked_at"]),
                 (f"{first['value']}{first['how']} at offset {first['offset']}", first["at"]),
-            ),
+            ],
+            count=len(run),
+            values=distinct([witness["value"], *run["value"].to_list()]),
+            processes=[witness["process"], *run["process"]],
         )
 
 
 def _known(p: Partition) -> pl.DataFrame:
-    """Since when the log is known to hold a record: by its acknowledgement, or by its first read where that is earlier.
+    """The time from which on a record is known to be in the log: its acknowledgement, or its first read if earlier.
 
     Columns: offset, value, process, completed (ns), at, how.
     """
     acked = p.acknowledged.filter(pl.col("offset").is_not_null() & pl.col("completed").is_not_null())
     sent = p.sends.select(pl.col("invoked", "completed", "synthetic").gather(p.entries["send"]))
     early = ~p.entries["sent_ok"] | (p.entries["first_read"] < sent["completed"]).fill_null(True)
-    # What was read before it was sent is phantom-read's, and proves nothing here.
+    # A read before the send is a phantom-read, and proves nothing here.
     early &= (sent["synthetic"] | (p.entries["first_read"] >= sent["invoked"])).fill_null(True)
     return pl.concat(
         [
@@ -108,7 +104,7 @@ def _known(p: Partition) -> pl.DataFrame:
 
 
 def _ends(p: Partition) -> pl.DataFrame:
-    """The same of answered end offsets, last stable ones too: an append after the answer stands there or behind."""
+    """The same for end offsets, also last stable ones: a later append is at this offset or behind it."""
     return p.end_offsets.select(
         "offset",
         pl.lit(None, dtype=pl.String).alias("value"),
@@ -143,13 +139,13 @@ def _placed(p: Partition) -> pl.DataFrame:
     return pl.concat([acked.select(columns), read.select(columns)])
 
 
-def _told(p: Partition, row: dict[str, Any]) -> str:
+def _event(p: Partition, row: Row) -> str:
     if row["how"] == "answered":
-        return f"an end offset of {row['offset']} was answered"
+        return f"end_offsets returned {row['offset']}"
     return f"{row['value']} was {row['how']} at {where(p, row['offset'])}"
 
 
-def _proven(row: dict[str, Any]) -> tuple[str, int]:
+def _evidence(row: Row) -> tuple[str, int]:
     if row["how"] == "answered":
         return f"end offset {row['offset']}", row["at"]
     if row["how"] == "read":
@@ -176,7 +172,7 @@ def _proven(row: dict[str, Any]) -> tuple[str, int]:
     follows="offset",
 ).judged_by
 def stale_end_offset(p: Partition) -> Iterator[Result]:
-    """end_offsets answers less than what was acknowledged or read before the question, or than an earlier answer."""
+    """end_offsets that are less than what was acknowledged or read before the request, or than an earlier answer."""
     asked = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     if not len(asked):
         return
@@ -200,16 +196,13 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
             yield _stale(p, row, witness.row(0, named=True))
 
 
-def _stale(p: Partition, row: dict[str, Any], witness: dict[str, Any]) -> Finding:
-    return Finding(
-        rule="stale-end-offset",
-        sentence=f"{row['process']} was told at {seconds(row['completed'])} that {p.name} ends at {row['offset']},"
-        f" but {_told(p, witness)} at {seconds(witness['completed'])}",
-        topic=p.topic,
-        partition=p.partition,
-        first_offset=row["offset"],
-        last_offset=witness["offset"] - (witness["how"] == "answered"),
-        count=1,
-        processes=[str(row["process"])],
-        evidence=proof(_proven(witness), (f"end offset {row['offset']}", row["at"])),
+def _stale(p: Partition, row: Row, witness: Row) -> Finding:
+    return finding(
+        p,
+        "stale-end-offset",
+        f"end_offsets returned {row['offset']} for {p.name} to {row['process']} at {seconds(row['completed'])}, but"
+        f" {_event(p, witness)} at {seconds(witness['completed'])}",
+        (row["offset"], witness["offset"] - (witness["how"] == "answered")),
+        [_evidence(witness), (f"end offset {row['offset']}", row["at"])],
+        processes=[row["process"]],
     )

@@ -25,7 +25,7 @@ class Rule:
     unknown_when: str
     in_jepsen: str
     needs: tuple[str, ...]  # counts of a run without which there is nothing to judge
-    example: str = ""  # a history in one line that breaks the rule; empty where brokers' files break it
+    example: str = ""  # a history that breaks it (histories/notation.py); empty where brokers' files do
     native: Judge | None = None
     jepsen: Judge | None = None  # None: histories of Jepsen are not judged by it
     needs_final: bool = False  # without final reads an absence of findings proves nothing

@@ -1,4 +1,4 @@
-"""nonmonotonic-send, int-nonmonotonic-send and int-send-skip: a producer's records stand in its order."""
+"""nonmonotonic-send, int-nonmonotonic-send and int-send-skip: a producer's records are in its order."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..partitions.absences import lasting
 from ..partitions.partition import Partition, once
 from ..wording import plural
 from . import jepsen
+from .findings import Row, finding, where
 from .idempotence import without_idempotence
 from .judgement import Result
 from .rule import Rule
-from .wording import proof, where
 
 
 @Rule(
@@ -35,7 +35,7 @@ from .wording import proof, where
     follows="value",
 ).judged_by
 def nonmonotonic_send(p: Partition) -> Iterator[Result]:
-    """A producer's acknowledged offsets go back, in the order of invocation; a new client instance starts anew."""
+    """Sends with a smaller offset than the previous one of their producer, which did not crash in between."""
     sent = _in_order_of_invocation(p)
     back = sent.filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
     crashes = p.context.filter(pl.col("kind") == "crash").select("process", "completed")
@@ -84,7 +84,7 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     jepsen=jepsen.int_send_skips,
 ).judged_by
 def int_send_skip(p: Partition) -> Iterator[Result]:
-    """Another producer's records stand between those of one transaction; that is allowed, so it is a note."""
+    """Records of other producers between those of one transaction: allowed, so a note."""
     ahead = _in_order_of_invocation(p).filter(
         (pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at"))
     )
@@ -92,20 +92,19 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
         first, last = np.searchsorted(lasting(p), [row["previous"] + 1, row["offset"]], "left")
         between = np.setdiff1d(lasting(p)[first:last], p.sends.filter(pl.col("at") == row["at"])["offset"].to_numpy())
         if len(between):
-            yield Finding(
-                rule="int-send-skip",
-                severity="note",
-                sentence=f"between {row['previous_value']} and {row['value']}, which {row['process']} wrote in one"
-                f" transaction, stand {plural(len(between), 'record')} of others"
-                f" ({where(p, int(between[0]), int(between[-1]))})",
-                topic=p.topic,
-                partition=p.partition,
-                first_offset=int(between[0]),
-                last_offset=int(between[-1]),
+            first, last = int(between[0]), int(between[-1])
+            yield finding(
+                p,
+                "int-send-skip",
+                f"{plural(len(between), 'record')} of other producers ({where(p, first, last)})"
+                f" {'is' if len(between) == 1 else 'are'} between {row['previous_value']} and {row['value']}, which"
+                f" {row['process']} wrote in one transaction",
+                (first, last),
+                [("the transaction", row["at"])],
                 count=len(between),
                 values=[row["previous_value"], row["value"]],
                 processes=[row["process"]],
-                evidence=proof(("the transaction", row["at"])),
+                severity="note",
             )
 
 
@@ -113,40 +112,38 @@ def _excused(p: Partition, back: pl.DataFrame) -> set[tuple[str, str]]:
     return without_idempotence(p, pl.concat([back["value"], back["previous_value"]])) if len(back) else set()
 
 
-def _back(p: Partition, row: dict[str, object], rule: str, excused: set[tuple[str, str]]) -> Finding:
+def _back(p: Partition, row: Row, rule: str, excused: set[tuple[str, str]]) -> Finding:
     process = str(row["process"])
     permitted = bool(excused & {(process, str(row["value"])), (process, str(row["previous_value"]))})
-    return Finding(
-        rule=rule,
-        severity="permitted" if permitted else "violation",
-        sentence=f"{process} sent {row['previous_value']} before {row['value']}, but they stand at"
+    return finding(
+        p,
+        rule,
+        f"{process} sent {row['previous_value']} before {row['value']}, but their offsets are"
         f" {p.name}@{row['previous']} and @{row['offset']}"
         + (" (permitted: the producer is not idempotent)" if permitted else ""),
-        topic=p.topic,
-        partition=p.partition,
-        first_offset=row["offset"],  # type: ignore[arg-type]
-        last_offset=row["previous"],  # type: ignore[arg-type]
-        values=[str(row["previous_value"]), str(row["value"])],
+        (row["offset"], row["previous"]),
+        [
+            (f"{row['previous_value']} acknowledged at {row['previous']}", row["previous_at"]),
+            (f"{row['value']} acknowledged at {row['offset']}", row["at"]),
+        ],
+        values=[row["previous_value"], row["value"]],
         processes=[process],
-        evidence=proof(
-            (f"{row['previous_value']} acknowledged at {row['previous']}", row["previous_at"]),  # type: ignore[arg-type]
-            (f"{row['value']} acknowledged at {row['offset']}", row["at"]),  # type: ignore[arg-type]
-        ),
+        severity="permitted" if permitted else "violation",
     )
 
 
 @once
 def _in_order_of_invocation(p: Partition) -> pl.DataFrame:
-    """Acknowledged sends with an offset beside the previous one of their producer."""
+    """Acknowledged sends with an offset, each with the previous one of its producer."""
     known = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
     sent = known.select("process", "invoked", "at", "offset", "value")
     parts = [
-        mine.with_columns(
+        own.with_columns(
             pl.col("offset").shift(1).alias("previous"),
             pl.col("value").shift(1).alias("previous_value"),
             pl.col("at").shift(1).alias("previous_at"),
             pl.col("invoked").shift(1).alias("previous_invoked"),
         ).filter(pl.col("previous") + 1 != pl.col("offset"))
-        for mine in sent.partition_by("process", maintain_order=True) or [sent]
+        for own in sent.partition_by("process", maintain_order=True) or [sent]
     ]
     return pl.concat(parts)

@@ -13,9 +13,9 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural, some
 from . import jepsen
+from .findings import distinct, finding, seconds, where
 from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
 from .rule import Rule
-from .wording import distinct, proof, seconds, where
 
 _NOTHING = np.empty(0, dtype=np.int64)
 
@@ -44,18 +44,18 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     read, unknowns = _split_by_isolation(p, read, pl.col("in_txn"))
     yield from unknowns
     for run in _runs(read.filter(~excused), lasting(p)):
-        fate = "whose transaction aborted" if run["in_txn"][0] else "whose send failed"
-        yield _aborted(p, run, "violation", fate)
-    # One setting is the cause of all that it permits, whatever stands between.
+        outcome = "transaction aborted" if run["in_txn"][0] else "send failed"
+        yield _aborted(p, run, "violation", outcome)
+    # One setting permits all of these, so they are one finding, whatever is between them.
     for run in _runs(read.filter(excused), _NOTHING):
         aborted = run.select("sender", "sent_at").n_unique()
-        of = "whose transaction" if aborted == 1 else f"whose {aborted} transactions"
-        yield _aborted(p, run, "permitted", f"{of} aborted; isolation.level=read_uncommitted permits it")
+        transactions = "transaction" if aborted == 1 else f"{aborted} transactions"
+        yield _aborted(p, run, "permitted", f"{transactions} aborted; isolation.level=read_uncommitted permits it")
 
 
-def _aborted(p: Partition, run: pl.DataFrame, severity: str, fate: str) -> Finding:
+def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Finding:
     first = run.row(0, named=True)
-    sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, {fate}"
+    sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but the {outcome}"
     failed = (f"{first['sender']} fails to write {first['value']}", first["sent_at"])
     return _finding(p, run, "aborted-read", severity, sentence, failed)
 
@@ -75,7 +75,7 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, fate: str) -> Findi
     assumes=("values", "clock", "order"),
 ).judged_by
 def phantom_read(p: Partition) -> Iterator[Result]:
-    """Polled, though nobody sent it, or before it was sent."""
+    """Polled without a recorded send, or before the send."""
     if not len(p.sends) and not len(p.unplaced):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
@@ -85,7 +85,8 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         yield Unknown(f"no send is recorded of {values}, which {p.name} returned to consumers; but {missing}")
         unsent = unsent.clear()
     for run in _runs(unsent):
-        sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}: nobody sent it"
+        them = "it" if len(run) == 1 else "them"
+        sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but no recorded send wrote {them}"
         yield _finding(p, run, "phantom-read", "violation", sentence)
     early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
     for run in _runs(early.filter(pl.col("completed") < pl.col("sent"))):
@@ -107,7 +108,7 @@ def _missing(p: Partition) -> str:
         return "lines of the history are missing or could not be read"
     senders = p.context.filter(pl.col("kind") == "sends")["process"]
     silent = [name for name in p.settings.producers() if name not in senders]
-    return f"run.json names {some(silent)}, of whom nothing is recorded" if silent else ""
+    return f"run.json names {some(silent)}, of which no event is recorded" if silent else ""
 
 
 @Rule(
@@ -167,7 +168,7 @@ def _split_by_isolation(
 
 
 def _reads_of(p: Partition, suspect: pl.Expr) -> pl.DataFrame:
-    """Polled records whose entry is suspect by its origin, beside that origin."""
+    """Polled records of entries with a suspect origin, each with that origin."""
     origins = _origins(p)
     flagged = origins.select(suspect.fill_null(False)).to_series().to_numpy()
     if not flagged.any():
@@ -179,9 +180,9 @@ def _reads_of(p: Partition, suspect: pl.Expr) -> pl.DataFrame:
 
 @once
 def _origins(p: Partition) -> pl.DataFrame:
-    """Where the value of each entry comes from, row by row of `entries`.
+    """The send of each entry's value, row by row of `entries`.
 
-    Columns: first_read, sender, sent_at, sent (its invocation in ns; null: not known), all_failed, in_txn.
+    Columns: first_read, sender, sent_at, sent (its invocation in ns; null: not recorded), all_failed, in_txn.
     """
     send = p.entries["send"]
     sent = p.sends.select(
@@ -197,9 +198,9 @@ def _origins(p: Partition) -> pl.DataFrame:
     unknown = send.is_null()
     if not unknown.any():
         return here
-    # No send is known to have written there: the value's send may have failed, or its offset is not known.
-    sought = p.entries.filter(unknown).select("value", "first_read")
-    every = pl.concat([p.sends, p.unplaced]).join(sought, on="value", how="semi")
+    # No send is known to have written here. The value's send may have failed, or its offset is not known.
+    unmatched = p.entries.filter(unknown).select("value", "first_read")
+    every = pl.concat([p.sends, p.unplaced]).join(unmatched, on="value", how="semi")
     by_value = every.group_by("value", maintain_order=True).agg(
         pl.col("process").first().alias("sender"),
         pl.col("at").first().alias("sent_at"),
@@ -207,7 +208,7 @@ def _origins(p: Partition) -> pl.DataFrame:
         (pl.col("outcome") == "fail").all().alias("all_failed"),
         pl.col("txn").all().alias("in_txn"),
     )
-    found = sought.join(by_value, on="value", how="left", maintain_order="left").select(here.columns)
+    found = unmatched.join(by_value, on="value", how="left", maintain_order="left").select(here.columns)
     number = pl.Series(np.arange(len(send)))
     both = pl.concat([here.filter(~unknown), found])
     order = np.argsort(np.concatenate([number.filter(~unknown).to_numpy(), number.filter(unknown).to_numpy()]))
@@ -226,7 +227,7 @@ def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.Dat
     )
     ordered = once.sort("offset", "value")
     offsets = ordered["offset"].to_numpy()
-    # Any offset that is not a neighbour separates: what lies between was read rightly.
+    # Any offset in between separates runs: its record was read rightly.
     holes = offsets[:-1][np.diff(offsets) > 1] + 1 if len(offsets) > 1 else _NOTHING
     yield from adjacent_runs(ordered, holes if between is None else between)
 
@@ -235,18 +236,16 @@ def _finding(
     p: Partition, run: pl.DataFrame, rule: str, severity: str, sentence: str, *more: tuple[str, int | None]
 ) -> Finding:
     first = run.row(0, named=True)
-    return Finding(
-        rule=rule,
-        severity=severity,
-        sentence=sentence,
-        topic=p.topic,
-        partition=p.partition,
-        first_offset=first["offset"],
-        last_offset=run["offset"][-1],
+    return finding(
+        p,
+        rule,
+        sentence,
+        (first["offset"], run["offset"][-1]),
+        [*more, (f"{first['readers'][0]} reads {first['value']}", first["at"])],
         count=len(run),
-        values=run["value"].to_list(),
-        processes=distinct(run["readers"].explode()),
-        evidence=proof(*more, (f"{first['readers'][0]} reads {first['value']}", first["at"])),
+        values=run["value"],
+        processes=run["readers"].explode(),
+        severity=severity,
     )
 
 

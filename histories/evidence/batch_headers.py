@@ -1,8 +1,7 @@
-"""Headers of the batches in a range of a segment: the walk, what breaks it, and what cannot be believed.
+"""Reads the headers of the batches in a range of a segment, and finds broken and untrusted ones.
 
-The base offset, the length and the leader epoch of a batch stand before its CRC. A flipped bit in the length
-breaks the walk, which goes on at the next whole batch; one in the offset or the epoch shows by the
-neighbours.
+The CRC of a batch does not cover its base offset, length and leader epoch. A flipped bit in the length breaks the walk,
+which continues at the next complete batch. One in the offset or the epoch only shows against the neighbouring batches.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints, list[dict[str, object]]]:
-    """The headers of all batches in the bytes, as rows of HEADERS, and what broke the walk."""
+    """The headers of all batches in the bytes, as rows of HEADERS, and the damage between them."""
     parts: list[Ints] = []
     damage: list[dict[str, object]] = []
     pos, end = 0, len(data)
-    least = first_offset
+    min_offset = first_offset
     while pos < end:
         n, stopped, status = kernels.count_batches(data, pos, end)
         if n:
@@ -34,26 +33,25 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
             kernels.scan(data, pos, n, kernels.CRC32, kernels.CRC32C, out)
             parts.append(out)
             good = out[(out[:, CRC2] & 1) == 1]
-            good = good[~out_of_place(good[:, BASE], good[:, LAST])]
+            good = good[~out_of_order(good[:, BASE], good[:, LAST])]
             if len(good):
-                least = max(least, int(good[-1, LAST]) + 1)
+                min_offset = max(min_offset, int(good[-1, LAST]) + 1)
         pos = int(stopped)
         if pos >= end:
             break
         if status == kernels.ZEROS and kernels.all_zeros(data, pos, end):
-            damage.append(damage_row("zeros", f"{end - pos} bytes of zeros end the file", at + pos, None, least))
+            damage.append(damage_row("zeros", f"{end - pos} bytes of zeros end the file", at + pos, None, min_offset))
             break
-        found = int(kernels.resync(data, pos + 1, end, least, kernels.CRC32, kernels.CRC32C))
-        damage.append(_broken(data, pos, found, end, int(status), at, least))
+        found = int(kernels.resync(data, pos + 1, end, min_offset, kernels.CRC32, kernels.CRC32C))
+        damage.append(_broken(data, pos, found, end, int(status), at, min_offset))
         pos = found
     return (np.concatenate(parts) if parts else np.empty((0, len(HEADERS)), np.int64)), damage
 
 
-def out_of_place(first: Ints, last: Ints) -> Any:
-    """Which entries of a sequence that should rise do not fit between neighbours that fit each other.
+def out_of_order(first: Ints, last: Ints) -> Any:
+    """A mask of the entries of a rising sequence that do not fit between neighbours that fit each other.
 
-    The base offset and the leader epoch of a batch stand before its CRC, so a flipped bit there shows only
-    by its neighbours. The first and the last entry have one neighbour, and pass.
+    The first and the last entry have one neighbour, and pass.
     """
     wrong = np.zeros(len(first), dtype=bool)
     if len(first) > 2:
@@ -62,14 +60,14 @@ def out_of_place(first: Ints, last: Ints) -> Any:
     return wrong
 
 
-def distrust(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]]) -> Any:
-    """Batches whose base offset cannot be right are not believed; epochs that cannot be are forgotten."""
+def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]]) -> Any:
+    """A mask of the batches with a right CRC and a plausible base offset. Clears implausible leader epochs."""
     sound = np.flatnonzero(crc_ok)
     rows = headers[sound]
-    misplaced = out_of_place(rows[:, BASE], rows[:, LAST])
+    misplaced = out_of_order(rows[:, BASE], rows[:, LAST])
     placed = np.flatnonzero(~misplaced)
     for index in np.flatnonzero(misplaced):
-        # A small step back puts a batch and its neighbour out of place: both may hold all between the others.
+        # After a small step back a batch and its neighbour do not fit: both may have all offsets between the others.
         position = int(np.searchsorted(placed, index))
         before, after = int(rows[placed[position - 1], LAST]), int(rows[placed[position], BASE])
         reason = f"base offset {int(rows[index, BASE])} does not fit between offsets {before} and {after}"
@@ -78,8 +76,8 @@ def distrust(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]
         )
     new = np.flatnonzero(~misplaced & (rows[:, MAGIC] == 2))
     epochs = rows[new, EPOCH]
-    # Epochs may be equal to their neighbours', so the sequence is compared half a step apart.
-    odd = out_of_place(2 * epochs, 2 * epochs - 1)
+    # Equal epochs are in order, so the comparison is half a step apart.
+    odd = out_of_order(2 * epochs, 2 * epochs - 1)
     for index in np.flatnonzero(odd):
         reason = f"leader epoch {int(epochs[index])} does not fit between {int(epochs[index - 1])} and "
         damage.append(damage_row("order", reason + str(int(epochs[index + 1])), at + int(rows[new[index], BYTE])))
@@ -89,30 +87,31 @@ def distrust(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]
     return trusted
 
 
-def _broken(data: Bytes, pos: int, found: int, end: int, status: int, at: int, least: int) -> dict[str, object]:
-    """Damage where no batch can stand at pos, and the next whole one stands at `found`."""
+def _broken(data: Bytes, pos: int, found: int, end: int, status: int, at: int, min_offset: int) -> dict[str, object]:
+    """The damage from `pos`, where no valid batch begins, to the next complete batch at `found`."""
     if found >= end and status == kernels.TORN:
-        reason = f"the last {end - pos} bytes are the beginning of a batch that was not written to its end"
-        return damage_row("torn-tail", reason, at + pos, None, least)
+        reason = f"the last {end - pos} bytes are an incomplete batch"
+        return damage_row("torn-tail", reason, at + pos, None, min_offset)
     kind, reason = {
         kernels.TORN: ("length", "the length of the batch reaches beyond the end of the file"),
-        kernels.BAD_LENGTH: ("length", "no batch is that short"),
+        kernels.BAD_LENGTH: ("length", "the length of the batch is below the minimum"),
         kernels.BAD_MAGIC: (
             "magic",
-            f"magic is {int(data[min(pos + 16, end - 1)])}, and 0, 1 and 2 are known",
+            f"found magic {int(data[min(pos + 16, end - 1)])}, expected 0, 1 or 2",
         ),
-        kernels.ZEROS: ("zeros", "zeros where a batch should stand"),
+        kernels.ZEROS: ("zeros", "zeros in place of a batch"),
     }[status]
     if found >= end:
-        return damage_row(kind, f"{reason}; no whole batch follows", at + pos, None, least)
+        return damage_row(kind, f"{reason}; no complete batch follows", at + pos, None, min_offset)
     last = int(kernels.be(data, found, 8)) - 1
-    reason += f"; the next whole batch stands at byte {at + found}"
-    return damage_row(kind, reason, at + pos, None, least, max(last, least - 1))
+    reason += f"; the next complete batch begins at byte {at + found}"
+    return damage_row(kind, reason, at + pos, None, min_offset, max(last, min_offset - 1))
 
 
-def hidden(headers: Ints, sound: Any, index: int, first_offset: int) -> tuple[int, int | None]:
-    """The offsets that a broken batch may have held: those between its sound neighbours. Its own header is
-    not believed. None for the last: whatever followed.
+def offsets_of_broken(headers: Ints, sound: Any, index: int, first_offset: int) -> tuple[int, int | None]:
+    """The first and last offset that a broken batch may have had: those between its sound neighbours.
+
+    Its own header is not trusted. A last offset of None is unbounded.
     """
     before = np.flatnonzero(sound[:index])
     after = np.flatnonzero(sound[index + 1 :])

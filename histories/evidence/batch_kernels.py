@@ -1,9 +1,8 @@
 """Compiled loops over the bytes of a segment: walk headers, check CRCs, decode records, gather bytes.
 
-aiokafka's parser makes one Python object a record (about a microsecond each with its fields read), which
-cannot reach three million records a second; these loops fill arrays instead. Layouts are those of Kafka's
-DefaultRecordBatch (v2) and LegacyRecord (v0, v1). Nothing here raises: what does not parse is reported by a
-status and a position.
+aiokafka's parser makes a Python object for each record, at about a microsecond with its fields. These loops fill
+arrays, at more than three million records a second. Layouts are those of Kafka's DefaultRecordBatch (v2) and
+LegacyRecord (v0, v1). Nothing raises: a status and a position report bytes that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ OK, TORN, BAD_LENGTH, BAD_MAGIC, ZEROS = 0, 1, 2, 3, 4
 
 V2_OVERHEAD = 61
 # Smallest size field of a message: v0 without key and value (crc, magic, attributes, two lengths).
-LEGACY_LEAST = 14
+MIN_LEGACY_LENGTH = 14
 
-# The columns of the array that `scan` fills, a row a batch. `crc2` is twice the stored CRC, plus one where it is right.
+# The columns of the array that `scan` fills, one row for each batch. `crc2` is twice the stored CRC, plus one if it
+# is right.
 HEADERS = (
     *("base_offset", "last_offset", "leader_epoch", "magic", "producer_id", "producer_epoch", "base_sequence"),
     *("attributes", "crc2", "max_timestamp", "count", "byte", "size", "base_timestamp"),
@@ -29,7 +29,7 @@ CRC2, MAX_TIMESTAMP, COUNT, BYTE, SIZE, BASE_TIMESTAMP = range(8, len(HEADERS))
 
 
 def _tables(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Eight tables for CRC by slices of eight bytes."""
+    """Eight tables to compute a CRC from eight bytes at a time."""
     table = np.zeros((8, 256), dtype=np.uint32)
     for byte in range(256):
         crc = byte
@@ -49,6 +49,7 @@ CRC32C = _tables(0x82F63B78)  # v2
 
 @njit(cache=True, nogil=True)
 def crc(table, buf, start, end):  # type: ignore[no-untyped-def]
+    """The CRC of the bytes from start to end, by one of the tables."""
     c = np.uint32(0xFFFFFFFF)
     i = start
     while i + 8 <= end:
@@ -88,13 +89,13 @@ def be(buf, pos, width):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def check_header(buf, pos, end):  # type: ignore[no-untyped-def]
-    """Status of what stands at pos, and its size in bytes."""
+    """The status of the batch at pos, and its size in bytes."""
     if pos + 12 > end:
         return TORN, 0
     length = be(buf, pos + 8, 4)
     if length == 0 and be(buf, pos, 8) == 0:
         return ZEROS, 0
-    if length < LEGACY_LEAST:
+    if length < MIN_LEGACY_LENGTH:
         return BAD_LENGTH, 0
     if pos + 17 > end:
         return TORN, 0
@@ -103,7 +104,7 @@ def check_header(buf, pos, end):  # type: ignore[no-untyped-def]
         return BAD_MAGIC, 0
     if magic == 2 and length < V2_OVERHEAD - 12:
         return BAD_LENGTH, 0
-    if magic == 1 and length < LEGACY_LEAST + 8:
+    if magic == 1 and length < MIN_LEGACY_LENGTH + 8:
         return BAD_LENGTH, 0
     if pos + 12 + length > end:
         return TORN, length + 12
@@ -112,7 +113,7 @@ def check_header(buf, pos, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_batches(buf, pos, end):  # type: ignore[no-untyped-def]
-    """Batches from pos on: how many, where the walk stopped, and why."""
+    """The number of batches from pos on, the position where the walk stopped, and the status there."""
     n = 0
     while pos < end:
         status, size = check_header(buf, pos, end)
@@ -179,7 +180,7 @@ def scan(buf, pos, n, tables_old, tables_new, out):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True)
 def resync(buf, pos, end, least_offset, tables_old, tables_new):  # type: ignore[no-untyped-def]
-    """The next position at which a whole batch with a right CRC and a later offset stands; `end` if none."""
+    """The next position of a complete batch with a right CRC and an offset from `least_offset` on; `end` if none."""
     while pos + 26 <= end:
         if buf[pos + 16] <= 2:
             status, size = check_header(buf, pos, end)
@@ -201,12 +202,13 @@ def resync(buf, pos, end, least_offset, tables_old, tables_new):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def all_zeros(buf, pos, end):  # type: ignore[no-untyped-def]
+    """Whether all bytes from pos to end are zero."""
     return not buf[pos:end].any()
 
 
 @njit(cache=True, nogil=True)
 def varint(buf, pos, end):  # type: ignore[no-untyped-def]
-    """A zigzag varint: its value and the position after it, or -1 for the position if it does not end."""
+    """The value of a zigzag varint and the position after it; the position is -1 if the varint does not end."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while pos < end:
@@ -223,10 +225,10 @@ def varint(buf, pos, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def decode_v2(buf, starts, ends, counts, out, row_of):  # type: ignore[no-untyped-def]
-    """Decode the records of v2 batches whose payloads stand at starts..ends.
+    """Decode the records of v2 batches with payloads at starts..ends.
 
     out: offset delta, timestamp delta, key start, key length (-1 null), value start, value length, headers
-    start, headers end. row_of: which batch. Returns the number of rows, and per batch the rows decoded.
+    start, headers end. row_of: the batch of each. Returns the number of rows, and the rows decoded of each batch.
     """
     n = 0
     good = np.empty(len(starts), dtype=np.int64)
@@ -270,7 +272,7 @@ def decode_v2(buf, starts, ends, counts, out, row_of):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def decode_legacy(buf, starts, ends, out, row_of):  # type: ignore[no-untyped-def]
-    """Decode uncompressed v0 and v1 messages; the columns of `decode_v2`, with no headers and no deltas."""
+    """Decode uncompressed v0 and v1 messages into the columns of `decode_v2`, without headers and deltas."""
     n = 0
     good = np.zeros(len(starts), dtype=np.int64)
     for b in range(len(starts)):
@@ -338,32 +340,32 @@ def is_utf8(buf, start, end):  # type: ignore[no-untyped-def]
     return True
 
 
-# "bytes:" and 16 hexadecimal digits stand for a value that is not UTF-8.
-STAND_IN = 22
+# A value that is not UTF-8 becomes "bytes:" and 16 hexadecimal digits.
+DIGEST_TEXT_LENGTH = 22
 
 
 @njit(cache=True, nogil=True)
 def text_lengths(buf, starts, lengths, out):  # type: ignore[no-untyped-def]
-    """The length of each slice as text, and whether it is its own text."""
-    own = np.ones(len(starts), dtype=np.bool_)
+    """Fills `out` with the length of each slice as text. Returns whether each is UTF-8."""
+    is_text = np.ones(len(starts), dtype=np.bool_)
     for i in range(len(starts)):
         if lengths[i] <= 0:
             out[i] = 0
         elif is_utf8(buf, starts[i], starts[i] + lengths[i]):
             out[i] = lengths[i]
         else:
-            out[i] = STAND_IN
-            own[i] = False
-    return own
+            out[i] = DIGEST_TEXT_LENGTH
+            is_text[i] = False
+    return is_text
 
 
 @njit(cache=True, nogil=True)
-def gather(buf, starts, lengths, own, digest, out, offsets):  # type: ignore[no-untyped-def]
-    """Copy the slices one after another into `out`; offsets are Arrow's."""
+def gather(buf, starts, lengths, is_text, digest, out, offsets):  # type: ignore[no-untyped-def]
+    """Copy the slices, or the texts of their digests, into `out`, and fill `offsets` as Arrow has them."""
     at = np.int64(0)
     for i in range(len(starts)):
         offsets[i] = at
-        if own[i]:
+        if is_text[i]:
             out[at : at + lengths[i]] = buf[starts[i] : starts[i] + lengths[i]]  # a loop of bytes is four times as slow
         else:
             out[at], out[at + 1], out[at + 2] = 98, 121, 116  # b y t
@@ -388,7 +390,7 @@ def digests(buf, spans, out):  # type: ignore[no-untyped-def]
                 h = (h ^ np.uint64((length >> shift) & 0xFF)) * prime
             for j in range(length):
                 h = (h ^ np.uint64(buf[start + j])) * prime
-        # A record without headers ends in one zero, its count, which is left out: legacy ones have none.
+        # A record without headers ends with the count 0, which is left out, as legacy records have no count.
         if spans[i, 7] - spans[i, 6] > 1:
             for j in range(spans[i, 6], spans[i, 7]):
                 h = (h ^ np.uint64(buf[j])) * prime

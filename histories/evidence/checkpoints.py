@@ -1,10 +1,10 @@
-"""Small text files beside the segments: offset checkpoints, epoch files, properties.
+"""Reads the small text files beside the segments: offset checkpoints, epoch files, properties.
 
 Offset checkpoints (replication-offset, recovery-point-offset, log-start-offset, cleaner-offset) are
 Kafka's CheckpointFile: a version, a count, then `topic partition offset` lines; leader-epoch-checkpoint has
-`epoch start-offset` lines (LeaderEpochCheckpointFile). Version 0 is all that Kafka has written; version 1 is
-read alike, with whatever follows the known fields left alone. A checkpoint lags: it is a lower bound.
-A broken line becomes damage; the others are kept.
+`epoch start-offset` lines (LeaderEpochCheckpointFile). Kafka has only written version 0; version 1 is read alike, and
+further fields are ignored. A checkpoint lags, so its offset is a lower bound. A broken line becomes damage; the other
+lines are read.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ OFFSET_CHECKPOINTS = {
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PROPERTY_FILES = ("meta.properties", "partition.metadata", "quorum-state")
 VERSIONS = (0, 1)
-LARGEST = 64 << 20  # bytes; a checkpoint of a million partitions is smaller
+MAX_BYTES = 64 << 20  # a checkpoint of a million partitions is smaller
 
 
 def read_offset_checkpoint(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables CHECKPOINTS and DAMAGE of one offset checkpoint; its name says which offset it holds."""
+    """Tables CHECKPOINTS and DAMAGE of one offset checkpoint. The file's name decides the kind of offset."""
     name = OFFSET_CHECKPOINTS.get(path.name, path.name)
     entries, damage = _entries(path, 3)
     rows = []
@@ -76,10 +76,10 @@ def read_properties(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list[dict[str, object]]]:
-    """The entries of a CheckpointFile, each with its line number, and what is wrong with the file."""
+    """The entries of a CheckpointFile with their line numbers, and its damage."""
     lines, damage = _lines(path)
     if damage or not lines or lines == [""]:
-        # Kafka itself creates the cleaner's checkpoint empty.
+        # Kafka creates the cleaner's checkpoint empty.
         return [], damage
     version, count = _integer(lines[0]), _integer(lines[1]) if len(lines) > 1 else None
     if version not in VERSIONS:
@@ -95,23 +95,24 @@ def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list
         elif split:
             damage.append(_broken(path, number, line, f"{fields} fields"))
     if len(entries) != count and not damage:
-        damage.append(_broken(path, 2, f"{len(entries)} entries", f"{count}, as line 2 says"))
+        damage.append(_broken(path, 2, f"{len(entries)} entries", f"{count} as in line 2"))
     return entries, damage
 
 
 def _lines(path: Path) -> tuple[list[str], list[dict[str, object]]]:
+    """The lines of a file, and its damage."""
     try:
         with path.open("rb") as opened:
-            raw = opened.read(LARGEST + 1)
+            raw = opened.read(MAX_BYTES + 1)
     except OSError as error:
         return [], [damage_row("unreadable", f"cannot be read: {error.strerror or error}")]
-    if len(raw) > LARGEST:
-        return [], [damage_row("syntax", f"is larger than {LARGEST} bytes, which no checkpoint is")]
+    if len(raw) > MAX_BYTES:
+        return [], [damage_row("syntax", f"found more than {MAX_BYTES} bytes, expected a checkpoint")]
     return raw.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\n").split("\n"), []
 
 
 def _integer(text: str) -> int | None:
-    # int() takes underscores, spaces and other scripts' digits, which Java's parser does not.
+    """The number of 64 bits, or None. int() accepts underscores, spaces and other scripts; Java's parser does not."""
     digits = text[1:] if text[:1] in "+-" else text
     if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
         return None

@@ -1,9 +1,8 @@
-"""Brokers' wall clocks against the history's clock.
+"""Offsets between the brokers' wall clocks and the history's clock.
 
-A broker's log gives its own local time and no zone. Where the history records that a broker was killed and
-started again, its log must lie around that: its last line before cannot be later than the kill, nor its
-first line after earlier than the restart. That bounds the offset from both sides. Zones differ by quarters of an
-hour, so the whole quarter nearest to 0 is taken where the bounds hold one.
+A broker logs in local time without a time zone. A recorded kill and restart of the broker bound the offset: its last
+line before cannot be later than the kill, its first line after cannot be earlier than the restart. Time zones differ
+by quarters of an hour, so the multiple nearest to 0 within the bounds is taken.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-DAY = 86_400_000  # ms
-QUARTER = 15 * 60 * 1000  # ms
-SLACK = 50  # ms; a kill is recorded a little before its signal works
+DAY_MS = 86_400_000
+QUARTER_MS = 15 * 60 * 1000
+KILL_SLACK_MS = 50  # a kill is recorded shortly before the process dies
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Clock:
-    """What to subtract from a broker's time: offset in ms, within low..high where faults bound it."""
+    """The offset to subtract from a broker's time (ms), within low..high where faults bound it."""
 
     broker: str
     offset: int = 0
@@ -49,39 +48,44 @@ class Clock:
         return self.low is not None and self.high is not None
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
+        """One sentence for the report."""
         if self.conflict:
-            away = min(abs(self.low or 0), abs(self.high or 0)) / DAY
+            away = min(abs(self.low or 0), abs(self.high or 0)) / DAY_MS
             why = f"is {away:.0f} days away from the history" if away > 1 else "does not fit the history's faults"
-            return f"broker {self.broker}: its log {why}; its times are doubtful"
+            return f"broker {self.broker}: its log {why}; its times are not reliable"
         if not self.bounded and self.offset:
-            return f"broker {self.broker}: no fault bounds its clock; taken as ahead by {self.offset} ms too"
+            return (
+                f"broker {self.broker}: no fault bounds its clock; assumed ahead by {self.offset} ms as the others are"
+            )
         if not self.bounded:
-            return f"broker {self.broker}: no fault bounds its clock; taken as the history's"
+            return f"broker {self.broker}: no fault bounds its clock; assumed equal to the history's"
         bounds = f"between {self.low} and {self.high}"
         return f"broker {self.broker}: its clock is ahead by {self.offset} ms ({bounds})"
 
 
 def process_starts(events: pl.DataFrame) -> pl.DataFrame:
-    """The dated events with which processes began: `boot`, and `configured` where no boot is said. A log that is kept
-    twice (a console's output beside it) tells a start twice, in the same millisecond: it is one."""
+    """The dated events that start processes: `boot`, or `configured` of brokers without a boot line.
+
+    A log and a copy of the console's output record one start twice, in the same millisecond; it counts once.
+    """
     dated = events.filter(pl.col("time").is_not_null()).sort("file", "line")
     dated = dated.unique(["broker", "kind", "time"], keep="first", maintain_order=True)
     boots = dated.filter(pl.col("kind") == "boot")
-    silent = dated.filter(pl.col("kind") == "configured").join(boots, on="broker", how="anti")
-    return pl.concat([boots, silent])
+    without_boot = dated.filter(pl.col("kind") == "configured").join(boots, on="broker", how="anti")
+    return pl.concat([boots, without_boot])
 
 
 def clock_offset(broker: str, events: pl.DataFrame, faults: Sequence[Fault], started: int | None) -> Clock:
-    """The offset of one broker's clock, of its LOG_EVENTS; `started` is the run's start, ms since the epoch."""
+    """The clock of one broker, from its LOG_EVENTS; `started` is the start of the run, ms since the epoch."""
     if started is None:
         return Clock(broker)
-    # In order of time, as a log that was rolled has its oldest lines in files of any name.
+    # Ordered by time, as the names of rolled files do not order them.
     boots = process_starts(events).sort("time", "file", "line")
     times = boots["time"].to_list()
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
     kills = [f for f in faults if f.type == "fault" and f.kind == "kill" and broker in f.nodes]
-    # The first start of all is before the history, so each later one belongs to the restart of its number.
+    # The first start is before the history; each later one belongs to the restart of the same number.
     if not restarts or len(times) != len(restarts) + 1:
         return Clock(broker)
     last_lines = [json.loads(fields).get("alive_until") for fields in boots["fields"][1:]]
@@ -92,23 +96,23 @@ def clock_offset(broker: str, events: pl.DataFrame, faults: Sequence[Fault], sta
         for kill, line in zip(kills, last_lines, strict=True):
             if line is None:
                 continue
-            low.append(line - (started + kill.completed // 1_000_000) - SLACK)
+            low.append(line - (started + kill.completed // 1_000_000) - KILL_SLACK_MS)
     highest, lowest = min(high), max(low) if low else min(high) - 60_000
-    # No time zone is a day away: such a log is of another run, or the run's start is told wrong.
-    if lowest > highest or lowest > DAY or highest < -DAY:
+    # No time zone is a day away: the log is of another run, or started_at in run.json is wrong.
+    if lowest > highest or lowest > DAY_MS or highest < -DAY_MS:
         return Clock(broker, 0, lowest, highest, conflict=True)
     return Clock(broker, _within(lowest, highest), lowest, highest)
 
 
 def _within(low: int, high: int) -> int:
-    """The likeliest offset between bounds: a zone's, else the nearest to 0."""
+    """The likeliest offset within the bounds: of a time zone, else the nearest to 0."""
     nearest = min(max(0, low), high)
-    zone = nearest // QUARTER * QUARTER if nearest < 0 else -(-nearest // QUARTER) * QUARTER
+    zone = nearest // QUARTER_MS * QUARTER_MS if nearest < 0 else -(-nearest // QUARTER_MS) * QUARTER_MS
     return zone if low <= zone <= high else nearest
 
 
 def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | None) -> dict[str, Clock]:
-    """Of all brokers; one that no fault bounds takes the offset that all bounded ones share."""
+    """The clocks of all brokers. A broker without bounds takes the offset that fits all bounded ones."""
     clocks = {
         broker: clock_offset(broker, events.filter(pl.col("broker") == broker), faults, started)
         for broker in sorted(events["broker"].unique())

@@ -1,9 +1,9 @@
-"""`__cluster_metadata` of KRaft: the timeline of topics, leaders, ISR, eligible leaders and brokers.
+"""Replays `__cluster_metadata` of KRaft: topics, leaders, ISR, eligible leaders and brokers over time.
 
-Replays the records of a controller's or broker's copy of the metadata log, and of its .checkpoint
-snapshots, as Kafka's PartitionRegistration.merge does: a PartitionChange that names a leader raises the
-leader epoch by one, whichever leader it names, and every change raises the partition epoch. Each row is the
-whole state of its partition after the record. Times are the controller's clock in milliseconds.
+The records come from a controller's or broker's copy of the metadata log and from its .checkpoint snapshots. They
+apply as in Kafka's PartitionRegistration.merge: a PartitionChange with a leader raises the leader epoch by one, even
+if the leader is the same, and every change raises the partition epoch. Each row has the state of its partition after
+the record. Times are of the controller's clock in milliseconds.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class MetadataRecord:
 
 @dataclass(frozen=True)
 class PartitionState:
+    """The registration of a partition."""
+
     leader: int
     leader_epoch: int
     partition_epoch: int
@@ -50,7 +52,7 @@ class PartitionState:
 
 @dataclass
 class Replay:
-    """The state while records are replayed: topic names by id, and partitions by topic id and number."""
+    """The state of a replay: topic names by id, and partitions by topic id and number."""
 
     topics: dict[str, str] = field(default_factory=dict)
     partitions: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
@@ -58,34 +60,38 @@ class Replay:
     damage: list[dict[str, object]] = field(default_factory=list)
 
     def apply(self, record: MetadataRecord) -> None:
+        """Applies a record. One with missing or wrong fields becomes damage."""
         handler = HANDLERS.get(record.type)
         if handler is None:
             return
         try:
             handler(self, record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = f"record of type {record.type} at offset {record.offset} lacks {error}"
+            reason = f"record of type {record.type} at offset {record.offset} cannot be applied: {error}"
             self.broken(record, "decode", reason)
 
     def broken(self, record: MetadataRecord, kind: str, reason: str) -> None:
+        """Adds a row of damage."""
         row = damage_row(kind, reason, record.byte, None, record.offset, record.offset)
         self.damage.append({**row, "file": record.file})
 
     def row(self, record: MetadataRecord, kind: str, **columns: Any) -> None:
+        """Adds a row of METADATA."""
         where = {"byte": record.byte, "file": record.file}
         self.rows.append({"offset": record.offset, "time": record.time, "kind": kind, **where, **columns})
 
     def partition_row(self, record: MetadataRecord, kind: str, key: tuple[str, int]) -> None:
+        """Adds a row of METADATA with the state of a partition."""
         state = self.partitions[key]
         columns = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(state).items()}
-        # A topic whose record is missing (a cut log) is known by its id alone.
+        # Without the record of its topic (a truncated log) a partition only has the topic id.
         self.row(record, kind, topic=self.topics.get(key[0], key[0]), topic_id=key[0], partition=key[1], **columns)
 
 
 def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables METADATA and DAMAGE of a `__cluster_metadata-0` folder, both with a column `file` (its name).
 
-    Where the log begins after offset 0, a snapshot that reaches its beginning is replayed first.
+    Where the log begins after offset 0, the snapshot up to its beginning is replayed first.
     """
     segments = sorted(p for p in folder.glob("*.log") if p.stem.isdecimal() and p.is_file())
     snapshots = sorted(p for p in folder.glob("*.checkpoint") if SNAPSHOT.fullmatch(p.name) and p.is_file())
@@ -93,7 +99,7 @@ def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     replay = Replay()
     begin = 0
     if first != 0 and snapshots:
-        # The log begins after offset 0, so what came before stands only in a snapshot.
+        # The log begins after offset 0: earlier records are only in a snapshot.
         usable = [p for p in snapshots if first is None or int(p.name[:20]) >= first]
         path = (usable or snapshots)[0]
         begin = int(path.name[:20])
@@ -104,8 +110,8 @@ def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | None = None) -> None:
-    """Replay a file; records of a snapshot all stand at the offset at which it was taken."""
-    from .segments import raw_records  # its compiled loops take a while to load
+    """Replays a file. The records of a snapshot all have the offset of the snapshot."""
+    from .segments import raw_records  # loads compiled loops, which takes time
 
     raw, damage = raw_records(path)
     replay.damage.extend({**row, "file": path.name} for row in damage)
@@ -123,12 +129,12 @@ def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | No
         if data is not None:
             records.append(replace(record, type=type_, data=data))
         elif type_ not in IGNORED:
-            replay.broken(record, "decode", f"type {type_} of metadata record is not known")
+            replay.broken(record, "decode", f"found metadata record type {type_}, expected a known one")
     for record in without_aborted(records):
         replay.apply(record)
 
 
-def replayed(records: list[MetadataRecord]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def replay_records(records: list[MetadataRecord]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables METADATA and DAMAGE of records that were read elsewhere (dump_text.py)."""
     replay = Replay()
     for record in without_aborted(records):
@@ -137,19 +143,19 @@ def replayed(records: list[MetadataRecord]) -> tuple[pl.DataFrame, pl.DataFrame]
 
 
 def without_aborted(records: list[MetadataRecord]) -> list[MetadataRecord]:
-    """The records that count: those of an aborted metadata transaction (KIP-868) never happened."""
+    """The records without those of aborted metadata transactions (KIP-868)."""
     out: list[MetadataRecord] = []
-    open_: list[MetadataRecord] | None = None
+    transaction: list[MetadataRecord] | None = None
     for record in records:
         if record.type == TYPES["BEGIN_TRANSACTION_RECORD"]:
-            open_ = []
+            transaction = []
         elif record.type == TYPES["END_TRANSACTION_RECORD"]:
-            out.extend(open_ or [])
-            open_ = None
+            out.extend(transaction or [])
+            transaction = None
         elif record.type == TYPES["ABORT_TRANSACTION_RECORD"]:
-            open_ = None
-        elif open_ is not None:
-            open_.append(record)
+            transaction = None
+        elif transaction is not None:
+            transaction.append(record)
         else:
             out.append(record)
     return out
@@ -202,7 +208,7 @@ def _partition_change(replay: Replay, record: MetadataRecord) -> None:
     key = (data["topicId"], int(data["partitionId"]))
     old = replay.partitions.get(key)
     if old is None:
-        reason = f"a change of partition {key[1]} of topic {key[0]}, whose beginning is not in this log"
+        reason = f"a change of partition {key[1]} of topic {key[0]}, without its PartitionRecord in this log"
         replay.broken(record, "order", reason)
         return
     state = replace(

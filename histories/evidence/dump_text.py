@@ -1,9 +1,9 @@
-"""The text that kafka-dump-log prints, for people who kept only that.
+"""Reads the text that kafka-dump-log prints, for runs without the segments themselves.
 
-Understands `--print-data-log` (records as text), plain dumps (batches alone) and
-`--cluster-metadata-decoder` (payloads are JSON), in the wordings of 0.9 to 4.1: one line a batch beginning
-with `baseOffset:` and `| offset:` lines under it, or before 2.0 one `offset:` line a record. A payload may
-run over several lines. Header values are not printed, so a record with headers has no digest.
+Reads `--print-data-log` (records as text), plain dumps (only batches) and `--cluster-metadata-decoder` (payloads are
+JSON), in the wordings of 0.9 to 4.1. A batch is a line that begins with `baseOffset:`, followed by its `| offset:`
+lines; before 2.0 each record is one `offset:` line. A payload may contain line feeds. Header values are not printed,
+so a record with headers has no digest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from .cluster_metadata import TYPES, MetadataRecord, replayed
+from .cluster_metadata import TYPES, MetadataRecord, replay_records
 from .tables import BATCHES, DAMAGE, RECORDS, damage_row
 
 PAIR = re.compile(r"(\w+): (-?\d+|\w+|\[.*?\])(?= |$)")
@@ -35,7 +35,7 @@ BEGINS = (
 
 @dataclass
 class Dump:
-    """One dumped file: its topic-partition as far as the dump names it, and its tables."""
+    """One dumped file: its topic-partition, if the dump names it, and its tables."""
 
     topic: str | None
     partition: int | None
@@ -56,12 +56,12 @@ class _State:
 
 
 def is_dump(head: str) -> bool:
-    """Whether the beginning of a file is that of a dump."""
+    """Whether a file begins as a dump does."""
     return head.startswith("Dumping ") or bool(re.match(r"(\| )?(baseOffset|offset): \d+ ", head))
 
 
 def read_dump(path: Path) -> list[Dump]:
-    """The files that a dump speaks of: kafka-dump-log may print several into one text."""
+    """The dumped files: kafka-dump-log may print several into one text."""
     try:
         text = path.read_text("utf-8", "replace")
     except OSError as error:
@@ -71,7 +71,7 @@ def read_dump(path: Path) -> list[Dump]:
 
 
 def parse_dump(text: str) -> list[Dump]:
-    """As `read_dump`, of text."""
+    """The dumped files in a text, as `read_dump`."""
     states: list[_State] = []
     for number, line in _joined(text):
         if line.startswith("Dumping "):
@@ -88,13 +88,13 @@ def parse_dump(text: str) -> list[Dump]:
         try:
             _line(states[-1], line)
         except (KeyError, ValueError, OverflowError) as error:
-            reason = f"not a line of kafka-dump-log ({type(error).__name__}): {line[:80]!r}"
+            reason = f"found {line[:80]!r}, expected a line of kafka-dump-log ({type(error).__name__})"
             states[-1].damage.append(damage_row("syntax", reason, line=number))
     return [_dump(state) for state in states]
 
 
 def _joined(text: str) -> list[tuple[int, str]]:
-    """The lines with their numbers; a line that begins no entry continues the payload before it."""
+    """The entries with the numbers of their first lines. Other lines continue the payload before them."""
     entries: list[tuple[int, list[str]]] = []
     lines = [line.rstrip("\r") for line in text.split("\n")]
     for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
@@ -115,7 +115,7 @@ def _line(state: _State, line: str) -> None:
     if line.startswith("| offset: "):
         batch = state.batches[-1]
     elif line.startswith("offset: "):
-        # Before 2.0 each record stands on a line of its own, with what its batch says.
+        # Before 2.0 each record is one line, with the fields of its batch.
         batch = _batch({**pairs, "baseoffset": pairs["offset"], "lastoffset": pairs["offset"], "count": "1"})
         state.batches.append(batch)
     else:
@@ -167,7 +167,7 @@ def _batch(pairs: dict[str, str]) -> dict[str, Any]:
 
 
 def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, payload: str | None) -> dict[str, Any]:
-    # keySize and valueSize tell null (-1) from empty; a dump that prints no payload has no value to show.
+    # keySize and valueSize are -1 for null. A dump without payloads has no values.
     key = key if int(pairs.get("keysize", "0" if key else "-1")) >= 0 else None
     size = int(pairs.get("valuesize", pairs.get("payloadsize", "-1")))
     value = payload if size >= 0 and payload is not None else None
@@ -186,7 +186,7 @@ def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, paylo
 
 
 def text_digest(key: str | None, value: str | None) -> int:
-    """The digest that segments.py gives a record of this key and value without headers."""
+    """The digest of a record with this key and value and no headers, as in segments.py."""
     parts = [None if part is None else part.encode("utf-8", "surrogatepass") for part in (key, value)]
     lengths = [-1 if part is None else len(part) for part in parts]
     buf = np.frombuffer(b"".join(part or b"" for part in parts), dtype=np.uint8)
@@ -204,7 +204,7 @@ def _metadata(state: _State, record: dict[str, Any]) -> None:
         parsed = json.loads(record["value"])
         type_, data = TYPES.get(parsed["type"]), parsed["data"]
     except (ValueError, KeyError, TypeError):
-        return  # a message that looks like a metadata record, in a topic that is none
+        return  # a message of another topic that looks like a metadata record
     if type_ is not None and isinstance(data, dict):
         offset, time = record["offset"], record["timestamp"] or 0
         state.metadata.append(MetadataRecord(offset, time, type_, data, record["byte"]))
@@ -214,7 +214,7 @@ def _dump(state: _State) -> Dump:
     is_metadata = state.topic == "__cluster_metadata" or (
         state.topic is None and bool(state.metadata) and len(state.metadata) * 2 > len(state.records)
     )
-    metadata, broken = replayed(state.metadata if is_metadata else [])
+    metadata, broken = replay_records(state.metadata if is_metadata else [])
     damage = pl.DataFrame(state.damage, schema=dict(DAMAGE))
     return Dump(
         topic=state.topic,

@@ -1,8 +1,8 @@
-"""Which log is a broker's own, where several folders claim to be that broker.
+"""Finds the log.dir to judge where several folders have the id of one broker.
 
-A broker keeps one log of a partition, and Kafka lets no two processes of one id join. Logs of one partition under one
-id are therefore a backup and what came after it, a disk that was replaced, or an id that was given again: never
-replicas of each other. What a broker keeps on several disks has no partition in common and stays together.
+A broker keeps one log of a partition, and Kafka admits one process of each id. Two logs of one partition under one id
+are therefore a backup and its original, a replaced disk, or a reused id, but never replicas of each other. The
+log.dirs on several disks of a broker share no partition and stay together.
 """
 
 from __future__ import annotations
@@ -18,71 +18,74 @@ import polars as pl
 from .checkpoints import EPOCH_CHECKPOINT, read_epoch_checkpoint, read_offset_checkpoint, read_properties
 from .parts import Part
 
-OF_LOGS = ("segment", "epochs", "properties")  # parts that stand in a partition's folder
-HEAD = 64 << 10  # bytes of a server.log in which Kafka prints its configuration
+OF_LOGS = ("segment", "epochs", "properties")  # kinds of parts in the folder of a partition
+HEAD_BYTES = 64 << 10  # of a server.log, where Kafka prints its configuration
 ID_LINE = re.compile(rb"^\t(?:node|broker)\.id = (\d+)\s*$", re.MULTILINE)
 
-Age = tuple[int, int, int]  # of a log: its last leader epoch, high watermark and bytes; none of them shrinks over time
+Age = tuple[int, int, int]  # of a log: last leader epoch, high watermark, bytes; none of them shrinks over time
 
 
 @dataclass(frozen=True)
 class Node:
-    """Whose log.dir a folder is, by its meta.properties."""
+    """The identity of a log.dir, from its meta.properties."""
 
-    named: str  # by the folders that lead to it
+    named: str  # the broker by the names of the folders
     id: str | None
     cluster: str | None
-    directory: str | None  # directory.id, which Kafka draws when it formats a log.dir
+    directory: str | None  # directory.id: random, set when Kafka formats a log.dir
 
 
 def nodes_of(parts: Iterable[Part]) -> dict[Path, Node]:
-    """By log.dir. Where two folders claim one id, a server.log beside them that says another is believed."""
-    told = list(parts)
+    """The nodes by log.dir. Where two folders have one id, the id in a server.log beside them decides."""
+    parts = list(parts)
     found = {}
-    for part in told:
+    for part in parts:
         if part.path.name == "meta.properties":
-            about = properties_of(part.path)
-            id_ = about.get("node.id") or about.get("broker.id")
-            found[part.path.parent] = Node(part.broker, id_, about.get("cluster.id"), about.get("directory.id"))
+            properties = properties_of(part.path)
+            id_ = properties.get("node.id") or properties.get("broker.id")
+            found[part.path.parent] = Node(
+                part.broker, id_, properties.get("cluster.id"), properties.get("directory.id")
+            )
     claims: dict[str | None, set[str]] = {}
     for node in found.values():
         claims.setdefault(node.id, set()).add(node.named)
     for folder, node in found.items():
         if node.id and len(claims[node.id]) > 1:
-            found[folder] = replace(node, id=_logged_id(told, node.named) or node.id)
+            found[folder] = replace(node, id=_logged_id(parts, node.named) or node.id)
     return found
 
 
 def same_id(one: str, other: str) -> bool:
-    """Whether two ids of Kafka are one. They are random, so those that agree in most letters are one, damaged."""
+    """Whether two random ids of Kafka are equal. Ids that agree in most letters are one id, damaged."""
     return one == other or SequenceMatcher(None, one, other).ratio() >= 0.5
 
 
 def properties_of(path: Path) -> dict[str, str]:
+    """The entries of a properties file."""
     frame, _ = read_properties(path)
     return dict(zip(frame["key"], frame["value"], strict=True))
 
 
 def _logged_id(parts: list[Part], named: str) -> str | None:
-    """The id that a broker's own log prints with its configuration; None where its logs say none, or two."""
+    """The id in the configuration that a broker's log prints; None without one, or with two."""
     ids = set()
     for part in parts:
         if part.kind == "log" and part.broker == named and part.path.suffix != ".gz":
             try:
                 with part.path.open("rb") as opened:
-                    ids |= set(ID_LINE.findall(opened.read(HEAD)))
+                    ids |= set(ID_LINE.findall(opened.read(HEAD_BYTES)))
             except OSError:
                 continue
     return ids.pop().decode() if len(ids) == 1 else None
 
 
 def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
-    """Folders that are not to be judged, and why: the whole log.dir with its checkpoints, where it is one."""
+    """Folders to leave out, with the reason: the entire log.dir with its checkpoints, where it is one."""
     held: dict[tuple[str, str], dict[tuple[str, int | None], dict[Path, Part]]] = {}
     for part in sorted(parts, key=lambda part: (len(part.path.parts), part.path.parts)):
         if part.kind in OF_LOGS and part.topic is not None:
-            mine = held.setdefault((part.snapshot, part.broker), {}).setdefault((part.topic, part.partition), {})
-            mine.setdefault(part.path.parent, part)
+            copies = held.setdefault((part.snapshot, part.broker), {}).setdefault((part.topic, part.partition), {})
+            copies.setdefault(part.path.parent, part)
     out: dict[Path, str] = {}
     for (_, broker), partitions in held.items():
         decided: dict[tuple[Path, ...], Path | None] = {}
@@ -98,16 +101,15 @@ def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path
             judged = decided[dirs]
             for folder, part in copies.items():
                 if folder.parent != judged:
-                    # A backup may stand inside the log.dir that it was made of.
-                    whole = folder.parent in nodes and not (judged and judged.is_relative_to(folder.parent))
+                    # A backup may be inside its own log.dir.
+                    is_log_dir = folder.parent in nodes and not (judged and judged.is_relative_to(folder.parent))
                     other = None if judged is None else copies[judged / folder.name]
-                    out.setdefault(folder.parent if whole else folder, _reason(part, other, nodes))
+                    out.setdefault(folder.parent if is_log_dir else folder, _reason(part, other, nodes))
     return out
 
 
 def _judged(dirs: tuple[Path, ...], partitions: list[str], broker: str, nodes: Mapping[Path, Node]) -> Path | None:
-    """The log.dir that is the latest, or whose folder has the broker's name; None where they disagree or neither
-    tells."""
+    """The latest log.dir, or the one with the broker's name; None where they disagree or both are unknown."""
     latest = _latest({dir_: [_age(dir_, name) for name in partitions] for dir_ in dirs})
     named = [dir_ for dir_ in dirs if broker in (dir_.name, nodes[dir_].named if dir_ in nodes else None)]
     if len(named) != 1:
@@ -116,7 +118,7 @@ def _judged(dirs: tuple[Path, ...], partitions: list[str], broker: str, nodes: M
 
 
 def _latest(ages: dict[Path, list[Age | None]]) -> Path | None:
-    """The one that is no older than any other in any partition; the first of those that are alike in all."""
+    """The log.dir that is no older than the others in any partition; the first of equal ones."""
     known = {dir_: [age for age in own if age is not None] for dir_, own in ages.items()}
     if any(len(known[dir_]) != len(own) for dir_, own in ages.items()):
         return None
@@ -127,28 +129,28 @@ def _latest(ages: dict[Path, list[Age | None]]) -> Path | None:
 
 
 def _age(dir_: Path, partition: str) -> Age | None:
-    """None without leader epochs: a log may then be cut and written anew, and look older than its backup."""
+    """The age of a log; None without leader epochs, as a log that was truncated may then look older than its backup."""
     epochs, _ = read_epoch_checkpoint(dir_ / partition / EPOCH_CHECKPOINT)
     if not epochs.height:
         return None
     marks, _ = read_offset_checkpoint(dir_ / "replication-offset-checkpoint")
     topic, _, number = partition.rpartition("-")
-    mine = marks.filter((pl.col("topic") == topic) & (pl.col("partition") == int(number)))["offset"]
+    own_marks = marks.filter((pl.col("topic") == topic) & (pl.col("partition") == int(number)))["offset"]
     try:
         size = sum(path.stat().st_size for path in (dir_ / partition).glob("*.log"))
     except OSError:
         return None
-    return epochs["leader_epoch"].max(), mine.max() if len(mine) else -1, size  # type: ignore[return-value]
+    return epochs["leader_epoch"].max(), own_marks.max() if len(own_marks) else -1, size  # type: ignore[return-value]
 
 
 def _reason(part: Part, judged: Part | None, nodes: Mapping[Path, Node]) -> str:
     if judged is None:
-        return f"is one of several logs of broker {part.broker}, and nothing tells for certain which one it kept last"
-    says = f"is a second copy of what broker {part.broker} kept (judged is {Path(judged.name).parent.as_posix()})"
+        return f"is one of several logs of broker {part.broker}, and it is not known which of them is the latest"
+    reason = f"is a second copy of a log of broker {part.broker} (judged: {Path(judged.name).parent.as_posix()})"
     dirs = [one.path.parent.parent for one in (part, judged)]
     own, other = (nodes[dir_].directory if dir_ in nodes else None for dir_ in dirs)
     if own is None or other is None:
-        return says
+        return reason
     if own == other:
-        return f"{says}; both are directory {own}, at different times"
-    return f"{says}; its directory.id is {own}, of the other {other}: a disk was replaced, or an id given twice"
+        return f"{reason}; both are directory {own}, at different times"
+    return f"{reason}; its directory.id is {own}, that of the other {other}: a disk was replaced, or an id was reused"

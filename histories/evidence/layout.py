@@ -1,8 +1,8 @@
-"""Finds the brokers' evidence below a folder, and reads each part of it into blocks.
+"""Finds the brokers' files below a folder, and reads each part of them into blocks.
 
-Knows a bundle (`brokers/<id>/…`, `snapshots/<name>/brokers/<id>/…`), a lone `brokers/` folder, one broker's
-folder or log.dirs, a lone partition folder, a lone server.log or dump. Everything else is passed over.
-Nothing here fails on odd names, unreadable folders or links that lead in circles.
+Accepts a bundle (`brokers/<id>/…`, `snapshots/<name>/brokers/<id>/…`), a lone `brokers/` folder, one broker's folder or
+log.dirs, a lone partition folder, a lone server.log or dump. Other files are ignored. Odd names, unreadable folders and
+circular links are no errors.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
 if TYPE_CHECKING:
     from .segments import Segment
 
-# What decodes segments is imported where one is read: compiled loops and codecs take a third of a second to load.
+# segments.py is imported where a segment is read: its compiled loops and codecs take a third of a second to load.
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"[0-9]{20}\.log")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN_BROKER = "?"
-DEEPEST = 12  # folders below the one given
+MAX_DEPTH = 12  # of folders below the opened one
 SMALL_FILES = (EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, *PROPERTY_FILES)
 
 
 def may_be_evidence(name: str) -> bool:
-    """Whether a file's name lets it be evidence: indexes of segments and what else brokers keep are never read."""
+    """Whether a file may be evidence by its name. Indexes of segments and other files of brokers are not."""
     path = PurePosixPath(name)
-    known = path.name in SMALL_FILES or SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint"
-    return bool(known) or is_text(name)
+    is_known = path.name in SMALL_FILES or SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint"
+    return bool(is_known) or is_text(name)
 
 
 def is_text(name: str) -> bool:
-    """Whether a file's first lines say more of it than its name: brokers' own logs, and what may be a dump."""
+    """Whether a file is text whose first lines identify it: brokers' logs, and possible dumps."""
     path = PurePosixPath(name)
     return bool(BROKER_LOG.fullmatch(path.name)) or path.suffix in (".txt", ".dump")
 
 
 def find_parts(root: Path) -> list[Part]:
-    """All evidence at or below root, in the order of names."""
+    """All evidence at or below root, ordered by kind and name."""
     if root.is_file():
         part = _classify(root, root.name, Path(root.parent.name))
         return [part] if part else []
@@ -79,9 +79,9 @@ def find_parts(root: Path) -> list[Part]:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
-    """Files below root, their relative paths, and why one cannot be read; each folder once, whatever links lead to it.
+    """Files below root, their relative paths, and why one cannot be read. Each folder is visited once, despite links.
 
-    What cannot be read is a folder without permission, or anything but a file: a pipe, a device, a link to nothing.
+    Folders without permission, pipes, devices and broken links cannot be read.
     """
     seen: set[tuple[int, int]] = set()
     pending = [(root, Path(), 0)]
@@ -97,12 +97,12 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
             yield folder, relative, f"found {reason_of(error)}, expected a folder"
             continue
         for entry in entries:
-            # A name that is not UTF-8 is no evidence of Kafka's, and could not be written to a report.
+            # Kafka writes no names that are not UTF-8, and a report could not contain them.
             if any("\ud800" <= char <= "\udfff" for char in entry.name):
                 continue
             try:
                 if entry.is_dir():
-                    if depth < DEEPEST:
+                    if depth < MAX_DEPTH:
                         pending.append((Path(entry.path), relative / entry.name, depth + 1))
                 elif entry.is_file():
                     yield Path(entry.path), relative / entry.name, ""
@@ -110,12 +110,12 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
                     found = file_type_of(entry.stat().st_mode)
                     yield Path(entry.path), relative / entry.name, f"found {found}, expected a file"
             except OSError as error:
-                found = "a link to nothing" if isinstance(error, FileNotFoundError) else reason_of(error)
+                found = "a broken link" if isinstance(error, FileNotFoundError) else reason_of(error)
                 yield Path(entry.path), relative / entry.name, f"found {found}, expected a file"
 
 
 def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | None:
-    """Evidence by its name that cannot be read, to be reported; None for what would be no evidence."""
+    """The part of an unreadable file that is evidence by its name, to report it; None for other files."""
     is_folder = path.is_dir()
     if not is_folder and (not may_be_evidence(path.name) or path.suffix in (".txt", ".dump")):
         return None
@@ -128,19 +128,19 @@ def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | Non
 
 
 def _classify(path: Path, name: str, folders: Path) -> Part | None:
-    """What a file is by its name and its folder's; `folders` are those that lead to it."""
+    """The part of a file, by its name and its folders; None for a file that is not evidence."""
     snapshot, broker = _place(folders.parts)
     found = PARTITION_FOLDER.fullmatch(path.parent.name)
     topic, partition = (found["topic"], int(found["partition"])) if found else (None, None)
     if topic == METADATA_TOPIC:
         if SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint":
-            # The folder is one part: its state runs from snapshot through all segments.
+            # The folder is one part: replaying it needs its snapshot and all segments in order.
             folder_name = str(Path(name).parent.as_posix())
             return Part(snapshot, broker, "metadata", path.parent, folder_name)
         return None
     if SEGMENT.fullmatch(path.name) and found:
         if int(path.stem) > MAX_OFFSET:
-            reason = f"found the base offset {path.stem} as its name, expected one that a log can have"
+            reason = f"found the base offset {path.stem} as its name, expected at most {MAX_OFFSET}"
             return Part(snapshot, broker, "left-out", path, name, topic, partition, reason=reason)
         return Part(snapshot, broker, "segment", path, name, topic, partition)
     if path.name in OFFSET_CHECKPOINTS:
@@ -152,7 +152,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
     if BROKER_LOG.fullmatch(path.name):
         return Part(snapshot, broker, "log", path, name)
     if path.suffix in (".txt", ".dump") and _head_is_dump(path):
-        # 1-orders-0.txt is the habit of naming broker and partition.
+        # A name such as 1-orders-0.txt has the broker and the partition.
         stem = re.match(r"(\d+)-(.+)-(\d{1,9})$", path.stem)
         if stem:
             return Part(snapshot, stem[1], "dump", path, name, stem[2], int(stem[3]))
@@ -161,7 +161,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
 
 
 def _place(folders: tuple[str, ...]) -> tuple[str, str]:
-    """Snapshot and broker, as the names of the folders say."""
+    """The snapshot and the broker, from the names of the folders."""
     snapshot, broker = FINAL, UNKNOWN_BROKER
     for i, folder in enumerate(folders[:-1]):
         if folder == "snapshots":
@@ -182,10 +182,7 @@ def _head_is_dump(path: Path) -> bool:
 
 
 def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
-    """Name brokers by their meta.properties, else by the folder that holds them.
-
-    The controller knows a broker by its node.id, whatever somebody called the folder of its files.
-    """
+    """The parts with the broker's id of meta.properties (node.id, which the controller uses), else of the folder."""
     unreadable = [part for part in parts if part.kind == "unreadable"]
     parts = [part for part in parts if part.kind != "unreadable"]
     nodes = nodes_of(parts)
@@ -194,15 +191,15 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     for node in nodes.values():
         if node.id:
             by_name.setdefault(node.named, set()).add(node.id)
-    # A folder with two ids keeps the name that it has; two folders with one id are one broker (duplicate_copies.py).
+    # A folder with two ids keeps its name; two folders with one id are one broker (duplicate_copies.py).
     renamed = {name: next(iter(ids)) for name, ids in by_name.items() if name != UNKNOWN_BROKER and len(ids) == 1}
-    # One broker's folder holds its server.log beside its log.dirs.
-    only = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
+    # The folder of one broker has its server.log beside its log.dirs.
+    only_id = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
     out = []
     for part in (*parts, *unreadable):
         if part.broker == UNKNOWN_BROKER:
             above = [part.path, *part.path.parents]
-            known = next((by_folder[folder] for folder in above if folder in by_folder), only)
+            known = next((by_folder[folder] for folder in above if folder in by_folder), only_id)
             out.append(replace(part, broker=known or _folder_name(root, part.path)))
         else:
             out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
@@ -212,7 +209,7 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
 
 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
-    """A dump of a log whose segments are here says nothing more, and would count every record twice."""
+    """The parts without dumps of logs whose segments are present: these would count every record twice."""
     segments = {(p.snapshot, p.broker, p.topic, p.partition) for p in parts if p.kind == "segment"}
     return [p for p in parts if p.kind != "dump" or (p.snapshot, p.broker, p.topic, p.partition) not in segments]
 
@@ -224,39 +221,42 @@ def _folder_name(root: Path, path: Path) -> str:
 
 
 def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
-    """The part as ranges that several tasks can read; only segments and logs are ever split."""
+    """The part as ranges for several tasks. Only segments and logs are split."""
     try:
         if part.kind in ("segment", "headers"):
             from .segments import split_segment
 
             ranges = split_segment(part.path, target_bytes)
-            return [replace(part, start=start, end=end) for start, end in ranges] or [part]  # an empty one says so
+            return [replace(part, start=start, end=end) for start, end in ranges] or [
+                part
+            ]  # an empty segment is a part, too
         if part.kind == "log" and part.path.suffix != ".gz":
             return [
                 replace(part, start=start, end=end, first_line=line)
                 for start, end, line in split_log(part.path, target_bytes)
             ]
     except (OSError, ValueError):
-        pass  # the reader says what is wrong with the file
+        pass  # reading the part reports the error
     return [part]
 
 
 def with_headers_first(parts: Iterable[Part], large: int) -> list[Part]:
-    """The parts, with segments as `headers` where all together take more bytes than `large`: their records are decoded
-    only where it is known which of them matter. A log that is compared with a dump is decoded whole, as dumps are.
+    """The parts, with segments as `headers` if together they have more bytes than `large`.
+
+    Their records are decoded later, and only those that matter. A log that is compared with a dump is decoded at once.
     """
-    told = list(parts)
-    if sum((part.end or 0) - part.start for part in told if part.kind == "segment") <= large:
-        return told
-    dumped = {(part.topic, part.partition) for part in told if part.kind == "dump"}
-    if (None, None) in dumped:  # which partition it is of only its text says
-        return told
-    merely = [part.kind == "segment" and (part.topic, part.partition) not in dumped for part in told]
-    return [replace(part, kind="headers") if mere else part for part, mere in zip(told, merely, strict=True)]
+    parts = list(parts)
+    if sum((part.end or 0) - part.start for part in parts if part.kind == "segment") <= large:
+        return parts
+    dumped = {(part.topic, part.partition) for part in parts if part.kind == "dump"}
+    if (None, None) in dumped:  # the partition of that dump is only in its text
+        return parts
+    is_large = [part.kind == "segment" and (part.topic, part.partition) not in dumped for part in parts]
+    return [replace(part, kind="headers") if large_ else part for part, large_ in zip(parts, is_large, strict=True)]
 
 
 def read_part(part: Part) -> list[Block]:
-    """The blocks of a part, by topic-partition; tables are those of tables.py, with their location."""
+    """The blocks of a part, by topic-partition: tables of tables.py with their location."""
     return list(_READERS[part.kind](part))
 
 
@@ -350,7 +350,7 @@ def _read_dump(part: Part) -> Iterator[Block]:
 
 
 def _read_nothing(part: Part) -> Iterator[Block]:
-    """The reason why a part of the kind left-out or unreadable is not read."""
+    """The reason of a part that is left out or unreadable, as damage."""
     yield from _block("damage", part, pl.DataFrame([damage_row(part.kind, part.reason)], schema=DAMAGE))
 
 

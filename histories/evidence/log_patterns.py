@@ -1,13 +1,12 @@
-"""What Kafka's own logs say, as a table: kind of event, wording, and the Kafka versions that word it so.
+"""The patterns of Kafka's log lines: the kind of event, the wording, and the versions of Kafka that use it.
 
-A pattern's `literal` stands in every line that it matches, so that lines are chosen by a search for all
-literals at once and a line of no interest meets no regular expression. Named groups become the event's
-fields; `topic` and `partition` (or `tp`, as `topic-0`, or `[topic,0]`), and `subject` (a broker) have
-columns of their own. A log line is a hint, not proof: wording differs by version, and most truncations
-change nothing. To add a wording: one line here and one in the test's table.
+Every line that a pattern matches contains its `literal`. One search for all literals selects the lines, so other lines are
+never matched with a regular expression. Named groups become the fields of the event; `topic` and `partition` (or `tp`, as
+`topic-0` or `[topic,0]`) and `subject` (a broker) have columns of their own. A log line is a hint, not proof: wording
+differs by version, and most truncations change nothing. To add a wording: one line here and one in the test's table.
 """
 
-# A wording is kept on one line, however long, so that it can be searched for.
+# A wording is on one line, however long, so that a search finds it.
 # ruff: noqa: E501
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Pattern:
     kind: str
     literal: str
     regex: re.Pattern[str]
-    versions: str  # first and last minor version known to word it so; "+" is still so in 4.1
+    versions: str  # first and last known minor version with this wording; "+": also in 4.1
 
 
 def _pattern(kind: str, versions: str, literal: str, regex: str) -> Pattern:
@@ -35,7 +34,7 @@ def _pattern(kind: str, versions: str, literal: str, regex: str) -> Pattern:
 
 
 PATTERNS: tuple[Pattern, ...] = (
-    # Truncation. `largest` on a no-op is the last offset that the log has.
+    # Truncation. `largest` of a no-op is the last offset of the log.
     _pattern("truncate", "0.8-0.11", "Truncating log", rf"Truncating log {TP} to offset (?P<offset>\d+)"),
     _pattern("truncate", "1.0+", "Truncating to offset", rf"{LOG} Truncating to offset (?P<offset>\d+)"),
     _pattern("truncate-fully", "1.0+", "Truncate fully", rf"{LOG} Truncate fully and start at offset (?P<offset>\d+)"),
@@ -97,7 +96,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "ISR updated to",
         rf"{PARTITION} ISR updated to \[?(?P<isr>[\d,]+)\]? .*?and (?:zkVersion|version) updated to \[?(?P<partition_epoch>\d+)",
     ),
-    # A KRaft leader logs each later change of its partition so, that of the ISR by the controller as well.
+    # A KRaft leader logs each later change of its partition, also a change of the ISR by the controller.
     _pattern(
         "isr-update",
         "3.0+",
@@ -105,7 +104,7 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"Skipped the become-leader state change for {TP} with topic id \S+ and partition state"
         r" LeaderAndIsrPartitionState\(.*?isr=\[(?P<isr>[\d, ]+)\], partitionEpoch=(?P<partition_epoch>\d+)",
     ),
-    # Leadership, as the broker that leads or follows says it.
+    # Leadership, logged by the leader or a follower.
     _pattern(
         "leader",
         "2.5+",
@@ -153,7 +152,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "starting the become-follower transition",
         rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-follower transition for partition {TP}",
     ),
-    # Leadership, as the controller says it.
+    # Leadership, logged by the controller.
     _pattern(
         "partition-change",
         "2.8+",
@@ -241,7 +240,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Initializing leader and isr",
         rf"Initializing leader and isr for partition {TP} to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)",
     ),
-    # A log as it is loaded, which tells where it ends at a start.
+    # Loading of a log, with its log end offset.
     _pattern(
         "loaded",
         "0.8-2.4",
@@ -297,7 +296,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Found invalid messages in log segment",
         r"Found invalid messages in log segment (?P<segment>\S+) at byte offset (?P<byte>\d+)",
     ),
-    # The start of a log moves.
+    # Changes of the log start offset.
     _pattern(
         "log-start",
         "0.11+",
@@ -317,8 +316,8 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)",
     ),
     _pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
-    # Brokers come and go. A process begins with `boot`, before 1.0 with `configured` (later printed at any
-    # change of configuration); both tell until when the process before was alive.
+    # Starts and stops of brokers. A process begins with `boot`, before 1.0 with `configured` (later printed at any
+    # change of configuration). The time of the line before bounds the life of the process before.
     _pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
     _pattern("configured", "0.8+", "KafkaConfig values", r"INFO KafkaConfig values:"),
     _pattern("version", "0.8+", "Kafka version", r"Kafka version ?: ?(?P<version>[\w.\-]+)"),

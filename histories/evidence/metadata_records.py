@@ -1,9 +1,9 @@
-"""The records of a KRaft controller's metadata log that we need, as a small table of schemas.
+"""Decodes the records of a KRaft controller's metadata log, by a table of their schemas.
 
-Frame: unsigned varints for the frame version (1), the record's type and its version, then the fields in
-order; strings, arrays and UUIDs are compact (KIP-482), and tagged fields follow. Names, types and versions
-are those of Kafka 4.1's metadata/src/main/resources/common/metadata/*.json, which hold back to 3.0. A field
-that a later version appends cannot be skipped, so a record of an unknown version is reported, not guessed.
+A frame has unsigned varints for its version (1), the record's type and the record's version, then the fields in
+order. Strings, arrays and UUIDs are compact (KIP-482), and tagged fields follow. Names, types and versions are those
+of Kafka 4.1's metadata/src/main/resources/common/metadata/*.json, which are valid back to 3.0. Fields that a later
+version appends cannot be skipped, so a record of an unknown version is damage.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Field:
+    """A field of a record: its type, the first version that has it, and its tag if it is tagged."""
+
     name: str
     type: str  # int8 int16 int32 int64 uint16 bool string uuid, [type], or a key of STRUCTS in brackets
     since: int = 0
@@ -25,8 +27,10 @@ class Field:
 
 @dataclass(frozen=True)
 class RecordSchema:
+    """The fields of a type of records."""
+
     name: str
-    versions: int  # the highest that we know
+    max_version: int  # the highest known
     fields: tuple[Field, ...]
 
 
@@ -130,12 +134,12 @@ SCHEMAS: dict[int, RecordSchema] = {
     28: RecordSchema("CLEAR_ELR_RECORD", 0, (Field("topicName", "string"),)),
 }
 
-# Types that say nothing of partitions or brokers: quotas, tokens, ACLs, producer ids, no-ops, controllers.
+# Types without data of partitions or brokers: quotas, tokens, ACLs, producer ids, no-ops, controllers.
 IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27))
 
 
 class MalformedRecordError(Exception):
-    """A metadata record that does not parse; caught by cluster_metadata.py and reported as damage."""
+    """A metadata record that cannot be decoded. cluster_metadata.py reports it as damage."""
 
 
 class _Cursor:
@@ -172,7 +176,7 @@ def _value(cursor: _Cursor, type_: str, version: int) -> Any:
     if type_ == "bool":
         return cursor.integer(1) != 0
     if type_ == "uuid":
-        # Kafka's Uuid prints as base64 for URLs without padding.
+        # Kafka prints a Uuid as base64 for URLs, without padding.
         return base64.urlsafe_b64encode(cursor.take(16)).decode().rstrip("=")
     if type_ == "string":
         length = cursor.varint()
@@ -203,21 +207,21 @@ def _fields(cursor: _Cursor, fields: tuple[Field, ...], version: int) -> dict[st
 
 
 def decode(data: bytes) -> tuple[int, int, dict[str, Any] | None]:
-    """Type, version and fields of a metadata record; no fields for a type that we ignore."""
+    """Type, version and fields of a metadata record; no fields (None) for an ignored type."""
     cursor = _Cursor(data)
     frame, type_, version = cursor.varint(), cursor.varint(), cursor.varint()
     if frame != 1:
-        raise MalformedRecordError(f"frame version {frame}, and 1 is known")
+        raise MalformedRecordError(f"found frame version {frame}, expected 1")
     schema = SCHEMAS.get(type_)
     if schema is None:
         return type_, version, None
-    if version > schema.versions:
-        raise MalformedRecordError(f"{schema.name} of version {version}, and {schema.versions} is known")
+    if version > schema.max_version:
+        raise MalformedRecordError(f"found {schema.name} of version {version}, expected at most {schema.max_version}")
     return type_, version, _fields(cursor, schema.fields, version)
 
 
 def encode(name: str, data: Mapping[str, Any]) -> bytes:
-    """The bytes of a record of that name, in the oldest version that can hold its fields."""
+    """The bytes of a record of that name, in the oldest version that has its fields."""
     number, schema = next((number, schema) for number, schema in SCHEMAS.items() if schema.name == name)
     version = max((field.since for field in schema.fields if field.name in data), default=0)
     return _varint(1) + _varint(number) + _varint(version) + _encoded(schema.fields, version, data)
@@ -254,7 +258,7 @@ def _bytes(type_: str, version: int, value: Any) -> bytes:
 
 
 def _encoded(fields: tuple[Field, ...], version: int, data: Mapping[str, Any]) -> bytes:
-    """The fields in order, then those that are tagged and given."""
+    """The bytes of the fields in order, then of the tagged fields in `data`."""
     plain = [
         _bytes(f.type, version, data.get(f.name, f.default)) for f in fields if f.tag is None and version >= f.since
     ]

@@ -1,4 +1,4 @@
-"""A part of the brokers' evidence: what one task reads."""
+"""A part of the brokers' files: what one task reads."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Part:
-    """One file of evidence (or a range of it; or a metadata folder), and where it belongs."""
+    """One file of a broker, a range of it, or a metadata folder, and its snapshot, broker and partition."""
 
     snapshot: str  # "" is the end of the run
     broker: str
-    # segment, headers (a segment of a large log), metadata, offsets, epochs, properties, log, dump; or left-out: not to
-    # be judged; unreadable: no file
+    # segment, headers (a segment of a large log), metadata, offsets, epochs, properties, log, dump;
+    # left-out: excluded from the judgement; unreadable: not a readable file
     kind: str
     path: Path
-    name: str  # the path as findings cite it: relative to the folder that was given
+    name: str  # the path that findings cite: relative to the opened folder
     topic: str | None = None
     partition: int | None = None
     start: int = 0  # bytes
     end: int | None = None
     first_line: int = 1
-    reason: str = ""  # why it is left out
+    reason: str = ""  # why it is left out or unreadable

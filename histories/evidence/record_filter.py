@@ -1,7 +1,7 @@
-"""What a history speaks of in the log of a partition: hashes of values and keys, and offsets.
+"""A Bloom filter of the records of one partition that a history refers to: by value, key or offset.
 
-It is small enough to go with every task that decodes batches of the log, which keeps these records alone. A record more
-may be kept, as hashes share bits; one less never.
+Tasks that decode the batches of a large log only keep these records. The filter is small enough to be sent to each of
+them. It may let other records pass, as hashes share bits, but it drops none that the history refers to.
 """
 
 from __future__ import annotations
@@ -14,35 +14,37 @@ import polars as pl
 from numba import njit
 
 from .batch_headers import Bytes, Ints
-from .tables import ASKED
+from .tables import LOOKUPS
 
-BITS_EACH = 16  # of the filter for a text, so that of others one in sixteen is kept
-LEAST_BITS, MAX_BITS = 1 << 12, 1 << 23  # of the filter: it goes with every task
-_VALUE, _KEY = 1, 2  # where hashes begin, so that a key is no value
+BITS_PER_TEXT = 16  # one hash a text: about one in sixteen of the other texts passes
+MIN_BITS, MAX_BITS = 1 << 12, 1 << 23  # of the filter, which is sent to every task
+_VALUE, _KEY = 1, 2  # seeds, so that a key and an equal value have different hashes
 
 
 @dataclass(frozen=True)
 class BloomFilter:
-    """The filter, whose number of bits is a power of two, and the offsets in their order."""
+    """The bits of the filter (a power of two), and sorted offsets."""
 
     bits: Bytes
     offsets: Ints
 
-    def among(self, buf: Bytes, spans: Ints, offsets: Ints) -> Any:
-        """Which records are sought; spans as batch_kernels.decode_v2 fills them, offsets beside them."""
-        found = self._holds(buf, spans[:, 4], spans[:, 5], _VALUE) | self._holds(buf, spans[:, 2], spans[:, 3], _KEY)
+    def matches(self, buf: Bytes, spans: Ints, offsets: Ints) -> Any:
+        """A mask of the records that may be referred to; `spans` as batch_kernels.decode_v2 fills them."""
+        found = self._contains(buf, spans[:, 4], spans[:, 5], _VALUE) | self._contains(
+            buf, spans[:, 2], spans[:, 3], _KEY
+        )
         if len(self.offsets):
             at = np.searchsorted(self.offsets, offsets)
             found |= self.offsets[np.minimum(at, len(self.offsets) - 1)] == offsets
         return found
 
-    def _holds(self, buf: Bytes, starts: Ints, lengths: Ints, seed: int) -> Any:
-        byte, bit = _places(_hashes(buf, starts, lengths, seed), self.bits)
+    def _contains(self, buf: Bytes, starts: Ints, lengths: Ints, seed: int) -> Any:
+        byte, bit = _bit_positions(_hashes(buf, starts, lengths, seed), self.bits)
         return (lengths >= 0) & ((self.bits[byte] >> bit) & 1 == 1)
 
 
 def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """ASKED, one row: what observations or checkpoints of one partition ask of its logs."""
+    """One row of LOOKUPS: the records that observations or checkpoints of one partition refer to."""
     values, keys, offsets = (
         frame[name] if name in frame.columns and table != "checkpoints" else pl.Series(name, [], kind)
         for name, kind in (("value", pl.String), ("key", pl.String), ("offset", pl.Int64))
@@ -54,28 +56,30 @@ def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
         "stand_ins": [bool(values.str.starts_with("bytes:").any())],
         "cleaned": [table == "checkpoints" and "cleaned" in frame["name"]],
     }
-    return pl.DataFrame(row, schema=ASKED)
+    return pl.DataFrame(row, schema=LOOKUPS)
 
 
-def record_filter_of(asked: pl.DataFrame, compacted: bool | None) -> BloomFilter | None:
-    """What all rows of ASKED ask; None where every record may be meant. Keys matter only to compaction, which takes a
-    record where a later one has its key; `compacted` is None where nobody knows whether the topic is.
+def record_filter_of(lookups: pl.DataFrame, compacted: bool | None) -> BloomFilter | None:
+    """The filter of all rows of LOOKUPS; None where any record may be referred to.
+
+    Keys only matter on compacted topics, where a later record with the same key replaces one. `compacted` is None where
+    the configuration of the topic is unknown.
     """
-    if asked["stand_ins"].any():
+    if lookups["stand_ins"].any():
         return None
-    keyed = asked["cleaned"].any() if compacted is None else compacted
-    hashes = pl.concat([asked[name].explode().drop_nulls() for name in ("values", *(["keys"] if keyed else []))])
-    size = min(MAX_BITS, 1 << max(BITS_EACH * len(hashes), LEAST_BITS).bit_length())
+    needs_keys = lookups["cleaned"].any() if compacted is None else compacted
+    hashes = pl.concat([lookups[name].explode().drop_nulls() for name in ("values", *(["keys"] if needs_keys else []))])
+    size = min(MAX_BITS, 1 << max(BITS_PER_TEXT * len(hashes), MIN_BITS).bit_length())
     bits = np.zeros(size // 8, dtype=np.uint8)
-    byte, bit = _places(hashes.to_numpy(), bits)
+    byte, bit = _bit_positions(hashes.to_numpy(), bits)
     np.bitwise_or.at(bits, byte, np.uint8(1) << bit)
-    return BloomFilter(bits, asked["offsets"].explode().drop_nulls().unique().sort().to_numpy())
+    return BloomFilter(bits, lookups["offsets"].explode().drop_nulls().unique().sort().to_numpy())
 
 
-def _places(hashes: Any, bits: Bytes) -> tuple[Any, Any]:
-    """Byte and bit of each hash."""
-    place = hashes & np.uint64(8 * len(bits) - 1)
-    return (place >> np.uint64(3)).astype(np.int64), (place & np.uint64(7)).astype(np.uint8)
+def _bit_positions(hashes: Any, bits: Bytes) -> tuple[Any, Any]:
+    """The byte and the bit of each hash in the filter."""
+    position = hashes & np.uint64(8 * len(bits) - 1)
+    return (position >> np.uint64(3)).astype(np.int64), (position & np.uint64(7)).astype(np.uint8)
 
 
 def _hashes(buf: Bytes, starts: Ints, lengths: Ints, seed: int) -> Any:
@@ -85,7 +89,7 @@ def _hashes(buf: Bytes, starts: Ints, lengths: Ints, seed: int) -> Any:
 
 
 def _hashes_of(texts: pl.Series, seed: int) -> pl.Series:
-    """Of each text once."""
+    """The hashes of the distinct texts."""
     array = texts.drop_nulls().unique().rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, bounds, data = array.buffers()
     ends = np.frombuffer(bounds, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
@@ -94,7 +98,7 @@ def _hashes_of(texts: pl.Series, seed: int) -> pl.Series:
 
 @njit(cache=True, nogil=True)
 def _hash_texts(buf, starts, lengths, seed, out):  # type: ignore[no-untyped-def]
-    """A hash of each slice, eight bytes at a time; of a slice of length -1 that of none."""
+    """The hash of each slice, eight bytes at a time. A null (length -1) has a hash, too."""
     prime = np.uint64(0x9E3779B97F4A7C15)
     for i in range(len(starts)):
         length = lengths[i]

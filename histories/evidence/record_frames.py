@@ -1,4 +1,4 @@
-"""Records that the compiled loops have found, as tables: texts, digests, markers, and ranges of those not sought."""
+"""Makes tables of the records that the compiled loops decoded: texts, digests, markers, and passed ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .batch_kernels import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER
 from .tables import PASSED, RECORDS
 
 # Columns of a batch's header that its records need.
-_KEPT = (
+_HEADER_COLUMNS = (
     "base_offset",
     "leader_epoch",
     "magic",
@@ -27,12 +27,14 @@ _KEPT = (
 
 
 def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) -> pl.DataFrame:
-    """RECORDS; spans as kernels.decode_v2 fills them, `row_of` the row in `headers` of each, `at` the range's byte."""
-    column = {name: np.ascontiguousarray(headers[:, i])[row_of] for i, name in enumerate(HEADERS) if name in _KEPT}
+    """RECORDS. `spans` as kernels.decode_v2 fills them, `row_of` their rows in `headers`, `at` the range's byte."""
+    column = {
+        name: np.ascontiguousarray(headers[:, i])[row_of] for i, name in enumerate(HEADERS) if name in _HEADER_COLUMNS
+    }
     attributes, magic = column["attributes"], column["magic"]
     append_time = (attributes & APPEND_TIME_BIT) != 0
     control = (magic == 2) & ((attributes & CONTROL_BIT) != 0)
-    # With LogAppendTime the batch's maximum is the time of all its records; legacy deltas are zero.
+    # With LogAppendTime all records have the batch's maximum timestamp. Legacy deltas are zero.
     timestamps = np.where(append_time, column["max_timestamp"], column["base_timestamp"] + spans[:, 1])
     digest = np.empty(len(spans), dtype=np.uint64)
     kernels.digests(buf, spans, digest)
@@ -52,18 +54,18 @@ def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) 
     )
     return frame.with_columns(
         *(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in ("leader_epoch", "producer_id", "timestamp")),
-        # The key and value of a marker are Kafka's own binary, and no message's.
+        # The key and value of a marker are binary data of Kafka, not a message.
         *(pl.when(pl.col("control").is_null()).then(pl.col(n)).alias(n) for n in ("key", "value")),
     ).select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())
 
 
 def _text(buf: Bytes, starts: Ints, lengths: Ints, digest: Any) -> pl.Series:
-    """Slices of the bytes as text: null for length -1, "bytes:" and the digest where it is not UTF-8."""
-    kept = np.empty(len(starts), dtype=np.int64)
-    own = kernels.text_lengths(buf, starts, lengths, kept)
-    out = np.empty(int(kept.sum()), dtype=np.uint8)
+    """Slices of the bytes as text: null for length -1, "bytes:" and the digest where they are not UTF-8."""
+    text_lengths = np.empty(len(starts), dtype=np.int64)
+    is_text = kernels.text_lengths(buf, starts, lengths, text_lengths)
+    out = np.empty(int(text_lengths.sum()), dtype=np.uint8)
     offsets = np.empty(len(starts) + 1, dtype=np.int64)
-    kernels.gather(buf, starts, kept, own, digest, out, offsets)
+    kernels.gather(buf, starts, text_lengths, is_text, digest, out, offsets)
     present = np.packbits(lengths >= 0, bitorder="little")
     buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(out)]
     text = pl.from_arrow(pa.LargeStringArray.from_buffers(len(starts), buffers[1], buffers[2], buffers[0]))
@@ -72,7 +74,7 @@ def _text(buf: Bytes, starts: Ints, lengths: Ints, digest: Any) -> pl.Series:
 
 
 def _control_types(buf: Bytes, spans: Ints, control: Any) -> pl.Series:
-    """The type of each control record (ControlRecordType: version and type, two bytes each, are its key)."""
+    """The type of each control record. Its key has a version and a type of two bytes each (ControlRecordType)."""
     if not control.any():
         return pl.repeat(None, len(spans), dtype=pl.String, eager=True)
     types: list[str | None] = [None] * len(spans)
@@ -84,7 +86,7 @@ def _control_types(buf: Bytes, spans: Ints, control: Any) -> pl.Series:
 
 
 def passed_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.DataFrame:
-    """PASSED of the records of v2 batches at these offsets: neighbours of one batch as one range."""
+    """PASSED of the records of v2 batches at these offsets: adjacent records of one batch are one range."""
     breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(row_of) != 0))
     firsts = np.concatenate([[0], breaks + 1])[: len(offsets)]
     lasts = np.concatenate([breaks, [len(offsets) - 1]])[: len(offsets)]

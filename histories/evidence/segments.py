@@ -1,12 +1,12 @@
-"""Segments of a partition's log: record batches v2, message sets v0 and v1, every compression.
+"""Reads segments of a partition's log: record batches v2, message sets v0 and v1, with every compression.
 
-A range of a file is read at a time (`split_segment` gives ranges of whole batches from headers alone), so
-that a segment of 1 GiB is read by several tasks and never whole in memory. What is torn, does not match its
-CRC or does not parse comes out as damage with its byte and the offsets that are unknown because of it,
-never as an exception. Records of a batch whose CRC is wrong are not decoded: they prove nothing.
+A task reads a range of a file (`split_segment` finds ranges of complete batches by their headers), so several tasks
+share a segment of 1 GiB and none holds it in memory. Incomplete batches, wrong CRCs and records that cannot be
+decoded become damage, with their byte and the unknown offsets, and never an exception. The records of a batch with a
+wrong CRC are not decoded, as they prove nothing.
 
-Headers and records are decoded by compiled loops (batch_kernels.py), and become tables in record_frames.py. Measured
-on two shared cores: see benchmarks/segments.py. aiokafka's own record parser is the test's second opinion.
+Compiled loops (batch_kernels.py) decode headers and records; record_frames.py makes tables of them.
+benchmarks/segments.py measures the speed. A test compares the records with those of aiokafka's parser.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .batch_headers import (
     TRANSACTIONAL_BIT,
     Bytes,
     Ints,
-    distrust,
-    hidden,
+    offsets_of_broken,
+    trusted_batches,
     walk_headers,
 )
 from .batch_kernels import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, COUNT, CRC2, HEADERS, LAST, MAGIC, SIZE
@@ -36,14 +36,14 @@ from .record_frames import passed_frame, record_frame
 from .tables import BATCHES, DAMAGE, PASSED, RECORDS, damage_row
 from .unpacking import CODECS, unpack
 
-# Columns of the batch table that come from elsewhere than the header of the same name.
+# Columns of HEADERS that do not become columns of BATCHES unchanged.
 _DERIVED = ("attributes", "crc2", "base_offset", "count", "base_timestamp")
-UNPACKED = 16 << 20  # bytes of compressed batches that are held at a time
+CHUNK_BYTES = 16 << 20  # of decompressed batches that are decoded at a time
 
 
 @dataclass(frozen=True)
 class Segment:
-    """What a range of a segment holds: tables BATCHES, RECORDS and DAMAGE, and PASSED for records not sought."""
+    """The content of a range: tables BATCHES, RECORDS and DAMAGE, and PASSED for records that the filter drops."""
 
     batches: pl.DataFrame
     records: pl.DataFrame
@@ -53,10 +53,10 @@ class Segment:
 
 @dataclass
 class _Reading:
-    """What the reading of a range is told and gathers: the range's position, what is sought of records (None: all)."""
+    """A range that is being read: its position, the filter of its records (None: all), and the results so far."""
 
     at: int = 0
-    sought: BloomFilter | None = None
+    wanted: BloomFilter | None = None
     damage: list[dict[str, object]] = field(default_factory=list)
     passed: list[pl.DataFrame] = field(default_factory=list)
 
@@ -72,19 +72,19 @@ class _Reading:
 def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int]]:
     """Byte ranges of about target_bytes that each begin with a batch and together cover the file.
 
-    Walks the headers through a memory map, so pages without a header are not read. Where a header is
-    broken the walk goes on at the next whole batch, as `read_segment` does.
+    Walks the headers in a memory map, so pages without a header are not read. After a broken header the walk
+    continues at the next complete batch, as in `read_segment`.
     """
     size = path.stat().st_size
     if size <= target_bytes:
         return [(0, size)] if size else []
     mapped: Bytes = np.memmap(path, dtype=np.uint8, mode="r")
-    ranges, start, pos, least = [], 0, 0, 0
+    ranges, start, pos, min_offset = [], 0, 0, 0
     while pos < size:
         found, status, last = kernels.skip(mapped, pos, size, start + target_bytes)
-        pos, least = int(found), max(least, int(last) + 1)
+        pos, min_offset = int(found), max(min_offset, int(last) + 1)
         if status != kernels.OK:
-            pos = int(kernels.resync(mapped, pos + 1, size, least, kernels.CRC32, kernels.CRC32C))
+            pos = int(kernels.resync(mapped, pos + 1, size, min_offset, kernels.CRC32, kernels.CRC32C))
         elif pos < size:
             ranges.append((start, pos))
             start = pos
@@ -92,16 +92,16 @@ def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, i
     return ranges
 
 
-def read_segment(path: Path, start: int = 0, end: int | None = None, sought: BloomFilter | None = None) -> Segment:
-    """Read the batches of a byte range, which begins with a batch (as `split_segment` gives them).
+def read_segment(path: Path, start: int = 0, end: int | None = None, wanted: BloomFilter | None = None) -> Segment:
+    """The batches and records of a byte range that begins with a batch, as `split_segment` finds them.
 
-    With `sought` only such records of v2 batches are told, and markers; of others where they stand.
+    With `wanted`, RECORDS has the markers and the matching records of v2 batches, and PASSED the ranges of the others.
     """
-    return _read(path, start, end, _Reading(start, sought), True)
+    return _read(path, start, end, _Reading(start, wanted), True)
 
 
 def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
-    """The same without records: the batches, each checked against its CRC."""
+    """The batches of a byte range without their records. Each is checked against its CRC."""
     return _read(path, start, end, _Reading(start), False)
 
 
@@ -116,9 +116,9 @@ def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: b
     return _parsed(data, _first_offset_of(path), reading, decoded)
 
 
-def parse(data: Bytes, at: int = 0, first_offset: int = 0, sought: BloomFilter | None = None) -> Segment:
-    """Parse bytes that stand at position `at` of their file; offsets begin at first_offset or later."""
-    return _parsed(data, first_offset, _Reading(at, sought), True)
+def parse(data: Bytes, at: int = 0, first_offset: int = 0, wanted: BloomFilter | None = None) -> Segment:
+    """The batches and records in bytes at position `at` of their file; offsets begin at first_offset or later."""
+    return _parsed(data, first_offset, _Reading(at, wanted), True)
 
 
 def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) -> Segment:
@@ -130,20 +130,20 @@ def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) ->
     crc_ok = (headers[:, CRC2] & 1) == 1
     for index in np.flatnonzero(~crc_ok):
         row = headers[index]
-        first, last = hidden(headers, crc_ok, int(index), first_offset)
-        reason = f"CRC {int(row[CRC2]) >> 1:#010x} is not that of the {int(row[SIZE])} bytes of the batch"
+        first, last = offsets_of_broken(headers, crc_ok, int(index), first_offset)
+        reason = f"CRC {int(row[CRC2]) >> 1:#010x} does not match the {int(row[SIZE])} bytes of the batch"
         damage.append(damage_row("crc", reason, at + int(row[BYTE]), None, first, last))
-    trusted = distrust(headers, crc_ok, at, damage)
+    trusted = trusted_batches(headers, crc_ok, at, damage)
     records, bases, counts = _empty(RECORDS), headers[:, BASE], headers[:, COUNT]
     if decoded:
         records, bases, counts = _records(data, headers, trusted, reading)
-    # A batch that is not believed keeps its row, as one whose CRC is wrong: no rule takes it at its word.
+    # An untrusted batch keeps its row with crc_ok false, so that no rule uses it.
     return reading.segment(_batch_frame(headers, trusted, bases, counts, at), records)
 
 
 @dataclass(frozen=True)
 class RawRecord:
-    """A data record with its value as bytes, for records that are not text (`__cluster_metadata`)."""
+    """A data record with its value as bytes, for binary records (`__cluster_metadata`)."""
 
     offset: int
     timestamp: int  # ms
@@ -152,7 +152,7 @@ class RawRecord:
 
 
 def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
-    """The data records of a whole file of v2 batches, and its damage; control records are left out."""
+    """The data records of a file of v2 batches, without control records, and the damage."""
     try:
         data: Bytes = np.fromfile(path, dtype=np.uint8)
     except OSError as error:
@@ -183,7 +183,7 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
 
 
 def _first_offset_of(path: Path) -> int:
-    """The base offset that the name of the file says; 0 for a file of another name."""
+    """The base offset in the name of the file; 0 for other names."""
     return int(path.stem) if path.stem.isdecimal() and len(path.stem) <= 20 else 0
 
 
@@ -219,17 +219,17 @@ def _batch_frame(headers: Ints, crc_ok: Any, bases: Ints, counts: Ints, at: int)
 
 
 def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tuple[pl.DataFrame, Ints, Ints]:
-    """The records of all batches whose CRC is right, and each batch's base offset and count."""
+    """The records of all batches with a right CRC, and the base offset and count of each batch."""
     bases, counts = headers[:, BASE].copy(), headers[:, COUNT].copy()
     codec = headers[:, ATTRIBUTES] & CODEC_BITS
     new = headers[:, MAGIC] == 2
     frames = []
-    for magic2 in (True, False):
-        plain = np.flatnonzero(crc_ok & (codec == 0) & (new == magic2))
+    for is_v2 in (True, False):
+        plain = np.flatnonzero(crc_ok & (codec == 0) & (new == is_v2))
         if len(plain):
             head = headers[plain]
-            begins = head[:, BYTE] + (kernels.V2_OVERHEAD if magic2 else 0)
-            frames.append(_decode(data, head, begins, head[:, BYTE] + head[:, SIZE], reading, magic2))
+            begins = head[:, BYTE] + (kernels.V2_OVERHEAD if is_v2 else 0)
+            frames.append(_decode(data, head, begins, head[:, BYTE] + head[:, SIZE], reading, is_v2))
     packed_new = np.flatnonzero(crc_ok & (codec != 0) & new)
     if len(packed_new):
         frames.extend(_decode_packed(data, headers[packed_new], reading))
@@ -248,11 +248,11 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
 
 
 def _decode_packed(data: Bytes, headers: Ints, reading: _Reading) -> list[pl.DataFrame]:
-    """Records of compressed v2 batches: unpacked side by side, about UNPACKED bytes at a time."""
+    """Records of compressed v2 batches, decompressed and decoded in chunks of about CHUNK_BYTES."""
     frames: list[pl.DataFrame] = []
     chunks: list[bytes] = []
     rows: list[int] = []
-    held = 0
+    chunk_bytes = 0
 
     def flush() -> None:
         sizes = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
@@ -267,45 +267,46 @@ def _decode_packed(data: Bytes, headers: Ints, reading: _Reading) -> list[pl.Dat
             continue
         chunks.append(unpacked)
         rows.append(i)
-        held += len(unpacked)
-        if held >= UNPACKED:
+        chunk_bytes += len(unpacked)
+        if chunk_bytes >= CHUNK_BYTES:
             flush()
-            chunks, rows, held = [], [], 0
+            chunks, rows, chunk_bytes = [], [], 0
     if rows:
         flush()
     return frames
 
 
-def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Reading, magic2: bool) -> pl.DataFrame:
-    """Records whose payloads stand in buf at begins..ends; headers row by row as theirs."""
-    # A record takes six bytes at least, so a count that lies cannot ask for more rows than bytes allow.
+def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Reading, is_v2: bool) -> pl.DataFrame:
+    """The records of payloads in `buf` at begins..ends, one for each row of `headers`."""
+    # A record has at least six bytes, which bounds a wrong count.
     counts = np.minimum(np.maximum(headers[:, COUNT], 0), (ends - begins) // 6 + 1)
     total = int(counts.sum())
     spans = np.empty((total + 1, 8), dtype=np.int64)
     row_of = np.empty(total + 1, dtype=np.int64)
-    if magic2:
+    if is_v2:
         n, good = kernels.decode_v2(buf, begins, ends, counts, spans, row_of)
     else:
         n, good = kernels.decode_legacy(buf, begins, ends, spans, row_of)
     for index in np.flatnonzero(good != headers[:, COUNT]):
         head = headers[index]
-        reason = f"{int(good[index])} of the {int(head[COUNT])} records of the batch parse"
+        reason = f"{int(good[index])} of the {int(head[COUNT])} records of the batch can be decoded"
         reading.damage.append(
             damage_row("decode", reason, reading.at + int(head[BYTE]), None, int(head[BASE]), int(head[LAST]))
         )
     spans, row_of = spans[:n], row_of[:n]
-    if magic2 and reading.sought is not None:
+    if is_v2 and reading.wanted is not None:
         offsets = headers[row_of, BASE] + spans[:, 0]
-        told = reading.sought.among(buf, spans, offsets) | (headers[row_of, ATTRIBUTES] & CONTROL_BIT != 0)
-        reading.passed.append(passed_frame(headers, offsets[~told], row_of[~told], reading.at))
-        spans, row_of = spans[told], row_of[told]
+        matches = reading.wanted.matches(buf, spans, offsets) | (headers[row_of, ATTRIBUTES] & CONTROL_BIT != 0)
+        reading.passed.append(passed_frame(headers, offsets[~matches], row_of[~matches], reading.at))
+        spans, row_of = spans[matches], row_of[matches]
     return record_frame(buf, headers, spans, row_of, reading.at)
 
 
 def _decode_wrapper(data: Bytes, header: Ints, reading: _Reading) -> pl.DataFrame:
     """The messages inside a compressed v0 or v1 message.
 
-    The wrapper's offset is that of its last message; inside, v1 counts from 0 (KIP-31) and v0 is absolute.
+    The wrapper has the offset of its last message. Inside, offsets of v1 count from 0 (KIP-31), those of v0 are
+    absolute.
     """
     magic, position, wrapper_offset = int(header[3]), int(header[11]), int(header[0])
     value_at = position + (26 if magic == 1 else 18)

@@ -1,7 +1,7 @@
-"""server.log, controller.log and state-change.log: the lines that log_patterns.py knows, as events.
+"""Reads server.log, controller.log and state-change.log: lines that match log_patterns.py become events.
 
-Times are milliseconds since the epoch with the line's wall clock read as UTC: a broker logs in its own time
-zone and says nowhere which. clock.py finds the offset to the history's clock.
+Times are milliseconds since the epoch, with the wall clock of the line read as UTC: a broker logs in its local time and
+does not record the time zone. clock.py finds the offset to the history's clock.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .tables import DAMAGE, LOG_EVENTS, damage_row
 
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 LITERALS = sorted({p.literal for p in PATTERNS})
-MAX_LINE = 1 << 20  # bytes of a line that a broker may have written
-LONGEST = 400  # characters of a line that an event keeps
-CONTEXT = 64 << 10  # bytes before a range, to find the time of the line before it
+MAX_LINE = 1 << 20  # bytes; a longer line cannot be of a broker
+MAX_TEXT = 400  # characters of a line that an event keeps
+CONTEXT_BYTES = 64 << 10  # read before a range, to find the time of the line before it
 COLUMNS = ("topic", "partition", "subject")
 
 
 def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, int]]:
-    """Ranges of whole lines: first byte, end, and the number of the first line (from 1)."""
+    """Ranges of complete lines: first byte, end, and the number of the first line (from 1)."""
     size = path.stat().st_size
     ranges, start, line = [], 0, 1
     with path.open("rb") as opened:
@@ -36,7 +36,7 @@ def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, 
             opened.seek(start)
             chunk = opened.read(target_bytes)
             if start + len(chunk) < size:
-                chunk += opened.readline(MAX_LINE)  # a longer line is cut, and told as damage
+                chunk += opened.readline(MAX_LINE)  # a longer line is cut and reported as damage
             if not chunk:
                 break
             ranges.append((start, start + len(chunk), line))
@@ -48,13 +48,13 @@ def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, 
 def read_server_log(
     path: Path, start: int = 0, end: int | None = None, first_line: int = 1
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables LOG_EVENTS and DAMAGE of a range of whole lines, or of a whole file that was gzipped."""
+    """Tables LOG_EVENTS and DAMAGE of a range of complete lines, or of an entire gzipped file."""
     if path.suffix == ".gz":
-        return _unzipped(path)
+        return _read_gzipped(path)
     try:
         with path.open("rb") as opened:
-            opened.seek(max(start - CONTEXT, 0))
-            before = opened.read(start - max(start - CONTEXT, 0))
+            opened.seek(max(start - CONTEXT_BYTES, 0))
+            before = opened.read(start - max(start - CONTEXT_BYTES, 0))
             raw = opened.read() if end is None else opened.read(end - start)
     except OSError as error:
         row = damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start)
@@ -64,8 +64,8 @@ def read_server_log(
     return frame, pl.DataFrame(_overlong(raw, start), schema=dict(DAMAGE))
 
 
-def _unzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Block by block, so that a bomb costs no memory; what stands before a break is read all the same."""
+def _read_gzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables of a gzipped file, read block by block to bound the memory. Lines before damage are read."""
     frames, damage, at, before = [pl.DataFrame(schema=dict(LOG_EVENTS))], [], 0, None
     for block in blocks(Split(0, str(path), "", "gzip", 0, 0)):
         damage += _overlong(block.data, at)
@@ -73,15 +73,17 @@ def _unzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         frames.append(parse_log(text, block.first_line + 1, before))
         lines = pl.Series(text.rstrip("\n").rsplit("\n", 200))
         at, before = at + len(block.data), _time(lines, len(lines) - 1)
-        said = block.damage or (f"more than {MAX_DECOMPRESSED_BYTES >> 30} GiB" if at > MAX_DECOMPRESSED_BYTES else "")
-        if said:
-            damage.append(damage_row("unreadable", f"gzip breaks off: {said}", byte=0))
+        problem = block.damage or (
+            f"more than {MAX_DECOMPRESSED_BYTES >> 30} GiB" if at > MAX_DECOMPRESSED_BYTES else ""
+        )
+        if problem:
+            damage.append(damage_row("unreadable", f"gzip breaks off: {problem}", byte=0))
             break
     return pl.concat(frames), pl.DataFrame(damage, schema=dict(DAMAGE))
 
 
 def _overlong(raw: bytes, start: int) -> list[dict[str, object]]:
-    """Damage for the first line that is too long to be one of a broker's: it is not looked at."""
+    """Damage for the first line that is too long to be of a broker. Such lines are not parsed."""
     if len(raw) <= MAX_LINE:
         return []
     feeds = np.flatnonzero(np.frombuffer(raw, np.uint8) == 10)
@@ -94,7 +96,7 @@ def _overlong(raw: bytes, start: int) -> list[dict[str, object]]:
 
 
 def parse_log(text: str, first_line: int = 1, time_before: int | None = None) -> pl.DataFrame:
-    """Table LOG_EVENTS of the text of a log; time_before is that of the line before it (ms)."""
+    """Table LOG_EVENTS of the text of a log; `time_before` is the time of the line before it (ms)."""
     lines = pl.Series(text.split("\n"), dtype=pl.String)
     rows: list[dict[str, Any]] = []
     for index in (lines.str.contains_any(LITERALS) & (lines.str.len_bytes() <= MAX_LINE)).arg_true():
@@ -107,14 +109,15 @@ def parse_log(text: str, first_line: int = 1, time_before: int | None = None) ->
                 continue
             event = _event(pattern, found, line, first_line + index, _time(lines, index))
             if pattern.kind in ("boot", "configured"):
-                alive = _time(lines, index - 1) if index else time_before
-                event["fields"] = json.dumps({"alive_until": alive})
+                last_seen = _time(lines, index - 1) if index else time_before
+                event["fields"] = json.dumps({"alive_until": last_seen})
             rows.append(event)
             break
     return pl.DataFrame(rows, schema=dict(LOG_EVENTS))
 
 
 def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time: int | None) -> dict[str, Any]:
+    """The row of LOG_EVENTS of a line that matched a pattern."""
     groups = {name: value for name, value in found.groupdict().items() if value is not None}
     tp = groups.pop("tp", None) or groups.pop("tp_old", None)
     groups.pop("tp_old", None)
@@ -136,12 +139,12 @@ def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time:
         "subject": groups.get("subject"),
         "fields": json.dumps(fields, sort_keys=True),
         "line": number,
-        "text": line[:LONGEST],
+        "text": line[:MAX_TEXT],
     }
 
 
 def _typed(name: str, value: str) -> Any:
-    """Lists of brokers as lists, numbers as numbers, the rest as text."""
+    """The value of a captured field: a list of brokers, a number, or text."""
     if name in ("isr", "old", "replicas", "added", "deleted", "live"):
         value = ",".join(re.findall(r"brokerId=(\d+)", value)) if "brokerId" in value else value
         return [int(part) for part in value.replace(" ", "").split(",") if part]
@@ -164,7 +167,7 @@ def _changes(text: str) -> dict[str, Any]:
 
 
 def _time(lines: pl.Series, index: int) -> int | None:
-    """The time of a line in ms; a line of a stack trace has that of the line that it belongs to."""
+    """The time of a line in ms. A line of a stack trace has the time of the line above the trace."""
     for back in range(index, max(index - 200, -1), -1):
         found = STAMP.match(lines[back])
         if found:

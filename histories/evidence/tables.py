@@ -1,8 +1,8 @@
-"""The tables that readers of the brokers' evidence produce, as polars schemas.
+"""The tables that readers of brokers' files produce, as polars schemas.
 
-Every table begins with where its rows come from: `snapshot` ("" is the end of the run), `broker`, `file`.
-`located` puts these in front of what a reader returns. Times are the brokers' own wall clocks in
-milliseconds since the epoch; `clock.py` relates them to the history's clock.
+Every table begins with the location of its rows: `snapshot` ("" is the end of the run), `broker`, `file`. `located`
+adds these columns to the table of a reader. Times are the brokers' wall clocks in milliseconds since the epoch;
+clock.py relates them to the history's clock.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import polars as pl
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
 
-FINAL = ""  # the name of the snapshot that was taken at the end of the run, brokers/ itself
+FINAL = ""  # the snapshot at the end of the run: the folder brokers/
 
-# One row a record batch (v2) or a message (v0 and v1, where a compressed wrapper is one message).
+# One row for each record batch (v2) or message (v0 and v1; a compressed wrapper is one message).
 BATCHES: Schema = {
     "base_offset": pl.Int64,
     "last_offset": pl.Int64,
@@ -32,12 +32,12 @@ BATCHES: Schema = {
     "crc": pl.UInt32,  # as stored
     "crc_ok": pl.Boolean,
     "max_timestamp": pl.Int64,  # ms
-    "count": pl.Int32,  # records that stand in it; compaction may leave fewer than its offsets
+    "count": pl.Int32,  # of its records; compaction may leave fewer than its offsets
     "byte": pl.Int64,  # position of the batch in its file
     "size": pl.Int32,  # bytes, with its prefix
 }
 
-# One row a record. `byte` is the position of its batch.
+# One row for each record. `byte` is the position of its batch.
 RECORDS: Schema = {
     "offset": pl.Int64,
     "leader_epoch": pl.Int32,
@@ -51,28 +51,28 @@ RECORDS: Schema = {
     "byte": pl.Int64,
 }
 
-# Ranges of records that the history does not speak of, each of one batch. `byte` is its position.
+# Ranges of records that the history does not refer to, each within one batch. `byte` is the position of the batch.
 PASSED: Schema = {
     "first_offset": pl.Int64,
     "last_offset": pl.Int64,
     "leader_epoch": pl.Int32,
-    "producer_id": pl.Int64,  # of transactional ones alone
+    "producer_id": pl.Int64,  # null outside of transactions
     "byte": pl.Int64,
 }
 
-# What a table of a partition asks of its logs (record_filter.py): hashes of texts, and offsets.
-ASKED: Schema = {
+# The records that the observations of a partition refer to (record_filter.py): hashes of texts, and offsets.
+LOOKUPS: Schema = {
     "values": pl.List(pl.UInt64),
     "keys": pl.List(pl.UInt64),
     "offsets": pl.List(pl.Int64),
-    "stand_ins": pl.Boolean,  # a value may stand for one that is no text
-    "cleaned": pl.Boolean,  # the log cleaner has been there
+    "stand_ins": pl.Boolean,  # a value may be the digest of one that is not text
+    "cleaned": pl.Boolean,  # the log cleaner has compacted the log
 }
 
-# One row a segment without a byte, which says where its log ends if no other segment does.
+# One row for each empty segment. Its name is the log end offset if no other segment has records.
 SEGMENTS: Schema = {"base_offset": pl.Int64}
 
-# What a reader could not read or must not believe. Offsets first..last are unknown because of it.
+# Content that a reader could not read or does not trust. The records at offsets first..last are unknown.
 DAMAGE: Schema = {
     "kind": pl.String,  # torn-tail zeros crc magic length order decode unreadable syntax left-out
     "byte": pl.Int64,
@@ -82,7 +82,7 @@ DAMAGE: Schema = {
     "reason": pl.String,
 }
 
-# One row a line of an offset checkpoint.
+# One row for each line of an offset checkpoint.
 CHECKPOINTS: Schema = {
     "name": pl.String,  # high-watermark recovery-point log-start cleaned
     "topic": pl.String,
@@ -91,21 +91,21 @@ CHECKPOINTS: Schema = {
     "line": pl.Int64,
 }
 
-# One row a line of a leader-epoch-checkpoint.
+# One row for each line of a leader-epoch-checkpoint.
 EPOCHS: Schema = {
     "leader_epoch": pl.Int32,
     "start_offset": pl.Int64,
     "line": pl.Int64,
 }
 
-# meta.properties, partition.metadata, quorum-state: what the file says, as text.
+# The entries of meta.properties, partition.metadata and quorum-state, as text.
 PROPERTIES: Schema = {
     "key": pl.String,
     "value": pl.String,
     "line": pl.Int64,
 }
 
-# One row a record of __cluster_metadata that concerns a partition, a broker or a topic's configuration.
+# One row for each record of __cluster_metadata about a partition, a broker or a topic's configuration.
 METADATA: Schema = {
     "offset": pl.Int64,  # in __cluster_metadata
     "time": pl.Int64,  # ms, the controller's clock
@@ -114,7 +114,7 @@ METADATA: Schema = {
     "topic": pl.String,
     "topic_id": pl.String,  # base64, as partition.metadata has it; of topic, remove-topic, partition and change
     "partition": pl.Int32,
-    "broker_id": pl.Int32,  # the broker that a registration concerns
+    "broker_id": pl.Int32,  # of a registration
     "leader": pl.Int32,  # after the record; -1 is none
     "leader_epoch": pl.Int32,
     "partition_epoch": pl.Int32,
@@ -128,14 +128,14 @@ METADATA: Schema = {
     "byte": pl.Int64,
 }
 
-# One row a line of server.log, controller.log or state-change.log that a pattern knows.
+# One row for each line of server.log, controller.log or state-change.log that matches a pattern.
 LOG_EVENTS: Schema = {
     "time": pl.Int64,  # ms since the epoch, the broker's clock read as UTC
     "kind": pl.String,
     "topic": pl.String,
     "partition": pl.Int32,
-    "subject": pl.String,  # the broker that the line speaks of, where it is not the one that wrote it
-    "fields": pl.String,  # JSON object of what the pattern captured
+    "subject": pl.String,  # the broker that the line is about, where another broker wrote it
+    "fields": pl.String,  # JSON object of the fields that the pattern captured
     "line": pl.Int64,
     "text": pl.String,  # the line, at most 400 characters
 }
@@ -145,7 +145,7 @@ LOCATION: Schema = {"snapshot": pl.String, "broker": pl.String, "file": pl.Strin
 
 @dataclass(frozen=True)
 class Block:
-    """What one reader says of one topic-partition (or of none) from a part of one file."""
+    """The rows of one table that a part of a file has of one topic-partition, or of none."""
 
     table: str
     topic: str | None
@@ -154,7 +154,7 @@ class Block:
 
 
 def located(frame: pl.DataFrame, snapshot: str, broker: str, file: str) -> pl.DataFrame:
-    """The frame with where it comes from in front."""
+    """The frame with its location in front."""
     return frame.select(
         pl.lit(snapshot, pl.String).alias("snapshot"),
         pl.lit(broker, pl.String).alias("broker"),
@@ -164,7 +164,7 @@ def located(frame: pl.DataFrame, snapshot: str, broker: str, file: str) -> pl.Da
 
 
 def empty(schema: Schema, with_location: bool = False) -> pl.DataFrame:
-    """A frame of this schema without rows."""
+    """An empty frame of the schema."""
     return pl.DataFrame(schema={**LOCATION, **schema} if with_location else schema)
 
 

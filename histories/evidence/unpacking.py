@@ -1,4 +1,4 @@
-"""Compressed batches decompress: what is broken, or becomes too much, is damage."""
+"""Decompresses batches. Broken batches, and those that become too large, are damage."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from .batch_kernels import ATTRIBUTES, BASE, BYTE, LAST
 from .tables import damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-MAX_UNPACKED = 1 << 30  # bytes of a batch: what becomes more is a bomb
-XERIAL = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2  # begins blocks of snappy, each behind its size
+MAX_BATCH_BYTES = 1 << 30  # of a decompressed batch; a larger one is a decompression bomb
+XERIAL = (
+    b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
+)  # the header before blocks of snappy; each block follows its size
 DECODERS: dict[int, Callable[[bytes], bytes]] = {
-    1: lambda payload: decompress(payload, "gzip", MAX_UNPACKED),
-    2: lambda payload: unsnappy(payload, MAX_UNPACKED),
-    3: lambda payload: lz4_frames.unpack(payload, MAX_UNPACKED),
-    4: lambda payload: decompress(payload, "zstd", MAX_UNPACKED),
+    1: lambda payload: decompress(payload, "gzip", MAX_BATCH_BYTES),
+    2: lambda payload: decompress_snappy(payload, MAX_BATCH_BYTES),
+    3: lambda payload: lz4_frames.unpack(payload, MAX_BATCH_BYTES),
+    4: lambda payload: decompress(payload, "zstd", MAX_BATCH_BYTES),
 }
 
 
 def unpack(payload: bytes, row: Ints, at: int, damage: list[dict[str, object]]) -> bytes | None:
-    """The payload of a batch (`row` of HEADERS, in a range at byte `at`); None, and a row of damage, where broken."""
+    """The decompressed payload of a batch (`row` of HEADERS, in a range at byte `at`); None and damage if broken."""
     codec = int(row[ATTRIBUTES]) & CODEC_BITS
     try:
         return DECODERS[codec](payload)
     except Exception as error:
         name = CODECS[codec] if codec < len(CODECS) else f"codec {codec}"
-        reason = f"{name} does not unpack the batch: {describe_error(error)}"
+        reason = f"{name} cannot decompress the batch: {describe_error(error)}"
         damage.append(damage_row("decode", reason, at + int(row[BYTE]), None, int(row[BASE]), int(row[LAST])))
         return None
 
 
-def unsnappy(payload: bytes, most: int) -> bytes:
-    """Raises cramjam's errors where it is damaged, ValueError where it says that it becomes more than `most` bytes."""
-    data, room = bytearray(), most
+def decompress_snappy(payload: bytes, max_bytes: int) -> bytes:
+    """The content of snappy blocks. Raises cramjam's errors for damage, ValueError beyond `max_bytes`."""
+    data, room = bytearray(), max_bytes
     for block in _snappy_blocks(payload):
         room -= cramjam.snappy.decompress_raw_len(block)
         if room < 0:
-            raise ValueError(f"more than {most >> 20} MiB when decompressed")
+            raise ValueError(f"more than {max_bytes >> 20} MiB when decompressed")
         data += memoryview(cramjam.snappy.decompress_raw(block))
     return bytes(data)
 

@@ -27,7 +27,7 @@ from logjudge.analysis.timelines.telling import merge_sources
 from logjudge.analysis.timelines.timeline import build_timeline
 from logjudge.histories.bundle import Settings
 from logjudge.histories.evidence.clock import Fault
-from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replayed
+from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replay_records
 from logjudge.histories.evidence.layout import find_parts, read_part
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
@@ -73,7 +73,7 @@ def metadata(*changes):
         )
         for i, (at, fields) in enumerate(changes, 2)
     ]
-    frame, _ = replayed([topic, first, *rest])
+    frame, _ = replay_records([topic, first, *rest])
     return located(frame.drop("file"), "", "100", "__cluster_metadata-0")
 
 

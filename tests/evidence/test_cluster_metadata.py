@@ -12,7 +12,7 @@ from logjudge.histories.evidence.cluster_metadata import (
     TYPES,
     MetadataRecord,
     read_cluster_metadata,
-    replayed,
+    replay_records,
     without_aborted,
 )
 from logjudge.histories.evidence.metadata_records import MalformedRecordError, decode
@@ -47,7 +47,7 @@ def change(offset, **data):
 
 
 def states(records):
-    frame, damage = replayed(records)
+    frame, damage = replay_records(records)
     assert damage.height == 0
     rows = frame.filter(pl.col("kind").is_in(["partition", "change"]))
     return rows.select("leader", "leader_epoch", "partition_epoch", "isr").rows()
@@ -63,7 +63,7 @@ def test_a_named_leader_raises_the_leader_epoch_even_if_it_is_the_same():
 
 
 def test_eligible_leaders_and_recovery_are_kept_until_they_change():
-    frame, _ = replayed(
+    frame, _ = replay_records(
         [
             *beginning(),
             change(2, isr=[], leader=-1, eligibleLeaderReplicas=[1], lastKnownElr=[2]),
@@ -85,7 +85,7 @@ def test_an_aborted_metadata_transaction_never_happened():
 
 
 def test_a_change_without_its_beginning_is_damage():
-    frame, damage = replayed([change(5, isr=[1])])
+    frame, damage = replay_records([change(5, isr=[1])])
     assert frame.height == 0
     assert damage["kind"].to_list() == ["order"]
 

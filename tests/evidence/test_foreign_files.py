@@ -55,7 +55,7 @@ def test_a_backup_of_a_broker_is_no_replica(unpacked, tmp_path):
     log_dirs(unpacked, tmp_path)
     told, reasons = verdict(tmp_path)
     assert told["verdict"] == "unknown"
-    assert [reason for reason in reasons if "second copy of what broker 1 kept" in reason]
+    assert [reason for reason in reasons if "second copy of a log of broker 1" in reason]
 
 
 def test_log_dirs_of_another_cluster_are_left_out(unpacked, tmp_path):
@@ -64,7 +64,7 @@ def test_log_dirs_of_another_cluster_are_left_out(unpacked, tmp_path):
     change(meta, "cluster.id=", OTHER)
     change(meta, "node.id=", "2")
     told, reasons = verdict(tmp_path)
-    assert [reason for reason in reasons if f"is of cluster {OTHER}" in reason]
+    assert [reason for reason in reasons if f"belongs to cluster {OTHER}" in reason]
     broken = [item["name"] for item in told["assumptions"] if item["holds"] is not True]
     assert "one copy of each log" in broken
 
@@ -92,7 +92,7 @@ def test_a_second_folder_of_a_broker_is_no_replica(unpacked, tmp_path, name, dir
     broker(unpacked, BEFORE, tmp_path, name, directory)
     diverging, reasons, told = judged(tmp_path)
     assert not diverging
-    assert [reason for reason in reasons if "second copy of what broker 1 kept (judged is brokers/1/" in reason]
+    assert [reason for reason in reasons if "second copy of a log of broker 1 (judged: brokers/1/" in reason]
     assert all(says in reason for reason in reasons)
     assert told == "unknown"
 
@@ -119,7 +119,7 @@ def test_where_nothing_tells_which_log_is_the_broker_s_none_is_judged(unpacked, 
         (kept / "data/orders-0/leader-epoch-checkpoint").unlink()
     diverging, reasons, told = judged(tmp_path)
     assert not diverging
-    assert len([reason for reason in reasons if "nothing tells for certain" in reason]) == 2
+    assert len([reason for reason in reasons if "it is not known which of them" in reason]) == 2
     assert told == "unknown"
 
 
@@ -127,7 +127,7 @@ def test_the_name_and_the_content_of_a_folder_must_agree(unpacked, tmp_path):
     broker(unpacked, BEFORE, tmp_path, "1")
     broker(unpacked, "brokers/1", tmp_path, "1-new")
     _, reasons, _ = judged(tmp_path)
-    assert len([reason for reason in reasons if "nothing tells for certain" in reason]) == 2
+    assert len([reason for reason in reasons if "it is not known which of them" in reason]) == 2
 
 
 def test_two_disks_of_a_broker_are_one_broker(unpacked, tmp_path):

@@ -326,25 +326,25 @@ def test_the_checksum_is_that_of_frames_that_a_library_writes():
 @pytest.mark.parametrize("codec", range(1, 5), ids=["gzip", "snappy", "lz4", "zstd"])
 def test_a_batch_that_becomes_too_much_is_damage(monkeypatch, codec):
     bomb = batch([b"0" * 5000] * 20, codec=codec)
-    monkeypatch.setattr(unpacking, "MAX_UNPACKED", 100_000)
+    monkeypatch.setattr(unpacking, "MAX_BATCH_BYTES", 100_000)
     found = read(bomb + batch([b"1"], offset=20))
     assert found.records["value"].to_list() == ["1"]
     kind, first, last, reason = found.damage.select("kind", "first_offset", "last_offset", "reason").row(0)
     assert (kind, first, last) == ("decode", 0, 19)
     assert "more than 0 MiB" in reason
-    monkeypatch.setattr(unpacking, "MAX_UNPACKED", 101_000)
+    monkeypatch.setattr(unpacking, "MAX_BATCH_BYTES", 101_000)
     assert read(bomb).records.height == 20
 
 
 def test_snappy_is_bounded_whether_in_blocks_or_not():
     for blocks in (True, False):
         payload = bytes(snappy_encode(b"0" * 100_000, xerial_compatible=blocks))
-        assert unpacking.unsnappy(payload, 100_000) == b"0" * 100_000
+        assert unpacking.decompress_snappy(payload, 100_000) == b"0" * 100_000
         with pytest.raises(ValueError, match="more than"):
-            unpacking.unsnappy(payload, 99_999)
+            unpacking.decompress_snappy(payload, 99_999)
         for broken in (payload[:-1], payload[:20], payload + b"\xff"):
             with pytest.raises(Exception, match="snappy"):
-                unpacking.unsnappy(broken, 100_000)
+                unpacking.decompress_snappy(broken, 100_000)
 
 
 def test_records_that_are_not_sought_are_told_as_ranges():
@@ -354,7 +354,7 @@ def test_records_that_are_not_sought_are_told_as_ranges():
     data += batch([b"h", b"i"], offset=11, keys=[b"k", b"b"])
     for compacted, found in ((False, [1, 4, 6, 10]), (True, [1, 4, 6, 10, 11])):
         sought = record_filter_of(asked, compacted)
-        passed = parse(np.frombuffer(data, np.uint8), sought=sought)
+        passed = parse(np.frombuffer(data, np.uint8), wanted=sought)
         assert passed.records["offset"].to_list() == found
         ranges = passed.passed.select("first_offset", "last_offset", "leader_epoch", "producer_id").rows()
         both = [(8, 9, 0, 9), (11, 12, 0, None)] if not compacted else [(8, 9, 0, 9), (12, 12, 0, None)]
@@ -367,7 +367,7 @@ def test_what_is_sought_is_always_found(sought, others):
     asked = lookups_of("reads", pl.DataFrame({"value": sought}, schema={"value": pl.String}))
     values = sorted({*sought, *others})
     data = np.frombuffer(batch([value.encode() for value in values]), np.uint8)
-    found = parse(data, sought=record_filter_of(asked, None))
+    found = parse(data, wanted=record_filter_of(asked, None))
     assert {*sought} <= {*found.records["value"]}
     ranges = [offset for first, last, *_ in found.passed.rows() for offset in range(first, last + 1)]
     assert sorted([*ranges, *found.records["offset"]]) == [*range(len(values))]
