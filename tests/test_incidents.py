@@ -301,7 +301,9 @@ def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> N
         "; the cause is not known; missing evidence: the controller's log"
     )
     (conflict,) = joined([cause(cause="unknown", chain=[], readings=[cause(), cause(cause="correlated-failure")])])
-    assert sentence_of(conflict, cited=True)[0].endswith("needed: 2 readings conflict")
+    assert sentence_of(conflict, cited=True)[0].endswith(
+        "supports several causes: unclean-election and correlated-failure"
+    )
     assert [one.cause for one in root_cause_of(conflict, "").readings] == ["unclean-election", "correlated-failure"]
 
 
