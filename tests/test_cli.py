@@ -399,11 +399,11 @@ def test_junit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({}, 'lacks "final": true and the role final for the process that did'),
-        ({"final": True}, "as run.json lacks the role final for the process that did"),
+        ({}, 'lacks "final": true and a process with the role final'),
+        ({"final": True}, "as run.json lacks a process with the role final"),
         ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
-        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not come by after the last heal"),
-        ({"final": True, "processes": {"c": {"role": "finall"}}}, "roles that mean nothing (c: finall), expected prod"),
+        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not read after the last heal"),
+        ({"final": True, "processes": {"c": {"role": "finall"}}}, "unknown roles (c: finall), expected prod"),
     ],
 )
 def test_how_final_reads_become_known_is_told(config: dict[str, Any], says: str, unread: Path, tmp_path: Path) -> None:
@@ -419,8 +419,8 @@ def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> No
     assert result.return_value == 3
     errors = {case.get("name"): str(case[0].get("message")) for case in suite.findall("testcase[error]")}
     assert suite.get("errors") == str(len(errors))
-    assert "nobody is known to have finally read x-0" in errors["final reads complete"]
-    assert "nobody is known to have finally read x-0" in errors["lost-write"]
+    assert "no final read of x-0 is recorded" in errors["final reads complete"]
+    assert "no final read of x-0 is recorded" in errors["lost-write"]
     assert suite.findtext("system-out") == "unread: UNKNOWN (skipped by --only or --skip: unseen)"
     assert suite.find("testcase[@name='unseen']/skipped").get("message") == "by --only or --skip"  # type: ignore[union-attr]
 
@@ -630,7 +630,7 @@ def test_a_loss_that_nobody_can_explain_is_told_with_why(place: tuple[str, ...],
         told = run("explain", source, *place).stdout
         assert "lost-write: a was acknowledged at x-0@0" in told
         assert "[history.jsonl:1]" in told
-        assert "The run holds no broker's files that tell of x-0, so why is not known." in told
+        assert "The run has no broker files of x-0, so the cause is not known." in told
         assert "no breach was found" not in told
         assert "explain the run itself" not in told
 
@@ -676,7 +676,7 @@ def test_breaches_without_a_cause_are_in_json_too(place: tuple[str, ...], tmp_pa
     )
     assert first["line"] > 0
     assert "place" not in first
-    assert told["why_no_cause"][0].startswith("The run holds no broker's files that tell of orders-")
+    assert told["why_no_cause"][0].startswith("The run has no broker files of orders-")
     assert {name: told[name] for name in saved} == saved
     says = " ".join(run("explain", tmp_path / "bare", *place).stdout.split())
     assert all(" ".join(one["says"].split()) in says for one in told["unexplained"][:3])
@@ -706,7 +706,7 @@ def test_a_history_of_jepsens_needs_no_run_json(tmp_path: Path) -> None:
     history.write_text("\n".join(lines))
     report = json.loads(check(history, "--json", "--out", tmp_path / "out").stdout)
     assert report["rules"]["aborted-read"]["verdict"] == "invalid"
-    assert "configuration told" not in {assumption["name"] for assumption in report["assumptions"]}
+    assert "configuration recorded" not in {assumption["name"] for assumption in report["assumptions"]}
 
 
 def test_machine_formats_have_what_their_schemas_require(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from figure_cases import FINAL, HOSTILE, REAL, Judged, Script, judged, lossy, write_run
 from logjudge.analysis.causes.incidents import saved_incidents
 from logjudge.cli.main import cli
-from logjudge.cli.saved import load, save_figures
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.plots import PLOTS
 from logjudge.plots.report import headline, write_report
 from logjudge.plots.report.incidents import worst_incidents
 from logjudge.plots.report.postmortem import linked
+from logjudge.plots.report.saved import load, save_figures
 
 
 def save(run: Judged, folder: Path) -> Path:

@@ -37,7 +37,7 @@ class Readings(NamedTuple):
 
 
 def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> Readings | None:
-    """The parts of a partition, or None where nothing tells that its topic was deleted."""
+    """The parts of a partition, or None if its topic was not deleted, as far as recorded."""
     times = snapshot_times(settings)
     copies = copies_of(tables.get("properties"), times)
     metadata = shared.get("metadata")
@@ -112,7 +112,7 @@ def _parts(
         for name, generation in positions.items():
             part.tables[name] = tables[name].filter(generation == number)
         out.append(part)
-    _tell_ambiguous(topic, out, positions, unsent, unread)
+    _mark_ambiguous(topic, out, positions, unsent, unread)
     kept = [part for part in out if _has_own(part, len(out))] or out[-1:]
     return [replace(part, generation=replace(part.generation, of=len(kept))) for part in kept]
 
@@ -173,21 +173,23 @@ def _shared_of(
     return {**shared, "metadata": metadata.filter(pl.col("topic").ne_missing(topic) | (found == position))}
 
 
-def _tell_ambiguous(
+def _mark_ambiguous(
     topic: str, parts: list[Part], positions: Mapping[str, pl.Series], unsent: int, unread: int
 ) -> None:
     """Says in each part that is there at the end what could not be assigned to a generation."""
-    between = f"of {topic} overlapped its deletion or creation, and nothing shows of which topic id"
-    told: list[tuple[str, str]] = []
+    between = f"of {topic} overlapped its deletion or creation, so the topic id is not known"
+    reasons: list[tuple[str, str]] = []
     if unsent:
-        told.append(("acknowledged", f"{plural(unsent, 'acknowledged send')} {between}"))
+        reasons.append(("acknowledged", f"{plural(unsent, 'acknowledged send')} {between}"))
     if unread:
         for need in ("reads", "records", "acknowledged", "groups"):
-            told.append((need, f"{plural(unread, 'read record')} {between}"))
+            reasons.append((need, f"{plural(unread, 'read record')} {between}"))
     lost = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
     if lost:
-        says = f"brokers' logs of {topic} of which neither a topic id nor a time shows the generation were left out"
-        told.append(("batches", says))
+        says = (
+            f"brokers' logs of {topic} without a topic id or time were left out, because their generation is not known"
+        )
+        reasons.append(("batches", says))
     for part in parts:
         if part.generation.deleted is None or lost:
-            part.ambiguous += told
+            part.ambiguous += reasons

@@ -45,7 +45,7 @@ class Part:
 
 
 def boundaries_of(generations: Sequence[TopicGeneration]) -> list[Boundary]:
-    """The boundaries between neighbours. Without a recorded creation it may have come at once."""
+    """The boundaries between adjacent generations. Without a recorded creation it may have come at once."""
     out = []
     for one, following in pairwise(generations):
         deleted = one.existed_until
@@ -194,9 +194,9 @@ def _marks(
     handled = rows.filter(pl.col("kind") == "handle").with_columns(pl.lit(0, pl.Int32).alias("lowest"))
     handled = _of_values(handled, sent, held, boundaries)
     rest = rows.filter(pl.col("kind") != "handle")
-    # Where a log ended while it was deleted says nothing of either.
-    told = rest.filter(pl.col("kind").is_in(["end_offsets", "delete-records"]) & ~_IN_ONE)["row"]
-    rest = rest.filter(~pl.col("row").is_in(told.implode())).with_columns(pl.col("lowest").alias("generation"))
+    # The log end during a deletion belongs to neither generation.
+    ends = rest.filter(pl.col("kind").is_in(["end_offsets", "delete-records"]) & ~_IN_ONE)["row"]
+    rest = rest.filter(~pl.col("row").is_in(ends.implode())).with_columns(pl.col("lowest").alias("generation"))
     rest = _commits_of_positions(rest, reads)
     both = pl.concat([handled.select(rest.columns), rest]).sort("row")
     return both.filter(pl.col("generation").is_not_null())
@@ -208,15 +208,15 @@ def _commits_of_positions(marks: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFr
     commits = marks.filter(commit & (pl.col("highest") > 0))
     if not len(commits):
         return marks
-    stands = pl.concat(
+    assigned = pl.concat(
         [
             reads.filter(pl.col("generation").is_not_null()).select("process", "completed", "generation"),
             marks.filter(pl.col("kind").is_in(_POSITIONS)).select("process", "completed", "generation"),
         ]
     )
-    stands = stands.drop_nulls("completed").sort("completed", maintain_order=True)
+    assigned = assigned.drop_nulls("completed").sort("completed", maintain_order=True)
     asked = commits.select("row", "process", "invoked").sort("invoked")
-    before = asked.join_asof(stands, left_on="invoked", right_on="completed", by="process", check_sortedness=False)
+    before = asked.join_asof(assigned, left_on="invoked", right_on="completed", by="process", check_sortedness=False)
     position = before.select("row", pl.col("generation").alias("position"))
     out = marks.join(position, on="row", how="left", maintain_order="left")
     there = pl.min_horizontal("position", "highest")
