@@ -37,7 +37,7 @@ RAW_EVIDENCE = pl.List(
 
 
 class Common(NamedTuple):
-    """What every unit's rules get: context, sends whose partition nobody learned, and evidence of no partition."""
+    """What every unit's rules get: context, sends without a known partition, and evidence of no partition."""
 
     context: pl.DataFrame
     unplaced: pl.DataFrame

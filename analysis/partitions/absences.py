@@ -1,4 +1,4 @@
-"""What a log may legally lack, and from when on: what is below its start, and what compaction removes."""
+"""Dates legal absences: when the log start passed a record, and when compaction may have removed it."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from .ranges import ranges_in
 
 
 class Existing(NamedTuple):
-    """Offsets that held a record, sorted, and until when (ns) each is known to: beyond all, or its legal end."""
+    """Sorted offsets of records, and until when (ns) each was there: its legal end, or MAX_INT64."""
 
     offsets: Offsets
     until: Ints
 
     def between(self, first: int, end: int, time: int) -> Offsets:
-        """Those from `first` to `end` (exclusive) that were still there at a time."""
+        """The offsets from `first` to `end` (exclusive) that were still there at `time`."""
         low, high = np.searchsorted(self.offsets, [first, end], "left")
         return self.offsets[low:high][self.until[low:high] > time]
 
 
 @once
 def existing(p: Partition) -> Existing:
-    """Offsets that hold a record for a read_committed consumer: acknowledged or polled ones.
+    """Offsets with an acknowledged or polled record that a read_committed consumer sees.
 
-    Legally absent ones are left out, and so are aborted ones: there is nothing to skip.
+    Legally absent and aborted records are excluded: a consumer cannot skip them.
     """
     return _existing(p, p.entries.filter(p.committed), p.legally_absent)
 
 
 @once
 def existing_uncommitted(p: Partition) -> Existing:
-    """The same for a read_uncommitted consumer, which sees records of aborted transactions too."""
+    """`existing` for a read_uncommitted consumer, which also sees records of aborted transactions."""
     return _existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED))
 
 
 @once
 def lasting(p: Partition) -> Offsets:
-    """Those of the existing offsets that nothing may have taken legally."""
-    held = existing(p)
-    return np.asarray(held.offsets[held.until == MAX_INT64])
+    """The existing offsets without a legal end."""
+    exists = existing(p)
+    return np.asarray(exists.offsets[exists.until == MAX_INT64])
 
 
 def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Existing:
@@ -69,13 +69,13 @@ def _compacted_since(p: Partition, values: pl.Series) -> Ints:
     gone = pl.concat([superseded(p), maybe_compacted(p)]).group_by("value").agg(pl.col("since").min())
     if not len(gone):
         return np.full(len(values), MAX_INT64, np.int64)
-    found = values.to_frame("value").join(gone, on="value", how="left", maintain_order="left")["since"]
-    return np.asarray(found.fill_null(MAX_INT64).to_numpy())
+    since = values.to_frame("value").join(gone, on="value", how="left", maintain_order="left")["since"]
+    return np.asarray(since.fill_null(MAX_INT64).to_numpy())
 
 
 @once
 def superseded(p: Partition) -> pl.DataFrame:
-    """Values that compaction removes, tombstones among them, and since when (ns); none without compaction."""
+    """Values that compaction removes, with tombstones, and since when (ns). Empty without compaction."""
     if not p.settings.compacted(p.topic):
         return _tombstones(p).clear()
     return pl.concat([replaced(p).filter("surely").select("value", "since"), _tombstones(p)])
@@ -103,7 +103,7 @@ def _tombstones(p: Partition) -> pl.DataFrame:
 def replaced(p: Partition) -> pl.DataFrame:
     """Values with a key that a later record or tombstone has, surely or perhaps.
 
-    Columns: value, surely, and since (ns): the first of such records was sent.
+    Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.
     """
     keyed = pl.col("key").is_not_null() & (pl.col("outcome") != "fail")
     written = pl.concat([frame.filter(keyed) for frame in (p.sends, p.unplaced)])
@@ -140,5 +140,5 @@ def replaced(p: Partition) -> pl.DataFrame:
         perhaps.alias("perhaps"),
         pl.min_horizontal("behind", pl.when(perhaps).then(pl.col("invoked").min().over("key"))).alias("since"),
     )
-    found = judged.filter((pl.col("surely") | "perhaps") & pl.col("value").is_not_null())
-    return found.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())
+    superseding = judged.filter((pl.col("surely") | "perhaps") & pl.col("value").is_not_null())
+    return superseding.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())

@@ -63,7 +63,7 @@ def write_report(
 
 def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
     """The head of report.html as a page of its own: the verdict, what happened, how sure it is, and the numbers."""
-    shown = _told(verdict, findings, figures, [])
+    shown = _template_values(verdict, findings, figures, [])
     return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
 
 
