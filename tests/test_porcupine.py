@@ -448,6 +448,7 @@ def test_configurations_grow_with_the_history(values: int | None) -> None:
     assert 8 < large / small < 12
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_million_operations() -> None:
     operations = register_run(1_000_000, 5, 7, 5)
