@@ -143,13 +143,7 @@ UNDOCUMENTED: tuple[str, ...] = (
 LONG_TESTS: tuple[str, ...] = (
     "tests/evidence/test_causes.py",
     "tests/evidence/test_replicas.py",
-    "tests/replication/test_protocol.py",
-    "tests/test_cli.py",
-    "tests/test_hostile.py",
-    "tests/test_linearize.py",
-    "tests/test_porcupine.py",
     "tests/test_reader_jepsen.py",
     "tests/test_recorder.py",
-    "tests/test_report.py",
     "tests/twins.py",
 )
