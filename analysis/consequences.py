@@ -92,7 +92,7 @@ def _beside(first: int, last: int, losses: list[Finding]) -> list[int]:
     for loss in losses:
         if loss.first_offset is not None and loss.last_offset is not None:
             outside[max(loss.first_offset - first, 0) : max(loss.last_offset - first + 1, 0)] = False
-    return (np.flatnonzero(outside) + first).tolist()  # type: ignore[no-any-return]
+    return (np.flatnonzero(outside) + first).tolist()
 
 
 def _losses_of(finding: Finding, losses: list[Finding], lost_by_value: dict[str, Finding]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""What the verdict on brokers' evidence rests on, of one partition, bounded: replicas, snapshots, clocks, damage."""
+"""The brokers' evidence of one partition, bounded: replicas, snapshots, clocks, damage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from ..histories.evidence.clock import Clock
 from .partitions.partition import Partition
 
-MAX_DAMAGE = 100  # rows of a partition that are told apart; all are counted
+MAX_DAMAGE = 100  # rows of a partition that are listed; all are counted
 
 Record = dict[str, Any]
 

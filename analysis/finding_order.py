@@ -1,4 +1,4 @@
-"""Which findings are told first where not all can be: one order, of findings and of rows of findings.parquet alike.
+"""The order of findings, worst first; the same for findings and for rows of findings.parquet.
 
 Breaches stand before what is permitted, then notes; a loss and what stands alone before what follows from a loss, whose
 story the loss tells; then the order of the rules, and more records before fewer. What is alike keeps its order.

@@ -14,7 +14,7 @@ import polars as pl
 from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding
 from .causes.explaining import explain
 from .consequences import accept_consequences, link_consequences
-from .partitions.evidence import is_told_of, kept_of, resolved_sends, timeline_of
+from .partitions.evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .partitions.generation_parts import parts_of
 from .partitions.generation_split import Part
 from .partitions.partition import Partition
@@ -37,7 +37,7 @@ RAW_EVIDENCE = pl.List(
 
 
 class Common(NamedTuple):
-    """What every unit's rules get: context, sends whose partition nobody learned, and evidence of no partition."""
+    """What every unit's rules get: context, sends without a known partition, and evidence of no partition."""
 
     context: pl.DataFrame
     unplaced: pl.DataFrame
@@ -122,16 +122,16 @@ def _native(
     generation: TopicGeneration | None = None,
 ) -> Partition:
     """The partition with its evidence joined."""
-    logs = kept_of(topic, partition, whole, settings)
+    logs = collected_logs(topic, partition, whole, settings)
     deleted = generation.deleted if generation is not None else None
     if logs is not None and deleted is not None:
         logs = replace(logs, at_rest=False)
-    sends, settled = whole["sends"], 0
+    sends, resolved_count = whole["sends"], 0
     if logs is not None:
-        sends, settled = resolved_sends(sends, logs)
+        sends, resolved_count = resolved_sends(sends, logs)
     unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
     timeline = None
-    if logs is not None or is_told_of(whole):
+    if logs is not None or is_mentioned(whole):
         held = logs or replica_logs_of(topic, partition, {})
         timeline = timeline_of(held, whole, common.shared, common.context, settings)
     context = common.context
@@ -149,7 +149,7 @@ def _native(
         unplaced=unplaced,
         replica_logs=logs,
         timeline=timeline,
-        settled=settled,
+        resolved_count=resolved_count,
         generation=generation,
     )
 

@@ -1,4 +1,4 @@
-"""What an engine hands over: findings, quarantine, counts and bounded summaries; and how places become lines."""
+"""The results of an engine: findings, quarantine, counts and bounded summaries; and how places become lines."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LINE = (1 << 32) - 1
 
 
 def _facts_of(cause: dict[str, Any]) -> list[dict[str, Any]]:
-    chain = [told for fact in cause["chain"] for told in (fact, *fact.get("also", ()))]
+    chain = [source for fact in cause["chain"] for source in (fact, *fact.get("also", ()))]
     return [*chain, *(fact for reading in cause["readings"] for fact in _facts_of(reading))]
 
 
 class Results:
-    """Collects what the tasks of either engine found, in any order; reading it out is in one order."""
+    """Collects the results of tasks in any order, and returns them in one order."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -48,7 +48,7 @@ class Results:
         self._quarantine.append(rows)
 
     def add_damage(self, rows: pl.DataFrame) -> None:
-        """What could not be read in brokers' files that belong to no partition."""
+        """Adds damage in brokers' files of no partition."""
         self._damage.append(rows)
 
     def add_judged(self, findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> None:
@@ -93,11 +93,11 @@ class Results:
 
     @property
     def left_out(self) -> int:
-        """How many lines of the history could not be judged."""
+        """How many lines of the history were left out."""
         return sum(map(len, self._quarantine))
 
     def first_left_out(self) -> str:
-        """Where the first line stands that could not be judged, and why."""
+        """The place of the first line that was left out, and why."""
         first = self.quarantine().row(0, named=True)
         return f"{first['source']}:{first['line']}: {first['reason']}"
 

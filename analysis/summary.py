@@ -35,7 +35,7 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
             "end_offsets": len(p.end_offsets),
             "synthetic": int(p.sends["synthetic"].sum()),
             "batches": 0 if p.replica_logs is None else len(p.replica_logs.batches),
-            "settled": p.settled,
+            "settled": p.resolved_count,
             "kept records": 0 if p.replica_logs is None else p.replica_logs.held,
             "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),

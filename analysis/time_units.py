@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Units in which a clock since 1970 stands between the years 2000 and 2100, in their numbers of a second.
+# Units of a clock since 1970, with how many of them are a second.
 EPOCHS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
 YEAR_2000, YEAR_2100 = 946_684_800, 4_102_444_800  # s since 1970
 # No client gets an answer over a network so soon: a round trip within a host takes some 50,000 ns.
 MIN_ROUND_TRIP_NS = 20_000
-# For times since the start in too coarse a unit: so many operations in so short a time are nobody's.
+# Times since the start may have too coarse a unit: no client does so many operations in so short a time.
 MIN_OPERATIONS = 100
 MIN_NS_PER_OPERATION = 50
 MIN_LATENCY_NS = 1_000
 
 
 def doubtful_unit(span: Sequence[int] | None, latencies: Sequence[int | None], operations: int) -> str:
-    """What is wrong with the times of a run, in words; nothing where they may be nanoseconds.
+    """Why the times of a run cannot be nanoseconds, as a sentence; empty where they can.
 
     `span`: its first and last time; `latencies`: of each partition the lower quartile (ns) of what operations took.
     A clock's value alone proves nothing, as a monotonic clock may stand anywhere: the durations must fit the unit, too.

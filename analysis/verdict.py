@@ -1,4 +1,4 @@
-"""From findings and summaries to a verdict: of each rule, of the assumptions, of the run."""
+"""The verdict of a run, of its rules and of its assumptions, from findings and summaries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .time_units import doubtful_unit
 from .wording import plural, some
 
 FORMAT = 1
-NO_CLIENTS = "no history of clients: what was acknowledged, and so what was lost, is not known"
+NO_CLIENTS = "no client history: acknowledged writes are not known, so losses cannot be found"
 
 
 def verdict_of(results: Results) -> dict[str, Any]:
-    """The parts of verdict.json that follow from the results (docs/verdict.md)."""
+    """The verdict, rules, assumptions and counts of verdict.json (docs/verdict.md)."""
     totals = _totals(results)
     assumptions = _assumptions(results)
     broken = {rule for item in assumptions if item["holds"] is not True for rule in item["touches"]}
@@ -30,10 +30,10 @@ def verdict_of(results: Results) -> dict[str, Any]:
         if not chosen or name in chosen
     }
     verdicts = {rule["verdict"] for rule in rules.values()}
-    well = all(item["holds"] is True for item in assumptions)
+    all_hold = all(item["holds"] is True for item in assumptions)
     if "invalid" in verdicts:
         verdict = "invalid"
-    elif "unknown" in verdicts or not well or not results.counts.get("operations"):
+    elif "unknown" in verdicts or not all_hold or not results.counts.get("operations"):
         verdict = "unknown"
     else:
         verdict = "valid"
@@ -73,7 +73,7 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
 
 
 def _span(results: Results) -> list[int] | None:
-    """The first and the last time of what the partitions' clients did, ns."""
+    """The first and the last time of client operations, ns."""
     spans = [summary["span"] for summary in results.summaries if summary["span"]]
     return [min(span[0] for span in spans), max(span[1] for span in spans)] if spans else None
 
@@ -120,12 +120,13 @@ def _is_final(results: Results) -> bool:
     """Whether final reads covered every partition in which something was acknowledged."""
     if results.run.settings.dialect == "jepsen":
         return True
-    concerned = _to_be_read(results)
-    return all(summary["final"] is not None and summary["final"]["complete"] for summary in concerned)
+    return all(
+        summary["final"] is not None and summary["final"]["complete"] for summary in _needing_final_reads(results)
+    )
 
 
-def _to_be_read(results: Results) -> list[dict[str, Any]]:
-    """The summaries of partitions that final reads have to cover. Of a deleted topic there is nothing to read."""
+def _needing_final_reads(results: Results) -> list[dict[str, Any]]:
+    """The summaries of partitions that final reads have to cover. A deleted topic has nothing to read."""
     return [
         summary
         for summary in results.summaries
@@ -139,10 +140,10 @@ def _is_deleted(summary: dict[str, Any]) -> bool:
 
 
 def _assumptions(results: Results) -> list[dict[str, Any]]:
-    """What the verdict rests on, each with whether it holds and which rules it touches."""
+    """The assumptions of the verdict: each with whether it holds, and the rules that depend on it."""
     counts = results.counts
     repeated = sum(summary["repeated_values"] for summary in results.summaries)
-    lies = counts.get("called failed", 0)
+    misreported = counts.get("called failed", 0)
     backwards = counts.get("completed before invoked", 0)
     span = _span(results)
     timeless = span is not None and span[0] == span[1] and counts.get("operations", 0) > 1
@@ -153,15 +154,15 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             repeated == 0,
             "no value was sent twice to a partition"
             if not repeated
-            else f"{plural(repeated, 'repetition')} of a value in its partition, so values do not identify messages",
+            else f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
             assuming("values"),
         ),
         assumption(
             "timeouts not called failures",
-            lies == 0,
-            "no failed send has an error that leaves its outcome open"
-            if not lies
-            else f"{plural(lies, 'send')} called failed, whose error leaves the outcome open: judged as info",
+            misreported == 0,
+            "every send recorded as fail has an error that proves the failure"
+            if not misreported
+            else f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
             assuming("outcomes"),
         ),
         assumption(
@@ -171,7 +172,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             if not backwards and not timeless
             else f"{plural(backwards, 'operation')} completed before being invoked"
             if backwards
-            else "all events have the same time, so in which order they happened is not known",
+            else "all events have the same time, so their order is not known",
             assuming("order" if timeless else "clock"),
         ),
     ]
@@ -180,26 +181,26 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         items.append(assumption("times in nanoseconds", False, unit, assuming("clock")))
     nowhere = counts.get("acknowledged nowhere", 0)
     if nowhere:
-        says = f"{plural(nowhere, 'send')} acknowledged in no partition that was recorded: none is looked for"
+        says = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
         items.append(assumption("partitions recorded", False, says, assuming("partitions")))
-    made_up = sum(summary["counts"]["synthetic"] for summary in results.summaries)
-    if made_up:
+    synthetic = sum(summary["counts"]["synthetic"] for summary in results.summaries)
+    if synthetic:
         items.append(
             assumption(
                 "invocations recorded",
                 False,
-                f"{plural(made_up, 'send')} without invocation: what was sent before what is not known",
+                f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known",
                 assuming("invocations"),
             )
         )
     rest = (
         _deleted_topics(results)
-        + _untold(results)
-        + _undecided(results)
+        + _missing_settings(results)
+        + _insufficient_evidence(results)
         + evidence_assumptions(results.summaries, results.damage())
     )
     if not counts.get("operations") and results.run.evidence:
-        # Of clients nobody recorded anything: what is assumed of them says nothing.
+        # No client is recorded, so the assumptions about clients mean nothing.
         unread = [_well_formed(results)] if results.left_out else []
         return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
     return [*items, _final_reads(results), *rest]
@@ -215,67 +216,68 @@ def _well_formed(results: Results) -> dict[str, Any]:
 
 
 def _deleted_topics(results: Results) -> list[dict[str, Any]]:
-    """Which topics were deleted, so that what their logs held is legally gone."""
+    """The topics that were deleted, so that their records are legally gone."""
     deleted: dict[str, list[str]] = {}
     for summary in results.summaries:
         if _is_deleted(summary):
             span = summary["topic_generation"]["deleted"]
-            # Without a history times count from 1970.
+            # Without a history, times count from 1970.
             when = "" if results.run.settings.undated else f" {in_words(Span(*span))}"
             deleted.setdefault(summary["topic"], []).append(when)
     says = [f"{topic} was deleted{some(list(dict.fromkeys(times)))}" for topic, times in deleted.items()]
     if not says:
         return []
-    apart = "what it held is legally gone, and each topic id is judged as a log of its own"
-    return [assumption("deleted topics judged apart", True, f"{some(says)}: {apart}", ())]
+    effect = "its records are legally gone, and each topic id is judged as a log of its own"
+    return [assumption("deleted topics judged apart", True, f"{some(says)}: {effect}", ())]
 
 
-def _untold(results: Results) -> list[dict[str, Any]]:
-    """Settings that run.json leaves out though what is found, or could be, rests on them."""
-    told = sorted({tuple(one) for summary in results.summaries for one in summary["untold"]})
-    if not told:
+def _missing_settings(results: Results) -> list[dict[str, Any]]:
+    """Settings that run.json leaves out although verdicts depend on them."""
+    missing = sorted({tuple(one) for summary in results.summaries for one in summary["untold"]})
+    if not missing:
         return []
-    says = f"run.json does not tell {some(sorted({setting for _, setting in told}))}, and verdicts rest on that"
-    return [assumption("configuration told", False, says, tuple(sorted({rule for rule, _ in told})))]
+    says = f"run.json does not set {some(sorted({setting for _, setting in missing}))}, and verdicts depend on that"
+    return [assumption("configuration recorded", False, says, tuple(sorted({rule for rule, _ in missing})))]
 
 
-def _undecided(results: Results) -> list[dict[str, Any]]:
-    """What rules could not judge, in their words."""
-    told: dict[str, list[str]] = {}
+def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
+    """The reasons for which rules could not judge, as the rules state them."""
+    reasons: dict[str, list[str]] = {}
     for summary in results.summaries:
         for rule, sentences in summary["unjudged"].items():
             for sentence in sentences:
-                told.setdefault(sentence, []).append(rule)
-    touched = tuple(name for name in RULES if any(name in rules for rules in told.values()))
-    return [assumption("evidence decides", False, some(list(told)), touched)] if told else []
+                reasons.setdefault(sentence, []).append(rule)
+    touched = tuple(name for name in RULES if any(name in rules for rules in reasons.values()))
+    return [assumption("evidence sufficient", False, some(list(reasons)), touched)] if reasons else []
 
 
 def _remedy(settings: Settings) -> str:
-    """What run.json lacks, that somebody would be known to have finally read."""
+    """Why no process counts as a final reader, as a clause."""
     named, odd = settings.final_processes(), settings.odd_roles()
     if odd and not named:
-        return f"as run.json gives roles that mean nothing ({some(odd)}), expected {', '.join(ROLES)}"
+        return f"as run.json has unknown roles ({some(odd)}), expected {', '.join(ROLES)}"
     if named and settings.final:
-        return f"as {some(named)} did not come by after the last heal"
-    lacking = ['"final": true'] * (not settings.final) + ["the role final for the process that did"] * (not named)
-    return f"as run.json lacks {' and '.join(lacking)}"
+        return f"as {some(named)} did not read after the last heal"
+    missing = ['"final": true'] * (not settings.final) + ["a process with the role final"] * (not named)
+    return f"as run.json lacks {' and '.join(missing)}"
 
 
 def _final_reads(results: Results) -> dict[str, Any]:
     touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
-    concerned = _to_be_read(results)
+    concerned = _needing_final_reads(results)
     if results.run.settings.dialect == "jepsen":
-        return assumption("final reads complete", True, "a history of Jepsen counts as final", touched)
+        return assumption("final reads complete", True, "a Jepsen history counts as final", touched)
     if not concerned:
         return assumption("final reads complete", True, "nothing was acknowledged", touched)
     without = [s["label"] for s in concerned if s["final"] is None]
     short = [s["label"] for s in concerned if s["final"] and not s["final"]["complete"]]
     if not without and not short:
-        by = sorted({name for summary in concerned for name in summary["final"]["processes"]})
-        return assumption("final reads complete", True, f"{', '.join(by)} read every partition to its end", touched)
-    says = []
+        readers = sorted({name for summary in concerned for name in summary["final"]["processes"]})
+        says = f"{', '.join(readers)} read every partition to its end"
+        return assumption("final reads complete", True, says, touched)
+    reasons = []
     if without:
-        says.append(f"nobody is known to have finally read {some(without)}, {_remedy(results.run.settings)}")
+        reasons.append(f"no final read of {some(without)} is recorded, {_remedy(results.run.settings)}")
     if short:
-        says.append(f"{some(short)}: the final reads do not go from log start to log end")
-    return assumption("final reads complete", False, "; ".join(says), touched)
+        reasons.append(f"{some(short)}: the final reads do not cover the log from start to end")
+    return assumption("final reads complete", False, "; ".join(reasons), touched)

@@ -1,4 +1,4 @@
-"""How counts and lists are said, in findings, reports and on the terminal alike."""
+"""Counts and lists in words, alike in findings, reports and on the terminal."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/check.py [--operations 10000000] > /tmp/check.md
 
-Each figure is a ratio within one run, on histories that generate.py makes from a seed. Every measurement is a
-process of its own, so that memory is that of one run alone. Prints Markdown for benchmarks/results.md.
+The figures are ratios within one run, on histories that generate.py makes from a seed. Each measurement is a process of
+its own, so the peak memory is of one run. Prints Markdown for benchmarks/results.md.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 from generate import generate, generate_jepsen
 
 WORK = Path(__file__).parent / "work"
-JEPSEN_LINES = 1_000_000  # for which Jepsen's own checker takes 300 to 340 s and 11.3 GB
+JEPSEN_LINES = 1_000_000  # Jepsen's own checker takes 300 to 340 s and 11.3 GB for them
 
 
 def judge(run: Path, engine: str) -> tuple[float, float, float]:
-    """Wall seconds, CPU seconds and peak MB (of the largest process) of judging alone, without reports."""
+    """Wall seconds, CPU seconds and peak MB of the process that judges a run, without reports."""
     program = f"""
 import resource, sys, time
 from pathlib import Path
@@ -53,19 +53,22 @@ print("FIGURES", wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
     return float(wall), float(cpu), float(peak)
 
 
-def made(name: str, operations: int, hot: bool = False) -> Path:
+def generated(name: str, operations: int, hot: bool = False) -> Path:
+    """The folder of a generated run."""
     folder = WORK / f"{name}-{operations}"
     if not (folder / "run.json").exists():
         generate(folder, operations, hot=hot)
     return folder
 
 
-def jepsen() -> Path:
+def jepsen_history() -> Path:
+    """The file of a generated history of Jepsen's kafka workload."""
     file = WORK / f"jepsen-{JEPSEN_LINES}.edn"
     return file if file.exists() else generate_jepsen(file, JEPSEN_LINES)
 
 
 def as_parquet(run: Path) -> Path:
+    """The run with its history as Parquet."""
     folder = run.with_name(run.name + "-parquet")
     if not (folder / "history.parquet").exists():
         folder.mkdir(exist_ok=True)
@@ -75,7 +78,8 @@ def as_parquet(run: Path) -> Path:
     return folder
 
 
-def events(run: Path) -> int:
+def count_events(run: Path) -> int:
+    """The number of lines of the run's history."""
     with (run / "history.jsonl").open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 24), b""))
 
@@ -85,32 +89,34 @@ def main() -> None:
     parser.add_argument("--operations", type=int, default=1_000_000)
     large = parser.parse_args().operations
     WORK.mkdir(exist_ok=True)
-    even, small, hot = made("even", large), made("even", large // 10), made("hot", large)
+    even, small, hot = generated("even", large), generated("even", large // 10), generated("hot", large)
     size = (even / "history.jsonl").stat().st_size / 1e6
     print(f"\n## check, {datetime.date.today()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
-    print(f"{large:,} operations, {events(even):,} events, {size:,.0f} MB of JSON lines.\n")
+    print(f"{large:,} operations, {count_events(even):,} events, {size:,.0f} MB of JSON lines.\n")
     print("| what | wall s | CPU s of the driver | peak MB of the driver | events/s |\n|---|---:|---:|---:|---:|")
     figures = {}
     for name, run, engine in (
         ("polars, JSON lines", even, "local"),
         ("polars, Parquet", as_parquet(even), "local"),
-        ("polars, a tenth", small, "local"),
+        ("polars, a tenth of the operations", small, "local"),
         ("polars, one hot partition", hot, "local"),
-        ("polars, a million lines of Jepsen's EDN", jepsen(), "local"),
+        ("polars, a million lines of Jepsen's EDN", jepsen_history(), "local"),
         ("Spark local[*], JSON lines, without session start", even, "spark"),
         ("Spark local[*], one hot partition", hot, "spark"),
     ):
         figures[name] = wall, cpu, peak = judge(run, engine)
         counted = (
-            JEPSEN_LINES if run.suffix == ".edn" else events(small if run == small else hot if run == hot else even)
+            JEPSEN_LINES
+            if run.suffix == ".edn"
+            else count_events(small if run == small else hot if run == hot else even)
         )
         print(f"| {name} | {wall:.1f} | {cpu:.1f} | {peak:,.0f} | {counted / wall:,.0f} |", flush=True)
         time.sleep(1)
     local, spark = figures["polars, JSON lines"], figures["Spark local[*], JSON lines, without session start"]
     print(f"\n- Spark against polars on the same file: {spark[0] / local[0]:.2f} x")
-    print(f"- ten times the operations: {local[0] / figures['polars, a tenth'][0]:.1f} x the time")
+    print(f"- ten times the operations: {local[0] / figures['polars, a tenth of the operations'][0]:.1f} x the time")
     million = figures["polars, a million lines of Jepsen's EDN"]
-    print(f"- Jepsen's checker, of which 300 s for such a history are known: {300 / million[0]:.0f} x the time")
+    print(f"- Jepsen's checker, at 300 s for such a history: {300 / million[0]:.0f} x the time")
     print(f"- a hot partition against even ones: {figures['polars, one hot partition'][2] / local[2]:.2f} x the memory")
 
 

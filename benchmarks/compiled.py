@@ -1,9 +1,9 @@
-"""The simulator as machine code, for a night of schedules: `--compiled` of matrix.py and judge.py, or
+"""Compiles the simulator to machine code, for long searches: `--compiled` of matrix.py and judge.py, or
 `PYTHONPATH=$(python benchmarks/compiled.py) logjudge search ...`.
 
-mypyc (of mypy; it needs a C compiler) compiles models/replication as it stands, in about a minute, once for each
-state of its sources. What the processes send each other stays Python, as compiled frozen classes cannot be pickled.
-Before the folder is used, both simulators run the same seeds and must have seen the same events and states.
+mypyc (part of mypy; needs a C compiler) compiles models/replication in about a minute, once for each state of its
+sources. Modules with classes that processes exchange stay Python, as compiled frozen classes cannot be pickled. Both
+simulators then run the same seeds, and must reach the same events and states.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "benchmarks" / "work"
 PACKAGES = ("analysis", "cli", "histories", "models", "plots")
-SENT = ("search.py", "scenario.py", "matrix.py")
+EXCHANGED = ("search.py", "scenario.py", "matrix.py")
 SAME = """
 import json
 from logjudge.models.exploration.matrix import CELLS, SETTINGS, space
@@ -34,7 +34,7 @@ print(json.dumps([run(setting, variant) for setting, cells in CELLS.items() for 
 
 
 def compiled() -> Path:
-    """The folder with the compiled package, made where there is none of these sources yet."""
+    """The folder of the compiled package, built if these sources have none yet."""
     sources = sorted((ROOT / "models" / "replication").rglob("*.py"))
     digest = hashlib.sha256(sys.version.encode() + b"".join(source.read_bytes() for source in sources)).hexdigest()
     folder = WORK / f"compiled-{digest[:16]}"
@@ -43,8 +43,8 @@ def compiled() -> Path:
         with tempfile.TemporaryDirectory(dir=WORK) as scratch:
             _build(Path(scratch))
             Path(scratch).rename(folder)
-            Path(scratch).mkdir()  # which leaving the block removes
-    for package in PACKAGES:  # all but the simulator may have changed since
+            Path(scratch).mkdir()  # the end of the block removes it
+    for package in PACKAGES:  # other packages may have changed since
         ignored = shutil.ignore_patterns("__pycache__", "replication")
         shutil.copytree(ROOT / package, folder / "logjudge" / package, dirs_exist_ok=True, ignore=ignored)
     return folder
@@ -54,9 +54,9 @@ def _build(folder: Path) -> None:
     package = folder / "logjudge"
     for name in PACKAGES:
         shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "__init__.py").touch()  # by which mypyc knows the modules' names
+    (package / "__init__.py").touch()  # mypyc derives the modules' names from it
     sources = sorted((package / "models" / "replication").rglob("*.py"))
-    modules = [str(source.relative_to(folder)) for source in sources if source.name not in SENT]
+    modules = [str(source.relative_to(folder)) for source in sources if source.name not in EXCHANGED]
     mypyc = [sys.executable, "-m", "mypyc", "--config-file", str(ROOT / "pyproject.toml"), *modules]
     print("compiling the simulator", file=sys.stderr)
     built = subprocess.run(
@@ -66,7 +66,7 @@ def _build(folder: Path) -> None:
         sys.exit(f"mypyc failed:\n{built.stdout[-2000:]}{built.stderr[-2000:]}")
     shutil.rmtree(folder / "build")
     if _seen(folder) != _seen(None):
-        sys.exit("the compiled simulator does not run as the other does")
+        sys.exit("the compiled simulator differs from the interpreted one")
 
 
 def _seen(folder: Path | None) -> object:
@@ -75,7 +75,7 @@ def _seen(folder: Path | None) -> object:
 
 
 def run_again() -> NoReturn:
-    """The running script from its start, without `--compiled`, on the compiled simulator."""
+    """Restarts the running script without `--compiled`, on the compiled simulator."""
     arguments = [word for word in sys.argv if word != "--compiled"]
     os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, "PYTHONPATH": str(compiled())})
 

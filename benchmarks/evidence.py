@@ -1,10 +1,10 @@
-"""How `check` on Spark takes large logs: `python benchmarks/evidence.py [--gigabytes 10] [--partitions 6] [--history]`.
+"""Measures `check` on large logs: `python benchmarks/evidence.py [--gigabytes 10] [--partitions 6] [--history]`.
 
-Writes three replicas of some partitions, one of which holds half of all bytes, in segments of 1 GiB at most: batches
-of 16 KB that repeat with their offsets moved on, each under its own CRC (the base offset stands before it). One
-replica's tail is of another epoch, so that there is a divergence to find. Then `logjudge check` judges the folder,
-and the resident memory of the driver, its JVM and their workers is sampled from /proc. The files are deleted.
-With `--history` a few sends of a client lie beside the logs: one replica's batches are then decoded, to find them.
+Writes three replicas of some partitions in segments of at most 1 GiB; one partition has half of all bytes. The segments
+repeat batches of 16 KB with later offsets, which the CRC does not cover. The tail of one replica has another epoch, so
+there is a divergence to find. Then `logjudge check` judges the folder, while the resident memory of the driver, its JVM
+and their workers is sampled from /proc. The files are deleted. With `--history` there is a history with a few sends, so
+the batches of one replica are decoded.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from pathlib import Path
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 REPLICAS, SEGMENT, PER_BATCH, VALUE = 3, 1 << 30, 15, 1024
-DIVERGENT = 20  # batches at the end of the hot partition that one replica has otherwise
+DIVERGENT = 20  # batches at the end of the hot partition that differ on one replica
 
 
 def batch(epoch: int, seed: int) -> bytes:
+    """A batch of PER_BATCH records."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 24)
     for i in range(PER_BATCH):
         builder.append(i, 1_700_000_000_000 + i, None, f"{seed}-{i}".encode().ljust(VALUE, b"x"), [])
@@ -33,7 +34,7 @@ def batch(epoch: int, seed: int) -> bytes:
 
 
 def write_log(folder: Path, size: int, other_tail: bool) -> None:
-    """A partition's log of about `size` bytes."""
+    """Writes the log of a partition, of about `size` bytes."""
     folder.mkdir(parents=True)
     first, usual, other = batch(0, 0), batch(0, 1), batch(1, 2)
     total = size // len(usual)
@@ -51,7 +52,7 @@ def write_log(folder: Path, size: int, other_tail: bool) -> None:
 
 
 def write_cluster(root: Path, gigabytes: float, partitions: int) -> int:
-    """Half of the bytes in orders-0, the other half in the other partitions. Returns the bytes."""
+    """Writes half of the bytes to orders-0, the rest to the other partitions. Returns the number of bytes."""
     each = int(gigabytes * 1e9 / REPLICAS)
     for broker in range(1, REPLICAS + 1):
         for number in range(partitions):
@@ -61,7 +62,7 @@ def write_cluster(root: Path, gigabytes: float, partitions: int) -> int:
 
 
 def write_history(root: Path, partitions: int) -> None:
-    """One acknowledged send a partition, of a value that stands at its offset 0 alone."""
+    """Writes one acknowledged send for each partition, of the value that only offset 0 has."""
     value = "0-0".ljust(VALUE, "x")
     with (root / "history.jsonl").open("w") as out:
         for number in range(partitions):
@@ -71,7 +72,7 @@ def write_history(root: Path, partitions: int) -> None:
 
 
 def resident(pid: int) -> tuple[float, float, float]:
-    """MB of the process, of the JVMs below it and of the Python workers below these (proportional where shared)."""
+    """MB of the process, of the JVMs below it and of their Python workers (shared memory in proportion)."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -81,19 +82,20 @@ def resident(pid: int) -> tuple[float, float, float]:
         children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
     sizes, pending = {"driver": 0.0, "java": 0.0, "python": 0.0}, [(pid, "driver")]
     while pending:
-        mine, kind = pending.pop()
+        process, kind = pending.pop()
         try:
-            rollup = Path(f"/proc/{mine}/smaps_rollup").read_text()
-            name = Path(f"/proc/{mine}/comm").read_text().strip()
+            rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+            name = Path(f"/proc/{process}/comm").read_text().strip()
         except OSError:
             continue
-        kind = "java" if name == "java" else "python" if mine != pid else kind
+        kind = "java" if name == "java" else "python" if process != pid else kind
         sizes[kind] += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / 1024
-        pending += [(child, kind) for child in children.get(mine, [])]
+        pending += [(child, kind) for child in children.get(process, [])]
     return sizes["driver"], sizes["java"], sizes["python"]
 
 
 def judge(root: Path, out: Path, engine: str) -> dict[str, float]:
+    """Judges the folder and checks the findings. Returns seconds and peak memory (MB)."""
     options = ["--engine", engine, "--out", str(out), "--json"]
     command = [sys.executable, "-m", "logjudge.cli", "check", str(root), *options]
     start = time.perf_counter()

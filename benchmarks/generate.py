@@ -1,7 +1,7 @@
-"""Seeded histories of any size, valid or with a lost tail, even or with one hot partition.
+"""Generates seeded histories of any size: valid or with a lost tail, with even partitions or one hot partition.
 
-A plain simulated log: producers send, brokers acknowledge with growing offsets, two consumers and the final reader
-poll in batches. The bytes follow from the arguments alone.
+A simple simulated log: producers send, brokers acknowledge with rising offsets, two consumers and the final reader
+poll in batches. Equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ JEPSEN_KEYS, JEPSEN_PROCESSES = 20, 10
 
 
 def generate(folder: Path, operations: int, hot: bool = False, faulty: bool = False, seed: int = 1) -> Path:
-    """Writes folder/history.jsonl and run.json; about 2.4 events an operation, most of them sends."""
+    """Writes folder/history.jsonl and run.json, with about 2.4 events for each operation, most of them of sends."""
     folder.mkdir(parents=True, exist_ok=True)
     processes: dict[str, dict[str, object]] = {f"p{i}": {"role": "producer", "acks": "all"} for i in range(PRODUCERS)}
     processes |= {"c0": {"role": "consumer"}, "c1": {"role": "consumer"}, "final": {"role": "final"}}
@@ -34,7 +34,7 @@ def generate(folder: Path, operations: int, hot: bool = False, faulty: bool = Fa
 
 
 def generate_jepsen(file: Path, lines: int, seed: int = 1) -> Path:
-    """Writes a valid history as Jepsen's kafka workload does: EDN, of sends and polls by processes in turn."""
+    """Writes a valid history in the EDN of Jepsen's kafka workload: sends and polls of random processes."""
     rng = random.Random(seed)
     logs: list[list[int]] = [[] for _ in range(JEPSEN_KEYS)]
     positions = [[0] * JEPSEN_KEYS for _ in range(JEPSEN_PROCESSES)]
@@ -139,8 +139,8 @@ def _polls(
         yield from _pair(time, name, ops, "poll", {"records": records})
 
 
-def _pair(time: int, name: str, ops: dict[str, int], f: str, answer: dict[str, object]) -> Iterator[str]:
+def _pair(time: int, name: str, ops: dict[str, int], f: str, result: dict[str, object]) -> Iterator[str]:
     ops[name] += 1
     common = {"process": name, "op": ops[name], "f": f}
     yield json.dumps({"time": time, **common, "type": "invoke"}, separators=(",", ":")) + "\n"
-    yield json.dumps({"time": time + 1, **common, "type": "ok", **answer}, separators=(",", ":")) + "\n"
+    yield json.dumps({"time": time + 1, **common, "type": "ok", **result}, separators=(",", ":")) + "\n"

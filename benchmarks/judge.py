@@ -1,6 +1,7 @@
-"""The judge is judged: simulated runs of every variant, setting and fault, of which `check` must find exactly what
-the simulator knows to be lost, divergent, duplicated or out of order, and why. A cause that the evidence does not
-tell is `unknown`, never another one; but half of those that the simulator knows must be named.
+"""Compares `check` with the truth of simulated runs, of every variant, setting and fault.
+
+`check` must find exactly the lost, divergent, duplicated and reordered records of the simulator, and their causes. A
+cause may be `unknown` but never wrong, and half of the simulator's causes must be found.
 
 Run: python benchmarks/judge.py [runs] [processes] [first seed] [--compiled]
 """
@@ -44,13 +45,15 @@ CLIENTS: tuple[dict[str, Any], ...] = (
     {"enable.idempotence": False, "max.in.flight.requests.per.connection": 1},
 )
 WIDE = 10_000_000
-NAMED, ENOUGH = 0.5, 40  # the share of known causes that must be named, where so many are known
-KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark"))  # they need a configuration
+MIN_FOUND, MIN_CAUSES = 0.5, 40  # the share of causes to find, in runs with at least so many
+KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark"))  # those two need a configuration
 
 
 def scenario(seed: int) -> Scenario:
-    """Half of the seeds go through the cells of the matrix, half mix all faults and clients; from WIDE on clusters are
-    larger, and records are deleted, too."""
+    """The scenario of a seed: even seeds run the cells of the matrix, odd ones mix all faults and clients.
+
+    From WIDE on clusters are larger, and records are deleted, too.
+    """
     if seed >= WIDE:
         return _wide(seed)
     if seed % 2 == 0:
@@ -90,24 +93,25 @@ def _wide(seed: int) -> Scenario:
 
 @dataclass
 class Compared:
-    """What differs, as sentences, and counts of what was compared."""
+    """The differences, as sentences, and counts of the compared items."""
 
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def same(self, what: str, told: set[Any], judged: set[Any]) -> None:
-        self.counts[what] += len(told)
-        for name, some in (("missed", told - judged), ("invented", judged - told)):
-            if some:
-                self.wrong.append(f"{what} {name}: {sorted(map(str, some))[:5]}, {len(some)} in all")
+    def compare(self, what: str, true: set[Any], judged: set[Any]) -> None:
+        """Counts the true items, and adds a sentence for missed and for invented ones."""
+        self.counts[what] += len(true)
+        for name, items in (("missed", true - judged), ("invented", judged - true)):
+            if items:
+                self.wrong.append(f"{what} {name}: {sorted(map(str, items))[:5]}, {len(items)} in all")
 
 
 def compare(seed: int) -> Compared:
-    """Simulate and judge a seed, and hold the one against the other."""
+    """Simulates and judges a seed, and compares the results."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
         cluster = write_bundle(scenario(seed), folder).cluster
-        # Read again, so that what stands in the file is what is compared.
+        # Read from the file, so that its content is compared.
         truth = json.loads((folder / "truth.json").read_text())
         results = judge_run(open_run(folder))
     found = results.findings()
@@ -115,106 +119,108 @@ def compare(seed: int) -> Compared:
     compared.counts["runs"] += 1
     compared.counts["runs with final reads"] += truth["final"]
     _losses(truth, found, compared)
-    causes_told(truth, results, found, compared)
+    compare_causes(truth, results, found, compared)
     _divergence(truth, found, compared)
     _order(truth, found, compared)
     verdict = verdict_of(results)["verdict"]
-    harmed = _harmed(truth) or breaches(cluster, ["no-committed-loss"])
-    # Where nothing was acknowledged there is nothing to judge.
-    if truth["final"] and truth["acknowledged"] and not harmed and verdict != "valid":
-        compared.wrong.append(f"nothing is wrong, but the verdict is {verdict}: {sorted(set(found['rule']))}")
+    has_breach = _has_breach(truth) or breaches(cluster, ["no-committed-loss"])
+    # Without acknowledged sends there is nothing to judge.
+    if truth["final"] and truth["acknowledged"] and not has_breach and verdict != "valid":
+        compared.wrong.append(f"the run has no breach, but the verdict is {verdict}: {sorted(set(found['rule']))}")
     return compared
 
 
 def values_of(found: pl.DataFrame, *rules: str) -> set[str]:
+    """The values of the findings of these rules."""
     breaches = found.filter(pl.col("rule").is_in(rules) & (pl.col("severity") != "note"))
     return set(breaches["values"].explode().drop_nulls())
 
 
 def lost_values(truth: dict[str, Any]) -> tuple[set[str], set[str]]:
-    """What is lost, and what stands in no replica where nobody leads."""
-    told, nowhere = (
+    """The lost values, and those on no replica of a partition without leader."""
+    lost, on_no_replica = (
         {value for values in truth[name].values() for _, value in values}
         for name in ("lost_acked", "absent_without_leader")
     )
-    return told, nowhere
+    return lost, on_no_replica
 
 
 def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
-    told, nowhere = lost_values(truth)
-    compared.same("lost records, by brokers", told | nowhere, values_of(found, "acknowledged-absent"))
+    lost, on_no_replica = lost_values(truth)
+    compared.compare("lost records, by brokers", lost | on_no_replica, values_of(found, "acknowledged-absent"))
     if truth["final"]:
-        compared.same("lost records, by clients", told, values_of(found, "lost-write", "unseen"))
+        compared.compare("lost records, by clients", lost, values_of(found, "lost-write", "unseen"))
 
 
-def causes_told(truth: dict[str, Any], results: Results, found: pl.DataFrame, compared: Compared) -> None:
+def compare_causes(truth: dict[str, Any], results: Results, found: pl.DataFrame, compared: Compared) -> None:
+    """Compares the causes of losses and divergences with the simulator's."""
     values = dict(zip(found["id"], found["values"].to_list(), strict=True))
     for judged in results.causes():
         if (span := judged["lost"]) is None:
             continue
-        # The first one's, as `lost` is; another with the same chain may tell of more than one generation of records.
-        mine = set(values.get(judged["findings"][0], ()))
-        told = {
+        # Those of the first finding, as `lost` is; others with the same chain may have other generations of records.
+        lost = set(values.get(judged["findings"][0], ()))
+        causes = {
             loss["cause"]
             for loss in truth["losses"]
             if loss["partition"] == span["partition"]
             and loss["first_offset"] <= span["last"]
             and loss["last_offset"] >= span["first"]
-            and mine.intersection(loss["values"])
+            and lost.intersection(loss["values"])
         }
-        for cause in told:
+        for cause in causes:
             compared.counts[f"cause {cause}, judged {judged['cause']}"] += 1
             if cause != "unknown":
                 compared.counts["named" if judged["cause"] == cause else "unnamed"] += 1
-        if judged["cause"] != "unknown" and told - {judged["cause"]}:
+        if judged["cause"] != "unknown" and causes - {judged["cause"]}:
             of = f"{judged['findings'][0]}@{span['first']}-{span['last']}"
-            compared.wrong.append(f"{of} is told by {judged['cause']}, but it is {', '.join(sorted(told))}")
+            compared.wrong.append(f"{of} has the cause {judged['cause']}, expected {', '.join(sorted(causes))}")
     by_epochs = dict.fromkeys(("kip-101", "kip-279"), "leader-epoch-divergence")
     diverged = {"high-watermark": "high-watermark-truncation", **by_epochs}
     for row in found.filter(pl.col("rule") == "replica-divergence").iter_rows(named=True):
         if row["cause"] not in (None, diverged.get(truth["variant"])):
-            compared.wrong.append(f"{row['id']} is told by {row['cause']} under {truth['variant']}")
+            compared.wrong.append(f"{row['id']} has the cause {row['cause']} under {truth['variant']}")
 
 
 def _divergence(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
-    told: dict[tuple[str, str, int], set[str]] = {}
+    true: dict[tuple[str, str, int], set[str]] = {}
     for snapshot, partitions in truth["divergent"].items():
         for name, pairs in partitions.items():
             for pair, about in pairs.items():
                 for first, last in about["conflicting_offsets"]:
                     for offset in range(first, last + 1):
-                        told.setdefault((snapshot, name, offset), set()).update(pair.split("/"))
+                        true.setdefault((snapshot, name, offset), set()).update(pair.split("/"))
     judged: dict[tuple[str, str, int], set[str]] = {}
     for row in found.filter(pl.col("rule") == "replica-divergence").iter_rows(named=True):
         for offset in range(row["first_offset"], row["last_offset"] + 1):
             key = (row["snapshot"] or "final", f"{row['topic']}-{row['partition']}", offset)
             judged.setdefault(key, set()).update(row["replicas"])
-    compared.same(
+    compared.compare(
         "divergent offsets",
-        {(*key, *sorted(brokers)) for key, brokers in told.items()},
+        {(*key, *sorted(brokers)) for key, brokers in true.items()},
         {(*key, *sorted(brokers)) for key, brokers in judged.items()},
     )
 
 
 def _order(truth: dict[str, Any], found: pl.DataFrame, compared: Compared) -> None:
     back = found.filter(pl.col("rule") == "nonmonotonic-send")
-    compared.same(
+    compared.compare(
         "sends out of order", {tuple(pair) for pair in truth["went_back"]}, {tuple(v) for v in back["values"].to_list()}
     )
     rivals = found.filter((pl.col("rule") == "epoch-order") & (pl.col("replicas").list.len() > 1))
-    compared.same(
+    compared.compare(
         "leader epochs of two brokers",
         {(one["partition"], *one["brokers"]) for one in truth["led_by_two"]},
         {(f"{r['topic']}-{r['partition']}", *r["replicas"]) for r in rivals.iter_rows(named=True)},
     )
     judged = values_of(found, "duplicate")
-    again = set(truth["written_again"])
-    if judged - again:
-        compared.wrong.append(f"called duplicate, but written once: {sorted(judged - again)[:5]}")
-    stands = {value for one in truth["duplicates"] for value in _numbered(one)}
-    compared.counts["duplicated records"] += len(stands)
-    if truth["final"] and stands - judged:
-        compared.wrong.append(f"duplicates missed: {sorted(stands - judged)[:5]}")
+    rewritten = set(truth["written_again"])
+    if judged - rewritten:
+        compared.wrong.append(f"called duplicate, but written once: {sorted(judged - rewritten)[:5]}")
+    duplicated = {value for one in truth["duplicates"] for value in _numbered(one)}
+    compared.counts["duplicated records"] += len(duplicated)
+    if truth["final"] and duplicated - judged:
+        compared.wrong.append(f"duplicates missed: {sorted(duplicated - judged)[:5]}")
 
 
 def _numbered(one: dict[str, Any]) -> list[str]:
@@ -222,8 +228,9 @@ def _numbered(one: dict[str, Any]) -> list[str]:
     return [f"{stem}-{int(first) + index}" for index in range(one["count"])]
 
 
-def _harmed(truth: dict[str, Any]) -> bool:
-    told = (
+def _has_breach(truth: dict[str, Any]) -> bool:
+    """Whether the simulator recorded any breach."""
+    fields = (
         "lost_acked_count",
         "duplicates",
         "written_again",
@@ -232,11 +239,11 @@ def _harmed(truth: dict[str, Any]) -> bool:
         "consumer_resets",
         "led_by_two",
     )
-    return any(truth.get(name) for name in told) or any(map(bool, truth["divergent"].values()))
+    return any(truth.get(name) for name in fields) or any(map(bool, truth["divergent"].values()))
 
 
 def tally(judged: Callable[[int], Compared], runs: int, jobs: int, first: int) -> tuple[Counter[str], int]:
-    """Judges seeds in processes and prints what is wrong; counts of all, and of how many seeds something is wrong."""
+    """Judges seeds in processes and prints differences. Returns all counts and the number of seeds with differences."""
     counts: Counter[str] = Counter()
     wrong = 0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
@@ -255,9 +262,9 @@ def main(runs: int, jobs: int, first: int) -> int:
     known += named
     for name in sorted(counts):
         print(f"{counts[name]:9,} {name}")
-    print(f"{named} of {known} causes that the simulator knows are named")
+    print(f"{named} of {known} causes of the simulator are found")
     print(f"{wrong} runs of {runs} disagree; {time.perf_counter() - began:.0f} s")
-    return 1 if wrong or (known >= ENOUGH and named < NAMED * known) else 0
+    return 1 if wrong or (known >= MIN_CAUSES and named < MIN_FOUND * known) else 0
 
 
 if __name__ == "__main__":

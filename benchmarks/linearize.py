@@ -1,16 +1,16 @@
-"""Measures the linearizability engine against Go Porcupine: the same files, in one run, warm, search alone.
+"""Measures the linearizability engine against Go Porcupine: the same files, in one run, warm, only the search.
 
     python benchmarks/linearize.py [FOLDER] [--milliseconds N]
     python benchmarks/linearize.py --long
 
-FOLDER holds histories as Porcupine's tests have them (*.log a register's, *.txt a key-value store's), at any
-depth; without one, tests/data/porcupine and histories that are generated here. Go is needed, and downloads
-Porcupine once. Prints Markdown. Either side checks each file again and again for so many milliseconds, in
-three rounds, each of at least three checks unless one check takes a second, and its time is the least.
+FOLDER contains histories as in Porcupine's tests (*.log of a register, *.txt of a key-value store), at any depth.
+Without it, the files are tests/data/porcupine and generated histories. Needs Go, which downloads Porcupine once.
+Prints Markdown. Both engines check each file repeatedly for N milliseconds in three rounds, each of at least three
+checks unless one takes a second. The shortest time counts.
 
---long measures this engine alone instead: registers' histories of up to a million operations, one whose first
-failure is near its end, and what budgets of time and memory do to a search that does not end. Each case is a
-process of its own; the memory told is its peak beyond what it held before, operations among that.
+--long only measures this engine: registers' histories of up to a million operations, one with its first failure near
+the end, and budgets of time and memory for a search that does not end. Each case is a process of its own. Its memory
+is the peak beyond the memory before the search, which includes the operations.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROUNDS = 3
 
 
 def build_peer() -> Path:
-    """Build the Go program; Go keeps what it built, so the second time is quick."""
+    """Build the Go program. Go caches the build."""
     binary = WORK / "porcupine_go"
     subprocess.run(["go", "build", "-o", str(binary), "."], cwd=HERE / "peers" / "porcupine_go", check=True)
     return binary
@@ -58,28 +58,28 @@ def register_log(path: Path, count: int, processes: int, values: int, lost: floa
         free.remove((at, process))
         point = at + rng.random()
         end = point + rng.random()
-        gone = rng.random() < lost
-        points.append((point, at, end, process, rng.choice(("read", "write", "cas")), gone))
-        if gone:
+        is_lost = rng.random() < lost
+        points.append((point, at, end, process, rng.choice(("read", "write", "cas")), is_lost))
+        if is_lost:
             process, names = names, names + 1
         free.append((end + rng.random() / 2, process))
     state = "nil"
     lines = []
-    for _, at, end, process, f, gone in sorted(points):
-        happens = not gone or rng.random() < 0.5
+    for _, at, end, process, f, is_lost in sorted(points):
+        happens = not is_lost or rng.random() < 0.5
         pair = rng.randrange(values), rng.randrange(values)
-        asked = {"read": "nil", "write": str(pair[0]), "cas": f"[{pair[0]} {pair[1]}]"}[f]
-        kind, answer = "ok", asked
+        argument = {"read": "nil", "write": str(pair[0]), "cas": f"[{pair[0]} {pair[1]}]"}[f]
+        kind, result = "ok", argument
         if f == "read":
-            answer = state
+            result = state
         elif f == "write" and happens:
             state = str(pair[0])
         elif f == "cas" and state != str(pair[0]):
             kind = "fail"
         elif f == "cas" and happens:
             state = str(pair[1])
-        lines.append((at, process, "invoke", f, asked))
-        lines.append((end, process, "info", f, ":timed-out") if gone else (end, process, kind, f, answer))
+        lines.append((at, process, "invoke", f, argument))
+        lines.append((end, process, "info", f, ":timed-out") if is_lost else (end, process, kind, f, result))
     text = [f"INFO  jepsen.util - {process}\t:{kind}\t:{f}\t{value}" for _, process, kind, f, value in sorted(lines)]
     path.write_text("\n".join(text) + "\n")
 
@@ -101,12 +101,12 @@ def key_value_log(path: Path, count: int, clients: int, keys: int, seed: int) ->
     lines = []
     for _, at, end, client, f, key, value in sorted(points):
         if f == "get":
-            value, answer = "", store.get(key, "")
+            value, result = "", store.get(key, "")
         else:
-            answer = value
+            result = value
             store[key] = store.get(key, "") + value if f == "append" else value
         lines.append((at, client, "invoke", f, key, value))
-        lines.append((end, client, "ok", f, key, answer))
+        lines.append((end, client, "ok", f, key, result))
     text = [
         f'{{:process {client}, :type :{kind}, :f :{f}, :key "{key}", :value "{value}"}}'
         for _, client, kind, f, key, value in sorted(lines)
@@ -115,7 +115,7 @@ def key_value_log(path: Path, count: int, clients: int, keys: int, seed: int) ->
 
 
 def generated() -> list[Path]:
-    """Larger histories than Porcupine's, always the same."""
+    """Larger histories than Porcupine's, the same in each run."""
     folder = WORK / "generated"
     folder.mkdir(parents=True, exist_ok=True)
     registers = (("1k", 1_000, 5, 0.0), ("1k-lost", 1_000, 5, 0.02), ("10k", 10_000, 5, 0.0))
@@ -126,7 +126,7 @@ def generated() -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def ours(files: list[Path], length: float) -> dict[str, tuple[float, str]]:
+def measure_logjudge(files: list[Path], length: float) -> dict[str, tuple[float, str]]:
     """Seconds and verdict of this engine by file."""
     outcomes = {}
     for path in files:
@@ -144,14 +144,14 @@ def ours(files: list[Path], length: float) -> dict[str, tuple[float, str]]:
     return outcomes
 
 
-def theirs(binary: Path, files: list[Path], length: float) -> dict[str, tuple[float, str]]:
+def measure_go(binary: Path, files: list[Path], length: float) -> dict[str, tuple[float, str]]:
     """Seconds and verdict of Go Porcupine by file."""
     command = [str(binary), str(round(1000 * length)), str(TIMEOUT), *map(str, files)]
-    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return {name: (each["seconds"], each["verdict"]) for name, each in told.items()}
+    outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {name: (each["seconds"], each["verdict"]) for name, each in outcomes.items()}
 
 
-def cold(file: Path) -> tuple[float, float]:
+def measure_cold_start(file: Path) -> tuple[float, float]:
     """Seconds of the whole command, with nothing compiled yet and with everything."""
     command = [sys.executable, "-m", "logjudge.cli", "linearize", str(file), "--json"]
     with tempfile.TemporaryDirectory() as cache:
@@ -260,7 +260,7 @@ def main() -> None:
     warm_up()
     # In turns, since other work on the machine comes and goes.
     length = arguments.milliseconds / 1000 / ROUNDS
-    rounds = [(theirs(binary, files, length), ours(files, length)) for _ in range(ROUNDS)]
+    rounds = [(measure_go(binary, files, length), measure_logjudge(files, length)) for _ in range(ROUNDS)]
     go, here = ({name: min(each[side][name] for each in rounds) for name in rounds[0][side]} for side in (0, 1))
     rows = []
     for name, (seconds, verdict) in here.items():
@@ -275,7 +275,7 @@ def main() -> None:
     totals = sum(row[2] for row in rows), sum(row[3] for row in rows)
     print(f"| all {len(rows)} files | | {totals[0] * 1e3:.1f} | {totals[1] * 1e3:.1f} |", end="")
     print(f" {totals[1] / totals[0]:.3f} |")
-    first, second = cold(files[0])
+    first, second = measure_cold_start(files[0])
     print(f"\nThe worst file takes {rows[0][0]:.2f} times as long. From a cold start the command")
     print(f"takes {first:.1f} s the first time, when it is compiled, and {second:.2f} s later.")
 

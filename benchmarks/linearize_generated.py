@@ -68,7 +68,7 @@ def classes() -> Iterator[Class]:
 
 
 def apply(name: str, state: list[int], f: str, argument: Any, rng: Random) -> Any:
-    """The answer of an operation, which changes the state as the model says."""
+    """The result of an operation; applies it to the state as the model defines."""
     if f in ("write", "put"):
         state[:] = [argument]
     elif f == "cas":
@@ -155,7 +155,7 @@ def generate(kind: Class, count: int, rng: Random) -> list[Operation]:
 
 
 def numbers(value: Any) -> str:
-    """A value or an answer as the Go program reads it."""
+    """A value or a result as the Go program reads it."""
     if value is None:
         return ""
     return ",".join(str(int(each)) for each in (value if isinstance(value, tuple) else (value,)))
@@ -165,12 +165,12 @@ def write(path: Path, name: str, operations: list[Operation]) -> None:
     """Write a history for the Go program."""
     lines = [name]
     for (f, value, result, key), call, end, _ in operations:
-        answer = "?" if result is UNKNOWN else numbers(result)
+        text = "?" if result is UNKNOWN else numbers(result)
         if name == "set" and isinstance(result, tuple):
-            answer = numbers(tuple(sorted(result)))
+            text = numbers(tuple(sorted(result)))
         if name == "register" and f == "read" and result is None:
-            answer = "nil"
-        lines.append(f"{key} {f} {call} {-1 if end is None else end} {numbers(value)} {answer}")
+            text = "nil"
+        lines.append(f"{key} {f} {call} {-1 if end is None else end} {numbers(value)} {text}")
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -216,11 +216,11 @@ def main() -> None:
             for path, operations in zip(paths, made, strict=True):
                 write(path, kind.name, operations)
             command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
-            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             theirs = ours = 0.0
             verdicts = []
             for path, operations in zip(paths, made, strict=True):
-                go, go_verdict = told[str(path)]["seconds"], told[str(path)]["verdict"]
+                go, go_verdict = outcomes[str(path)]["seconds"], outcomes[str(path)]["verdict"]
                 spelled = as_text(operations) if kind.name == "key-value" else operations
                 mine, verdict = here(kind.name, spelled, seconds)
                 theirs, ours, histories = theirs + go, ours + mine, histories + 1

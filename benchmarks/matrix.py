@@ -1,9 +1,8 @@
-"""The whole matrix with many runs for each cell, for a night: prints what it found, exits 1 if a cell is
-wrong.
+"""Runs each cell of the matrix many times, as for a night. Prints the results; exits with 1 if a cell is wrong.
 
 Run: python benchmarks/matrix.py [runs for each sound cell] [processes] [first seed] [setting or setting/variant ...]
-With `--compiled` the simulator is compiled before (compiled.py): 2.4 times the schedules a second.
-A cell that breaks something gets at most 2000 runs: it was found long before.
+With `--compiled` the simulator is compiled first (compiled.py): 2.4 times the schedules a second.
+A cell that breaks an invariant gets at most MAX_BROKEN_RUNS runs, which are more than enough to find the breach.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import compiled
 from logjudge.cli.search import search
 from logjudge.models.exploration.matrix import CELLS, SETTINGS, differences, space
 
-BROKEN = 2000
+MAX_BROKEN_RUNS = 2000
 
 
 def main(runs: int, jobs: int, first: int, chosen: list[str]) -> int:
@@ -25,7 +24,7 @@ def main(runs: int, jobs: int, first: int, chosen: list[str]) -> int:
             if chosen and setting not in chosen and f"{setting}/{variant}" not in chosen:
                 continue
             began = time.perf_counter()
-            seeds = range(first, first + (min(runs, BROKEN) if cell.broken else runs))
+            seeds = range(first, first + (min(runs, MAX_BROKEN_RUNS) if cell.broken else runs))
             found = search(space(variant, setting), seeds, SETTINGS[setting].invariants, jobs, stop=False)
             counts = ", ".join(f"{name} {count}" for name, count in found.broken.items()) or "nothing broken"
             took = time.perf_counter() - began

@@ -1,8 +1,8 @@
-"""How fast the segment reader is: `python benchmarks/segments.py [MEGABYTES]`.
+"""Measures the segment reader: `python benchmarks/segments.py [MEGABYTES]`.
 
 Writes segments with aiokafka's builder, reads each twice (the first reading compiles or loads the loops),
 and prints megabytes and records a second on one core. With KAFKA_LIBS set to a folder of Kafka's jars
-(scripts/fetch-kafka), kafka-dump-log reads the same files for comparison; so does aiokafka's own parser.
+(scripts/fetch-kafka), kafka-dump-log reads the same files for comparison, as aiokafka's parser does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CASES = {"tiny": (8, 1000, 0), "values of 100 B": (100, 100, 0), "values of 1 KB
 
 
 def write(path: Path, megabytes: int, value_size: int, per_batch: int, codec: int) -> int:
-    """A segment of about this size; returns its records. Batches repeat with their offsets moved on."""
+    """Writes a segment of about this size: one batch, repeated with later offsets. Returns the number of records."""
     written, offset = 0, 0
     builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 24)
     for i in range(per_batch):
@@ -39,7 +39,7 @@ def write(path: Path, megabytes: int, value_size: int, per_batch: int, codec: in
 
 
 def aiokafka_parse(path: Path) -> float:
-    """Seconds that aiokafka's own parser takes for offset, timestamp, key and value of every record."""
+    """The seconds in which aiokafka's parser reads offset, timestamp, key and value of each record."""
     start = time.perf_counter()
     records = MemoryRecords(path.read_bytes())
     while records.has_next():
@@ -49,7 +49,7 @@ def aiokafka_parse(path: Path) -> float:
 
 
 def dump_log(libs: str, path: Path) -> float:
-    """Seconds that kafka-dump-log takes to print the file, the JVM's start with it."""
+    """The seconds in which kafka-dump-log prints the file, with the start of the JVM."""
     start = time.perf_counter()
     command = [
         "java",

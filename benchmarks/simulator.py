@@ -1,5 +1,4 @@
-"""Speed and memory of the simulator: protocol events a second of processor time, and what a million
-operations need.
+"""Measures the simulator: protocol events a second of processor time, and the time and memory of a million operations.
 
 Run: python benchmarks/simulator.py [operations of the large run]
 """
@@ -20,12 +19,12 @@ from logjudge.models.replication.scenario import Scenario
 
 
 def memory() -> float:
-    """The process's peak so far, MB."""
+    """The peak memory of the process so far, MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def protocol_only(ops: int) -> None:
-    """The model alone: no history, no facts, no files."""
+    """Measures the model without history, facts and files."""
     for name, options in (
         ("one record a batch", {"linger.ms": 0, "simulation.send.interval.us": 4000}),
         ("linger.ms=5, 1000 records/s", {}),
@@ -40,6 +39,7 @@ def protocol_only(ops: int) -> None:
 
 
 def searching(runs: int) -> None:
+    """Measures the search for schedules."""
     began = time.process_time()
     explored = explore(space("kip-320", "clean"), range(runs), SETTINGS["clean"].invariants, False)
     took = time.process_time() - began
@@ -50,7 +50,7 @@ def searching(runs: int) -> None:
 
 
 def large(ops: int) -> None:
-    """A whole bundle of many operations: time and peak memory."""
+    """Measures the time and peak memory of writing a bundle of many operations."""
     folder = Path(tempfile.mkdtemp(prefix="logjudge-"))
     try:
         before = memory()

@@ -1,6 +1,7 @@
-"""The judge is judged with less evidence: simulated runs, of which files, lines and settings are taken away at random.
-What `check` still says must be true: no loss is invented, none that it found with all evidence is called valid, and a
-cause is the simulator's or `unknown`.
+"""Tests the judge with less evidence: simulated runs without some of their files, lines and settings, at random.
+
+The results of `check` must still be true: it reports no record lost that is not, no verdict is valid where records are
+lost, and a cause is the simulator's or `unknown`.
 
 Run: python benchmarks/weakened.py [runs] [processes] [first seed]
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from judge import Compared, causes_told, lost_values, scenario, tally, values_of
+from judge import Compared, compare_causes, lost_values, scenario, tally, values_of
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
@@ -29,7 +30,7 @@ Weakness = Callable[[Path, Draw], None]
 
 
 def without(*patterns: str) -> Weakness:
-    """Files or folders that nobody kept, at the end and in snapshots."""
+    """Removes files or folders, at the end of the run and in snapshots."""
 
     def weaken(run: Path, _: Draw) -> None:
         for pattern in patterns:
@@ -40,10 +41,13 @@ def without(*patterns: str) -> Weakness:
 
 
 def without_broker(part: str) -> Weakness:
+    """Removes the files of a random broker, or a part of them."""
     return lambda run, rng: without(f"brokers/{rng.between(1, 4)}{part}")(run, rng)
 
 
 def without_settings(name: str) -> Weakness:
+    """Removes a setting of run.json."""
+
     def weaken(run: Path, _: Draw) -> None:
         config = json.loads((run / "run.json").read_text())
         config.pop(name, None)
@@ -53,19 +57,21 @@ def without_settings(name: str) -> Weakness:
 
 
 def without_events(*kinds: str) -> Weakness:
-    """A history that does not tell some faults."""
+    """Removes faults of these kinds from the history."""
 
     def weaken(run: Path, _: Draw) -> None:
         lines = (run / "history.jsonl").read_text().splitlines(keepends=True)
-        told = (json.loads(line).get("fault") for line in lines)
-        kept = (line for line, fault in zip(lines, told, strict=True) if fault is None or fault["kind"] not in kinds)
-        (run / "history.jsonl").write_text("".join(kept))
+        faults = (json.loads(line).get("fault") for line in lines)
+        remaining = (
+            line for line, fault in zip(lines, faults, strict=True) if fault is None or fault["kind"] not in kinds
+        )
+        (run / "history.jsonl").write_text("".join(remaining))
 
     return weaken
 
 
 def of_logs(keep: Callable[[list[str], Draw], Iterable[str]]) -> Weakness:
-    """Brokers' text logs of which some lines are left."""
+    """Reduces the brokers' text logs to some of their lines."""
 
     def weaken(run: Path, rng: Draw) -> None:
         for log in sorted(run.glob("brokers/*/*.log")):
@@ -75,11 +81,12 @@ def of_logs(keep: Callable[[list[str], Draw], Iterable[str]]) -> Weakness:
 
 
 def without_lines(*words: str) -> Weakness:
+    """Removes the lines with one of the words."""
     return of_logs(lambda lines, _: (line for line in lines if not any(word in line for word in words)))
 
 
 def rolled(run: Path, rng: Draw) -> None:
-    """Logs in two files each, as Kafka's appender rolls them by the hour."""
+    """Splits each log into two files, as Kafka's appender rolls them by the hour."""
     for log in sorted(run.glob("brokers/*/*.log")):
         lines = log.read_text().splitlines(keepends=True)
         at = rng.below(len(lines) + 1)
@@ -109,14 +116,14 @@ WEAKNESSES: dict[str, Weakness] = {
     "loads": without_lines("Completed load", "Loaded log"),
     "ISR": without_lines("ISR"),
     "elections": without_lines("artition change", "OnlinePartition", "Selected new leader"),
-    "lines here and there": of_logs(lambda lines, rng: [line for line in lines if rng.chance(0.7)]),
+    "random lines": of_logs(lambda lines, rng: [line for line in lines if rng.chance(0.7)]),
     "beginnings": of_logs(lambda lines, rng: lines[rng.below(len(lines) + 1) :]),
     "one file a log": rolled,
 }
 
 
 def compare(seed: int) -> Compared:
-    """A simulated run, judged several times with less evidence; empty where nothing was lost."""
+    """Judges a simulated run several times with less evidence; no comparison if no record is lost."""
     compared = Compared()
     rng = Draw(seed)
     with tempfile.TemporaryDirectory() as scratch:
@@ -130,7 +137,7 @@ def compare(seed: int) -> Compared:
                 WEAKNESSES[name](weak, rng)
             wrong = len(compared.wrong)
             _judge(weak, truth, compared)
-            compared.wrong[wrong:] = [f"without {', '.join(names)}: {said}" for said in compared.wrong[wrong:]]
+            compared.wrong[wrong:] = [f"without {', '.join(names)}: {sentence}" for sentence in compared.wrong[wrong:]]
     return compared
 
 
@@ -138,9 +145,9 @@ def _judge(run: Path, truth: dict[str, Any], compared: Compared) -> None:
     results = judge_run(open_run(run))
     found = results.findings()
     compared.counts["runs with less evidence"] += 1
-    causes_told(truth, results, found, compared)
-    lost, nowhere = lost_values(truth)
-    if invented := values_of(found, "lost-write", "acknowledged-absent") - lost - nowhere:
+    compare_causes(truth, results, found, compared)
+    lost, on_no_replica = lost_values(truth)
+    if invented := values_of(found, "lost-write", "acknowledged-absent") - lost - on_no_replica:
         compared.wrong.append(f"lost records invented: {sorted(invented)[:5]}, {len(invented)} in all")
     if truth["final"] and verdict_of(results)["verdict"] == "valid":
         compared.wrong.append(f"{len(lost)} records are lost, but the verdict is valid")
@@ -150,8 +157,8 @@ def main(runs: int, jobs: int, first: int) -> int:
     began = time.perf_counter()
     counts, wrong = tally(compare, runs, jobs, first)
     named, known = counts["named"], counts["named"] + counts["unnamed"]
-    print(f"{counts['runs with less evidence']} runs with less evidence; {named} of {known} causes are still named")
-    print(f"{wrong} of {runs} seeds are judged wrongly; {time.perf_counter() - began:.0f} s")
+    print(f"{counts['runs with less evidence']} runs with less evidence; {named} of {known} causes are still found")
+    print(f"{wrong} of {runs} seeds have wrong results; {time.perf_counter() - began:.0f} s")
     return 1 if wrong else 0
 
 

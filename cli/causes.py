@@ -59,7 +59,7 @@ def _documented() -> Iterator[Cause]:
         title = first.partition(": ")[2]
         needs = _line(" ".join(evidence))
         yield Cause(cause.NAME, _line(title), "\n\n".join(map(_line, about)), needs, cause.REMEDY, cause.CITATION)
-    needs = dict(re.findall(r"^(\w+) needs (.+)$", inspect.getdoc(legal_absence) or "", re.MULTILINE))
+    absences = dict(re.findall(r"^(\w+) needs (.+)$", inspect.getdoc(legal_absence) or "", re.MULTILINE))
     for name, title, remedy, citation in (
         (
             legal_absence.RETENTION,
@@ -74,7 +74,7 @@ def _documented() -> Iterator[Cause]:
             legal_absence.COMPACTION_CITATION,
         ),
     ):
-        yield Cause(name, title, "No loss, but the reason for an absence.", needs[name], remedy, citation)
+        yield Cause(name, title, "No loss, but the reason for an absence.", absences[name], remedy, citation)
 
 
 def _line(text: str) -> str:

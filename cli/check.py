@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from ..histories.errors import LogjudgeError, UsageError, did_you_mean
+from ..histories.errors import LogjudgeError, UsageError
 from ..histories.files import is_uri
+from ..histories.output_folder import name_of
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
-from .folder import name_of
 from .forms import from_option
 from .main import (
     EXIT_BREACH,
@@ -36,9 +37,6 @@ from .progress import Progress
 from .rule_groups import epilog
 from .runs import Judged, check_index, names_of, write_index
 from .runs import render as render_runs
-
-if TYPE_CHECKING:
-    from ..analysis.results import Results
 
 EXITS = {"valid": EXIT_VALID, "invalid": EXIT_BREACH, "unknown": EXIT_UNKNOWN}
 
@@ -95,11 +93,13 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
 
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
+    from ..analysis.rules.selection import select_rules
+
     if options["opens"] and out and is_uri(out):
         raise UsageError(f"found --open with --out {out}, expected a local folder")
     if options["as_json"] and options["form"]:
         raise UsageError(f"found --json and --format {options['form']}, expected one of them: both print to stdout")
-    rules = _chosen_rules(options["only"], options["skip"], options["allow"])
+    rules = select_rules(options["only"], options["skip"], options["allow"])
     names, targets = _targets(runs, out)
     indexed = len(runs) > 1 and not is_uri(out or "")
     if indexed:
@@ -151,10 +151,11 @@ def _judge(
 ) -> tuple[dict[str, Any], str]:
     """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
     from ..analysis.figures import merge_figures
+    from ..analysis.provenance import provenance_of
     from ..analysis.verdict import report_of
     from ..plots import preload_drawing
     from ..plots.report import headline
-    from .provenance import provenance_of
+    from ..plots.report.saved import write_result
 
     started = time.monotonic()
     quiet = options["quiet"] or options["as_json"] or options["form"] is not None
@@ -169,48 +170,16 @@ def _judge(
             preload_drawing()
         results = engine.judge(run, progress)
         results.refuse_unusable()
-        report = {**report_of(results, engine.name), "provenance": provenance_of(run)}
+        called = shlex.join(["logjudge", *sys.argv[1:]])
+        report = {**report_of(results, engine.name), "provenance": provenance_of(run, called)}
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.summaries, results.context, results.run.settings)
-        engine.write(folder, lambda scratch: _write(scratch, report, results, figures, options["plots"]))
+        engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
     if not quiet:
         from .output import render
 
         click.echo(render(report, folder, time.monotonic() - started))
     return report, headline(report, figures["impact"])
-
-
-def _write(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: str) -> None:
-    from ..plots.report import write_report
-    from .saved import save_figures
-
-    (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
-    findings = results.findings()
-    # Polars cannot open paths that are not UTF-8, so it gets open files.
-    with (folder / "findings.parquet").open("wb") as file:
-        findings.write_parquet(file)
-    with (folder / "quarantine.jsonl").open("wb") as file:
-        results.quarantine().write_ndjson(file)
-    save_figures(folder, figures)
-    write_report(folder, report, findings, figures, plots == "all" or (plots == "findings" and len(findings) > 0))
-
-
-def _chosen_rules(only: tuple[str, ...], skip: tuple[str, ...], allow: tuple[str, ...]) -> tuple[str, ...]:
-    from ..analysis.rules import RULES
-
-    for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
-        if name not in RULES:
-            expected = f"one of {', '.join(RULES)}; `logjudge rules` explains them"
-            raise UsageError(f"found rule {name}, expected {expected}{did_you_mean(name, RULES)}")
-    for item in allow:
-        if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
-            raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")
-    if not only and not skip:
-        return ()
-    chosen = tuple(name for name in (only or RULES) if name not in skip)
-    if not chosen:
-        raise UsageError("found no rule left after --only and --skip, expected one or more")
-    return chosen
 
 
 def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:

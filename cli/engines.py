@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
-from .folder import MARK, check_target, is_verdict, write_whole
+from ..histories.output_folder import MARK, check_target, is_verdict, write_whole
 from .progress import Progress
 
 if TYPE_CHECKING:

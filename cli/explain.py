@@ -11,12 +11,12 @@ import click
 
 from ..analysis.wording import either, plural
 from ..histories.errors import UsageError
+from ..plots.report.saved import Saved, is_saved, load
 from .document import Document
 from .forms import Form, form_options, from_option, show
 from .inspection import NO_FILES, Place, add_time_origin, open_for_inspection, parse_place, with_time
 from .log_text import NO_LOG, describe_extent, differing_spans, record_text, time_of_day
 from .paths import LocalPath
-from .saved import Saved, is_saved, load
 from .saved_lookup import causes_at, check_partition_exists, explained_nearby, findings_at, known_partitions
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..analysis.wording import some
 from ..histories.errors import InputError, UsageError
+from ..plots.report.saved import is_saved
 from .progress import Progress
-from .saved import is_saved
 
 if TYPE_CHECKING:
     from ..analysis.inspect.open_partitions import Inspected

@@ -11,8 +11,8 @@ import click
 
 from ..analysis.wording import some
 from ..histories.errors import UsageError
+from ..histories.output_folder import name_of
 from ..plots import PLOTS, draw
-from .folder import name_of
 from .forms import from_option
 from .paths import LocalPath
 from .progress import Progress
@@ -46,7 +46,7 @@ def command(
     """
     from ..plots import style
     from ..plots.escaping import file_name
-    from .saved import drawn_from
+    from ..plots.report.saved import drawn_from
 
     if file is not None and file.suffix not in (".png", ".svg"):
         raise UsageError(f"--out {file}: expected a file that ends in .png or .svg")
@@ -66,7 +66,7 @@ def figures_of(
     source: Path, progress: Callable[..., None] = lambda *_: None, reader: str | None = None
 ) -> dict[str, Any]:
     """The figures of saved results, or of a run, which is judged first."""
-    from .saved import is_saved, load_figures
+    from ..plots.report.saved import is_saved, load_figures
 
     if is_saved(source):
         return load_figures(source)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from ..histories.output_folder import REPORT, SCRATCH, move_into
 from ..histories.scratch import scratch_folder
-from .folder import REPORT, SCRATCH, move_into
 from .paths import LocalPath
 
 
@@ -19,7 +19,7 @@ def command(folder: Path) -> None:
     The new report replaces the old one only when it is complete.
     """
     from ..plots.report import write_report
-    from .saved import drawn_from, load
+    from ..plots.report.saved import drawn_from, load
 
     saved = load(folder)
     with scratch_folder(folder, SCRATCH) as scratch:

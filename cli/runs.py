@@ -12,7 +12,7 @@ import click
 
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
-from .folder import name_of
+from ..histories.output_folder import name_of
 from .output import COLOURS, printable
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import some, span
 from ..histories.errors import UsageError
+from ..plots.report.saved import Saved
 from .inspection import MAX_NAMES, Place
-from .saved import Saved
 
 if TYPE_CHECKING:
     from ..histories.tables import Finding

@@ -7,17 +7,18 @@ from pathlib import Path
 import click
 
 from ..histories.errors import UsageError
+from ..histories.output_folder import check_target
 from ..histories.simulation.bundle import write_bundle
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import digest, page
+from ..histories.simulation.request import write_simulated
 from ..histories.simulation.scenarios import load, names
 from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
 from .check import command as check
 from .completing import completed
-from .folder import check_target
 from .paths import LocalPath
-from .simulate import summary, write
+from .simulate import summary
 
 # A simulated run is small, and the local engine needs no Java.
 AS_LOCAL = {"engine": "local"}
@@ -60,7 +61,7 @@ def run(ctx: click.Context, name: str, out: Path | None) -> None:
     folder = out or Path(name)
     judged = folder.with_name(folder.name + "-judged")
     check_target(judged)  # before the simulation writes anything
-    written = write(scenario, folder)
+    written = write_simulated(scenario, folder)
     click.echo(scenario.title)
     click.echo(scenario.story)
     click.echo()

@@ -11,20 +11,15 @@ import click
 
 from ..histories.errors import UsageError, did_you_mean
 from ..histories.simulation import scenario_file
-from ..histories.simulation.bundle import Written, write_bundle
+from ..histories.simulation.bundle import Written
 from ..histories.simulation.outcome import outcome
-from ..models.exploration.schedule import PATTERNS, draw, is_known, required_options
-from ..models.replication.config import OPTIONS, SECOND, ConfigError
-from ..models.replication.faults.kinds import FAULTS
+from ..histories.simulation.request import DRAWABLE, FILE_ONLY, adjusted, with_drawn_faults, write_simulated
+from ..models.exploration.schedule import PATTERNS
+from ..models.replication.config import OPTIONS, ConfigError
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .completing import completed
-from .folder import SIMULATED, write_whole
 from .paths import LocalPath
-
-DRAWABLE = ", ".join(PATTERNS)
-FILE_ONLY = f"Only in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
-MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 
 
 @click.command("simulate", epilog=f"Settings for --set: {', '.join(OPTIONS)}.")
@@ -70,22 +65,13 @@ def command(
     The same seed and configuration write the same bytes, on every machine.
     """
     scenario = scenario_file.read(file) if file else Scenario("simulated", "kip-320")
-    options: dict[str, Any] = dict(scenario.options)
-    if brokers is not None:
-        options["simulation.brokers"] = brokers
-        options.setdefault("default.replication.factor", min(brokers, 3))
-    if ops is not None:
-        options["simulation.ops"] = ops
-    options.update(option(text) for text in settings)
-    scenario = replace(
-        scenario,
-        name=scenario.name if file else out.name,
-        variant=variant or scenario.variant,
-        seed=scenario.seed if seed is None else seed,
-        options=options,
-    )
+    base = scenario if file else replace(scenario, name=out.name)
+    kinds = [kind for kind in (faults or "").split(",") if kind]
     try:
-        written = write(drawn(scenario, faults, fault_count), out)
+        adapted = adjusted(
+            base, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=dict(map(option, settings))
+        )
+        written = write_simulated(with_drawn_faults(adapted, kinds, fault_count), out)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     click.echo(summary(written))
@@ -104,27 +90,6 @@ def _expected_breaches(written: Written, scenario: Scenario) -> list[str]:
     ]
 
 
-def drawn(scenario: Scenario, faults: str | None, count: int) -> Scenario:
-    """The scenario with faults of these kinds, drawn from its seed for the time of its load. Raises UsageError."""
-    if not faults:
-        return scenario
-    kinds = [kind.strip() for kind in faults.split(",") if kind.strip()]
-    for kind in kinds:
-        if not is_known(kind):
-            known = f"expected one of {DRAWABLE}; {FILE_ONLY[0].lower()}{FILE_ONLY[1:]}"
-            raise UsageError(f"found fault {kind!r}, {known}{did_you_mean(kind, FAULTS)}")
-        if kind not in PATTERNS:
-            raise UsageError(f"the fault {kind!r} cannot be drawn at random; write it into a scenario file")
-    options = {**required_options(kinds), **scenario.options}
-    scenario = replace(scenario, options=options)
-    config = scenario.config()
-    if "simulation.send.interval.us" not in options:
-        options["simulation.send.interval.us"] = max(config.interval, MIN_LOAD_US * config.producers // config.ops)
-    load = config.ops * max(config.interval, options["simulation.send.interval.us"]) // config.producers
-    found = draw(scenario.seed, config, kinds, count, 2 * SECOND, max(load // 2, SECOND), True)
-    return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))
-
-
 def option(text: str) -> tuple[str, Any]:
     """The name and the value of a setting NAME=VALUE. Raises UsageError."""
     name, equals, value = text.partition("=")
@@ -136,13 +101,6 @@ def option(text: str) -> tuple[str, Any]:
     if value in ("true", "false"):
         return name, value == "true"
     return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value
-
-
-def write(scenario: Scenario, out: Path) -> Written:
-    """Simulates into a new folder, or replaces an earlier bundle of the simulator. Raises UsageError."""
-    written: list[Written] = []
-    write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), SIMULATED)
-    return replace(written[0], folder=out)
 
 
 def summary(written: Written) -> str:

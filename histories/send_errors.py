@@ -12,7 +12,7 @@ and without anything but letters.
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 JAVA = "Kafka, org.apache.kafka.common.protocol.Errors"
 PRODUCE = "Kafka, ReplicaManager.appendRecords and DelayedProduce.tryComplete"
@@ -309,9 +309,10 @@ def outcome_of(error: object) -> tuple[Literal["info", "fail"], str]:
 def _name_and_text(error: object) -> tuple[str, str]:
     """The name of an error, and the name with what it says."""
     inner = error.args[0] if isinstance(error, Exception) and error.args else None
+    candidate: Any
     for candidate in (error, inner):  # KafkaException of confluent-kafka holds a KafkaError
         if candidate is not None and callable(getattr(candidate, "name", None)):
-            name = str(candidate.name())  # type: ignore[attr-defined]
+            name = str(candidate.name())
             said = candidate.str() if callable(getattr(candidate, "str", None)) else str(candidate)
             return name, f"{name}: {said}"
     if isinstance(error, BaseException):

@@ -214,8 +214,8 @@ def _box(axis: Axes, left: float, right: float, y: float, height: float, colour:
     from matplotlib.patches import Rectangle
 
     width = max(right - left, 0.002)  # one offset among a million stays visible
-    look = {"facecolor": colour, "edgecolor": _edge(colour, hatch), "hatch": hatch, "linewidth": 0.4}
-    axis.add_patch(Rectangle((left, y), width, height, **look))
+    edge = _edge(colour, hatch)
+    axis.add_patch(Rectangle((left, y), width, height, facecolor=colour, edgecolor=edge, hatch=hatch, linewidth=0.4))
 
 
 def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: float) -> None:

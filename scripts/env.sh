@@ -1,10 +1,10 @@
-# Sourced by the other scripts: makes .venv with the package and, where Spark lacks it, Java.
+# Sourced by the other scripts: creates .venv with the package, and installs Java if it is missing.
 # Usage: . scripts/env.sh EXTRAS   (EXTRAS: "" or "[test]")
 
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv="$root/.venv"
-java_help="install a JRE of Java 17 or newer (Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), then call this again"
+java_help="install a JRE of Java 17 or newer (Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), then run this again"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 2; }
@@ -23,7 +23,7 @@ find_python() {
         printf 'python3'
         return
     fi
-    die "Python 3.11, 3.12 or 3.13 is needed; install one of them, then call this again"
+    die "Python 3.11, 3.12 or 3.13 is needed; install one of them, then run this again"
 }
 
 may_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
@@ -51,12 +51,12 @@ install_java() {
 make_venv() {
     local python stamp wanted
     python=$(find_python)
-    # What was installed for this pyproject.toml and these extras need not be installed again.
+    # An installation for this pyproject.toml and these extras is not repeated.
     wanted="$1 $(cat "$root/pyproject.toml" "$root/requirements.lock" | cksum)"
     stamp="$venv/.installed${1//[^a-z]/}"
     if [ -x "$venv/bin/logjudge" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
     if ! "$python" -c 'import ensurepip' 2>/dev/null; then
-        may_apt || die "$python has no ensurepip; install the package python3-venv, then call this again"
+        may_apt || die "$python has no ensurepip; install the package python3-venv, then run this again"
         apt_install python3-venv
     fi
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
@@ -68,6 +68,6 @@ make_venv() {
 
 install_java
 make_venv "${1:-}"
-# Workers of Spark must run this Python, whatever PATH or an older shell says.
+# Workers of Spark must run this Python, whatever PATH or the environment contains.
 export PYSPARK_PYTHON="$venv/bin/python"
 unset SPARK_HOME PYTHONPATH

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from figure_cases import Judged
-from logjudge.cli.saved import save_figures
 from logjudge.plots.report import write_report
+from logjudge.plots.report.saved import save_figures
 
 
 def save(run: Judged, folder: Path) -> Path:

@@ -49,7 +49,7 @@ def test_a_loss_that_nobody_can_explain_is_told_with_why(place: tuple[str, ...],
         told = run("explain", source, *place).stdout
         assert "lost-write: a was acknowledged at x-0@0" in told
         assert "[history.jsonl:1]" in told
-        assert "The run holds no broker's files that tell of x-0, so why is not known." in told
+        assert "The run has no broker files of x-0, so the cause is not known." in told
         assert "no breach was found" not in told
         assert "explain the run itself" not in told
 
@@ -95,7 +95,7 @@ def test_breaches_without_a_cause_are_in_json_too(place: tuple[str, ...], tmp_pa
     )
     assert first["line"] > 0
     assert "place" not in first
-    assert told["why_no_cause"][0].startswith("The run holds no broker's files that tell of orders-")
+    assert told["why_no_cause"][0].startswith("The run has no broker files of orders-")
     assert {name: told[name] for name in saved} == saved
     says = " ".join(run("explain", tmp_path / "bare", *place).stdout.split())
     assert all(" ".join(one["says"].split()) in says for one in told["unexplained"][:3])
@@ -125,4 +125,4 @@ def test_a_history_of_jepsens_needs_no_run_json(tmp_path: Path) -> None:
     history.write_text("\n".join(lines))
     report = json.loads(check(history, "--json", "--out", tmp_path / "out").stdout)
     assert report["rules"]["aborted-read"]["verdict"] == "invalid"
-    assert "configuration told" not in {assumption["name"] for assumption in report["assumptions"]}
+    assert "configuration recorded" not in {assumption["name"] for assumption in report["assumptions"]}

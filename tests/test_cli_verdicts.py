@@ -103,11 +103,11 @@ def test_junit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({}, 'lacks "final": true and the role final for the process that did'),
-        ({"final": True}, "as run.json lacks the role final for the process that did"),
+        ({}, 'lacks "final": true and a process with the role final'),
+        ({"final": True}, "as run.json lacks a process with the role final"),
         ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
-        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not come by after the last heal"),
-        ({"final": True, "processes": {"c": {"role": "finall"}}}, "roles that mean nothing (c: finall), expected prod"),
+        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not read after the last heal"),
+        ({"final": True, "processes": {"c": {"role": "finall"}}}, "unknown roles (c: finall), expected prod"),
     ],
 )
 def test_how_final_reads_become_known_is_told(config: dict[str, Any], says: str, unread: Path, tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> No
     assert result.return_value == 3
     errors = {case.get("name"): str(case[0].get("message")) for case in suite.findall("testcase[error]")}
     assert suite.get("errors") == str(len(errors))
-    assert "nobody is known to have finally read x-0" in errors["final reads complete"]
-    assert "nobody is known to have finally read x-0" in errors["lost-write"]
+    assert "no final read of x-0 is recorded" in errors["final reads complete"]
+    assert "no final read of x-0 is recorded" in errors["lost-write"]
     assert suite.findtext("system-out") == "unread: UNKNOWN (skipped by --only or --skip: unseen)"
     assert suite.find("testcase[@name='unseen']/skipped").get("message") == "by --only or --skip"  # type: ignore[union-attr]
 

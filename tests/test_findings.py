@@ -314,5 +314,5 @@ def test_settings_that_nobody_told_are_named_where_findings_rest_on_them(
     history: str, told: str, tmp_path: Path
 ) -> None:
     items = judge(history, tmp_path).verdict["assumptions"]
-    said = [item["says"] for item in items if item["name"] == "configuration told"]
-    assert said == ([f"run.json does not tell {told}, and verdicts rest on that"] if told else [])
+    said = [item["says"] for item in items if item["name"] == "configuration recorded"]
+    assert said == ([f"run.json does not set {told}, and verdicts depend on that"] if told else [])

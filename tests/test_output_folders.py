@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from logjudge.cli import folder as folders
-from logjudge.cli.folder import RESULT, move_into, write_whole
 from logjudge.cli.main import ENVIRONMENT_ERRORS, cli
+from logjudge.histories import output_folder as folders
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError, UsageError
+from logjudge.histories.output_folder import RESULT, move_into, write_whole
 from logjudge.histories.scratch import scratch_folder
 
 HISTORY = """{"process":"p","op":0,"type":"invoke","f":"send","topic":"x","partition":0,"value":"a","time":1}
@@ -111,7 +111,7 @@ def test_what_the_system_refuses_while_reading_is_no_bug_of_ours(
         def refuse(*_: object, number: int = number) -> None:
             raise OSError(number, os.strerror(number), "disk")
 
-        monkeypatch.setattr("logjudge.cli.check._write", refuse)
+        monkeypatch.setattr("logjudge.plots.report.saved.write_result", refuse)
         assert check(run, tmp_path / "out") == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
     with pytest.raises(LogjudgeError, match="no such file or folder, expected"):
@@ -181,8 +181,9 @@ def test_what_the_new_result_lacks_does_not_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_while_writing_leaves_nothing(number: signal.Signals, run: Path, tmp_path: Path) -> None:
     waits = (
-        "import sys, time; from pathlib import Path; from logjudge.cli import check, main\n"
-        f"check._write = lambda *_: (Path({str(tmp_path / 'writing')!r}).touch(), time.sleep(60))\n"
+        "import sys, time; from pathlib import Path\n"
+        "from logjudge.cli import main; from logjudge.plots.report import saved\n"
+        f"saved.write_result = lambda *_: (Path({str(tmp_path / 'writing')!r}).touch(), time.sleep(60))\n"
         "main.main()"
     )
     words = ["check", run, "--engine", "local", "--no-plots", "--out", tmp_path / "out"]

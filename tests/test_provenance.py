@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from figure_cases import FINAL, lossy, write_run
-from logjudge.cli import provenance
+from logjudge.analysis import provenance
 from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 
@@ -46,5 +46,7 @@ def test_what_is_behind_the_limit_has_no_hash_but_its_size(tmp_path: Path, monke
     run = open_run(write_run(tmp_path / "run", lossy(), CONFIG))
     size = (tmp_path / "run" / "run.json").stat().st_size
     monkeypatch.setattr(provenance, "MAX_HASHED", size)
-    hashed = {item["file"]: item["sha256"] is not None for item in provenance.provenance_of(run)["inputs"]}
+    hashed = {
+        item["file"]: item["sha256"] is not None for item in provenance.provenance_of(run, "logjudge check")["inputs"]
+    }
     assert hashed == {"history.jsonl": False, "run.json": True}

@@ -137,7 +137,7 @@ MALFORMED = [
     ('{"timestamp":1,"name":"offsets_committed","offsets":[],"success":1}', "found 1 as success"),
     (
         '{"timestamp":1,"name":"offsets_committed","offsets":[5],"success":true}',
-        "found a list as offsets, expected a list of nothing but",
+        "found a list as offsets, expected a list of objects",
     ),
     ('{"timestamp":1,"name":"partitions_assigned","partitions":{}}', "found an object as partitions"),
 ]

@@ -16,13 +16,13 @@ from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import remote
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.engines import LocalEngine
-from logjudge.cli.folder import MARK, is_verdict
 from logjudge.cli.main import cli
 from logjudge.cli.progress import Progress
 from logjudge.histories.bundle import open_run
 from logjudge.histories.convert import convert
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.histories.files import local_path
+from logjudge.histories.output_folder import MARK, is_verdict
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election"
 URI = "s3a://bucket/run"

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from figure_cases import FINAL, REAL, judged, lossy, write_run
 from logjudge.cli.main import cli
-from logjudge.cli.saved import load
 from logjudge.histories.errors import InputError, UsageError
+from logjudge.plots.report.saved import load
 from report_pages import Page, save
 
 

@@ -24,15 +24,26 @@ MAY_IMPORT = {
     "plots": {"analysis", "histories", "models"},
     "cli": {"plots", "analysis", "histories", "models"},
 }
+API = ROOT / "cli" / "api"  # the package `logjudge` itself: it imports what `cli` does, and neither imports the other
 # Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
 WAY = ("wording", "replicas", "timelines", "partitions", "rules", "finding_order", "causes", "figures")
 MODULES = sorted(path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py"))
-DOTTED = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES}
+DOTTED = {
+    ".".join(path.relative_to(API if path.is_relative_to(API) else ROOT).with_suffix("").parts).removesuffix(
+        ".__init__"
+    ): path
+    for path in MODULES
+}
+
+
+def package_of(path: Path) -> tuple[str, ...]:
+    """The parts below logjudge of a module's package."""
+    return () if path.is_relative_to(API) else path.relative_to(ROOT).parts[:-1]
 
 
 def imports(path: Path) -> list[tuple[str, ...]]:
     """Absolute names (as parts below logjudge or of a library) that a module imports."""
-    here = path.relative_to(ROOT).parts[:-1]
+    here = package_of(path)
     found: list[tuple[str, ...]] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -48,6 +59,10 @@ def imports(path: Path) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_flow_one_way(path: Path) -> None:
     folder = path.relative_to(ROOT).parts[0]
+    if path.is_relative_to(API):
+        assert not [parts for parts in imports(path) if parts[0] == "cli"], f"{path} must not import the command line"
+    else:
+        assert not [parts for parts in imports(path) if parts[:2] == ("cli", "api")], f"{path} must not import the API"
     for parts in imports(path):
         assert parts[0] != "logjudge", f"{path}: imports inside the package are relative"
         if parts[0] in MAY_IMPORT and parts[0] != folder:
@@ -66,7 +81,7 @@ def test_evidence_flows_one_way_within_analysis(folder: str) -> None:
 
 def imported_modules(path: Path) -> set[str]:
     """The modules that a module imports, also for types only and inside functions."""
-    here = path.relative_to(ROOT).parts[:-1]
+    here = package_of(path)
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -127,6 +142,13 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
             assert (node.end_lineno or 0) - node.lineno <= 70, f"{path}: {node.name} is too long"
         if isinstance(node, ast.ExceptHandler):
             assert node.type is not None, f"{path}: a bare except hides bugs"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    program = "import sys, logjudge\nprint(sorted(name for name in sys.modules if 'logjudge' in name))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = [name for name in ast.literal_eval(done.stdout) if not name.startswith("__editable__")]
+    assert loaded == ["logjudge"]
 
 
 # Words that name nothing of the field: an identifier says what it holds or does instead (CONTRIBUTING.md).
@@ -244,7 +266,7 @@ def test_packages_are_all_mapped() -> None:
 
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = {
-        "logjudge." + ".".join(path.relative_to(ROOT).parts)
+        "logjudge" if path == API else "logjudge." + ".".join(path.relative_to(ROOT).parts)
         for folder in MAY_IMPORT
         for path in [ROOT / folder, *(ROOT / folder).rglob("*")]
         if path.is_dir() and list(path.glob("*.py"))

@@ -85,6 +85,6 @@ def _explain(
     for name, (explain, citation) in causes.items():
         attempt = explain(timeline, lost)
         facts = [*attempt.chain, *further(timeline, lost, attempt.chain)] if attempt.proved else attempt.chain
-        chain = ordered([timeline.told.get(fact, fact) for fact in facts])
+        chain = ordered([timeline.merged.get(fact, fact) for fact in facts])
         attempts[name] = (replace(attempt, chain=chain), citation)
     return combine_attempts(attempts, "no cause that is known fits what the evidence shows")

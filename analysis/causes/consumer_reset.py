@@ -64,7 +64,7 @@ def reset_behind(events: pl.DataFrame, missed: Missed, processes: Processes) -> 
     if not before.height or before["first_offset"][-1] is not None:
         return NOT_THE_CASE
     last = before.row(-1, named=True)
-    if passed is not None and _is_sought(events, last["time"], passed, missed):
+    if isinstance(passed, int) and _is_sought(events, last["time"], passed, missed):
         return NOT_THE_CASE
     policy = processes.get(last["process"], {}).get("auto.offset.reset")
     if policy is None:

@@ -80,7 +80,7 @@ class Incident:
 
 def from_record(record: Mapping[str, Any]) -> Incident:
     """The incident that `record` made."""
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    values: Record = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
     return Incident(**{**values, "lost": tuple(LostRange(**lost) for lost in record["lost"])})
 
 

@@ -59,7 +59,7 @@ class Lost:
 def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     """The lost range of a finding (acknowledged-absent, or lost-write of the client's view).
 
-    Sends are those of the finding's topic-partition, with columns as in kept.SENDS.
+    Sends are those of the finding's topic-partition, with columns as in replica_logs.SENT_RECORDS.
     """
     if finding.topic is None or finding.partition is None or finding.first_offset is None:
         return None

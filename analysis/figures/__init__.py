@@ -1,6 +1,6 @@
-"""What the plots draw, as small JSON-able records: of one partition, and merged into one record of the run.
+"""The data of the plots as small JSON-able records: one for each partition, merged into one for the run.
 
-Everything here is bounded whatever the history's size, made of integers and text, and the same for both engines.
+Their size is bounded for any history. They contain only integers and text, and are equal for both engines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["figures_of", "merge_figures"]
 
 
 def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
-    """Bounded figure data of one partition (see merge.py for the record of a run that it becomes part of)."""
+    """Bounded figure data of one partition; merge.py merges it into the record of a run."""
     span = span_of(p)
     if span is None:
         return {"bins": None, "unplaced": unplaced_outcomes(p), "replicas": replica_figures(p)}

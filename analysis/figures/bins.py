@@ -1,7 +1,7 @@
-"""Bins of time that fit together without anybody knowing the run's span.
+"""Bins of time that can be merged, though the run's span is not known in advance.
 
-A bin is a power of two of nanoseconds wide and aligned to time 0, so a wider bin is made of whole narrower ones:
-partitions choose their own width, and merging coarsens them to one.
+A bin's width is a power of two of nanoseconds, and bins are aligned to time 0. So a wider bin consists of whole
+narrower ones: each partition chooses its own width, and merging coarsens all to one width.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Bins(NamedTuple):
         return 1 << self.shift
 
     def of(self, times: Ints) -> Ints:
-        """The bin of each time (ns); times outside fall into the nearest one."""
-        found: Ints = np.clip((times >> self.shift) - self.first, 0, self.number - 1)
-        return found
+        """The number of the bin of each time (ns); times outside are in the nearest one."""
+        numbers: Ints = np.clip((times >> self.shift) - self.first, 0, self.number - 1)
+        return numbers
 
     def ends(self) -> Ints:
         """The end of each bin, exclusive, in ns."""
         return (np.arange(self.first, self.first + self.number, dtype=np.int64) + 1) << self.shift
 
     def count_in(self, times: Ints) -> list[int]:
-        """How many of the times fall into each bin."""
+        """The number of times in each bin."""
         tally: list[int] = np.bincount(self.of(times), minlength=self.number).tolist()
         return tally
 
@@ -47,18 +47,19 @@ class Bins(NamedTuple):
 
 
 def bins_over(start: int, end: int, shift: int = 0) -> Bins:
-    """The narrowest bins of at least 2**shift ns of which at most MAX_BINS cover start..end (ns, inclusive)."""
+    """The narrowest bins of at least 2**shift ns such that at most MAX_BINS cover start..end (ns, inclusive)."""
     shift = max(shift, ((end - start) // MAX_BINS).bit_length() - 1, 0)
     while (end >> shift) - (start >> shift) >= MAX_BINS:
         shift += 1
     return Bins(shift, start >> shift, (end >> shift) - (start >> shift) + 1)
 
 
-def bins_of(told: dict[str, int]) -> Bins:
-    return Bins(told["shift"], told["first"], told["count"])
+def bins_of(record: dict[str, int]) -> Bins:
+    """The bins from their JSON record (`Bins.to_json`)."""
+    return Bins(record["shift"], record["first"], record["count"])
 
 
-def moved(own: Bins, wider: Bins) -> Ints:
+def numbers_in(own: Bins, wider: Bins) -> Ints:
     """For each bin of `own` the number of the bin of `wider` that contains it."""
     return (np.arange(own.first, own.first + own.number, dtype=np.int64) >> (wider.shift - own.shift)) - wider.first
 
@@ -66,5 +67,5 @@ def moved(own: Bins, wider: Bins) -> Ints:
 def summed(values: list[int], own: Bins, wider: Bins) -> Ints:
     """Counts by bin of `own`, added up by bin of `wider`."""
     total = np.zeros(wider.number, np.int64)
-    np.add.at(total, moved(own, wider), np.asarray(values, np.int64))
+    np.add.at(total, numbers_in(own, wider), np.asarray(values, np.int64))
     return total

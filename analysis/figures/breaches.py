@@ -1,4 +1,4 @@
-"""Findings in time, and what they cost: when they happened, and whose records they concern."""
+"""The times of findings, and their impact on producers and consumers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .bins import Bins
 from .consumers import handled_again
 from .series import lost_values
 
-MAX_DATED = 30  # findings of a partition whose times are kept
-MAX_PROCESSES = 40  # producers or consumers of a partition that are counted apart
+MAX_DATED = 30  # findings of a partition with times
+MAX_PROCESSES = 40  # producers or consumers of a partition that are counted separately
 
 
 def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]]:
-    """By the finding's id: the first and the last time (ns) that its evidence tells. Without known times: left out."""
+    """The first and last time (ns) of each finding's evidence, by its id. Findings without known times are omitted."""
     wanted = {item.place for finding in findings for item in finding.evidence if item.place is not None}
     if not wanted:
         return {}
     places = pl.Series("place", sorted(wanted), dtype=pl.Int64)
-    found: dict[int, int] = {}
-    # A place is a line: of an invocation (sends of which the finding quotes the start) or of a completion.
+    time_at: dict[int, int] = {}
+    # A place is the line of an invocation (if the finding quotes the start of a send) or of a completion.
     for place, time in (("invoked_at", "invoked"), ("at", pl.coalesce("completed", "invoked"))):
         for frame in (p.sends, p.reads, p.marks):
             hits = frame.filter(pl.col(place).is_in(places.implode())).select(place, pl.lit(0).alias("_"), when=time)
-            found.update(zip(hits[place].to_list(), hits["when"].to_list(), strict=True))
+            time_at.update(zip(hits[place].to_list(), hits["when"].to_list(), strict=True))
     dated = {}
     for finding in findings:
-        times = [found[item.place] for item in finding.evidence if item.place in found]
+        times = [time_at[item.place] for item in finding.evidence if item.place in time_at]
         if times:
             dated[finding.id] = (min(times), max(times))
     return dated
@@ -41,17 +41,17 @@ def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]
 def heat(
     fate: pl.DataFrame, findings: list[Finding], times: dict[str, tuple[int, int]], bins: Bins
 ) -> list[dict[str, Any]]:
-    """By rule and severity: the bins in which something was found, with the number of records.
+    """The bins with findings, by rule and severity, with the number of records.
 
-    Losses count when the lost records were acknowledged, everything else when its last evidence was seen.
+    Losses count at the acknowledgement of the lost records, other findings at their last evidence.
     """
     cells: dict[tuple[str, str], dict[int, int]] = {}
     acked = fate.filter("lost").select("value", "acked")
     for severity in SEVERITIES:
         losses = [finding for finding in findings if finding.rule == "lost-write" and finding.severity == severity]
         if losses:
-            mine = acked.filter(pl.col("value").is_in(lost_values(losses).implode()))["acked"]
-            _add(cells, losses[0], bins.of(mine.to_numpy()).tolist())
+            times_lost = acked.filter(pl.col("value").is_in(lost_values(losses).implode()))["acked"]
+            _add(cells, losses[0], bins.of(times_lost.to_numpy()).tolist())
     others = [finding for finding in findings if finding.rule != "lost-write" and finding.id in times]
     when = bins.of(np.array([times[finding.id][1] for finding in others], np.int64)).tolist()
     for finding, number in zip(others, when, strict=True):
@@ -61,23 +61,23 @@ def heat(
         {
             "rule": rule,
             "severity": severity,
-            "bins": sorted(mine),
-            "records": [mine[number] for number in sorted(mine)],
+            "bins": sorted(records),
+            "records": [records[number] for number in sorted(records)],
         }
-        for (rule, severity), mine in rows
+        for (rule, severity), records in rows
     ]
 
 
 def _add(cells: dict[tuple[str, str], dict[int, int]], finding: Finding, numbers: list[int], each: int = 1) -> None:
-    mine = cells.setdefault((finding.rule, finding.severity), {})
+    records = cells.setdefault((finding.rule, finding.severity), {})
     for number in numbers:
-        mine[number] = mine.get(number, 0) + each
+        records[number] = records.get(number, 0) + each
 
 
 def dated(
     findings: list[Finding], times: dict[str, tuple[int, int]], acked: dict[str, tuple[int, int]]
 ) -> list[dict[str, Any]]:
-    """The worst findings with their times; of losses also when the lost records were acknowledged."""
+    """The worst findings with their times; losses also with the acknowledgement times of the lost records."""
     rows = []
     for finding in worst_first(findings)[:MAX_DATED]:
         start, end = times.get(finding.id, (None, None))
@@ -87,48 +87,50 @@ def dated(
 
 
 def acknowledged_between(fate: pl.DataFrame, findings: list[Finding]) -> dict[str, tuple[int, int]]:
-    """When the records of each of the worst losses were acknowledged: first and last, in ns, by the finding's id."""
+    """The first and last acknowledgement time (ns) of the records of the worst losses, by the finding's id."""
     spans = {}
     lost = fate.filter("lost").select("value", "acked")
     losses = [finding for finding in worst_first(findings)[:MAX_DATED] if finding.rule == "lost-write"]
     for finding in losses:
-        mine = lost.filter(pl.col("value").is_in(finding.values))["acked"]
-        low, high = mine.min(), mine.max()
+        times = lost.filter(pl.col("value").is_in(finding.values))["acked"]
+        low, high = times.min(), times.max()
         if isinstance(low, int) and isinstance(high, int):
             spans[finding.id] = (low, high)
     return spans
 
 
 def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[str, Any]:
-    """Records lost, lost after being read, duplicated; by producer and, of lost ones, by reader; those legally gone
-    and those handled again."""
+    """Counts of records: lost, lost after they were read, duplicated, legally absent, handled again.
+
+    Also by producer, and lost records by reader.
+    """
     lost = lost_values(findings)
-    twice = pl.Series("value", [v for f in findings if f.rule == "duplicate" for v in f.values], dtype=pl.String)
+    duplicated = pl.Series("value", [v for f in findings if f.rule == "duplicate" for v in f.values], dtype=pl.String)
     gone = fate.filter("lost")
     senders = p.sends.filter(pl.col("value").is_not_null()).select("value", "process")
     by_producer: dict[str, dict[str, int]] = {}
     read = gone.filter(pl.col("first_read").is_not_null())["value"]
-    for kind, values in (("lost", gone["value"]), ("lost_read", read), ("duplicated", twice)):
+    for kind, values in (("lost", gone["value"]), ("lost_read", read), ("duplicated", duplicated)):
         if len(values):
-            mine = senders.filter(pl.col("value").is_in(values.implode())).unique(
+            affected = senders.filter(pl.col("value").is_in(values.implode())).unique(
                 "value", keep="first", maintain_order=True
             )
-            for name, count in mine["process"].value_counts().iter_rows():
+            for name, count in affected["process"].value_counts().iter_rows():
                 by_producer.setdefault(name, {})[kind] = count
     readers: dict[str, int] = {}
     if len(lost):
-        saw = p.reads.filter(pl.col("value").is_in(lost.implode())).select("process", "value").unique()
-        readers = dict(saw["process"].value_counts().iter_rows())
-    counted = _most(by_producer, lambda kinds: sum(kinds.values()))
+        lost_reads = p.reads.filter(pl.col("value").is_in(lost.implode())).select("process", "value").unique()
+        readers = dict(lost_reads["process"].value_counts().iter_rows())
+    counted = _most_affected(by_producer, lambda kinds: sum(kinds.values()))
     return {
         "acknowledged": len(fate),
         "lost": len(gone),
         "lost_read": len(read),
-        "duplicated": len(twice),
+        "duplicated": len(duplicated),
         "legally_gone": int(fate["legal"].sum()),
         "handled_again": handled_again(p),
         "by_producer": [[name, *(by_producer[name].get(kind, 0) for kind in KINDS)] for name in counted],
-        "by_reader": [[name, readers[name]] for name in _most(readers, int)],
+        "by_reader": [[name, readers[name]] for name in _most_affected(readers, int)],
         "processes_left_out": len(by_producer) - len(counted) + max(len(readers) - MAX_PROCESSES, 0),
     }
 
@@ -137,5 +139,5 @@ KINDS = ("lost", "lost_read", "duplicated")
 TOTALS = ("acknowledged", *KINDS, "legally_gone", "handled_again")
 
 
-def _most(counts: dict[str, Any], size: Any) -> list[str]:
+def _most_affected(counts: dict[str, Any], size: Any) -> list[str]:
     return sorted(counts, key=lambda name: (-size(counts[name]), name))[:MAX_PROCESSES]

@@ -1,4 +1,4 @@
-"""What consumers took part in without noticing: records that they never got, and records that they handled twice."""
+"""Effects that consumers do not notice: records that they never received, and records that they handled twice."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ MAX_CONSUMERS = 40
 
 
 def never_received(p: Partition) -> list[list[Any]]:
-    """Acknowledged records that stand at offsets at which a consumer got another record, cut off since, and went on.
+    """Acknowledged records that a consumer skipped: it had read a record, truncated since, at the same offset.
 
-    Rows [process, partition, first offset, last offset, records], most records first. What a member of the same group
-    got, the consumer got.
+    Rows [process, partition, first offset, last offset, records], most records first. A record that any member of the
+    consumer's group received counts as received.
     """
-    crowded = p.entries.filter(pl.col("offset").is_duplicated())["offset"].unique()
-    if not len(crowded):
+    ambiguous = p.entries.filter(pl.col("offset").is_duplicated())["offset"].unique()
+    if not len(ambiguous):
         return []
     polled = p.reads.with_columns(_owners(p, p.reads))
     reads = polled.filter(pl.col("offset").is_not_null())
-    stands = (
+    present = (
         outcomes_of_sends(p)
         .filter(~(pl.col("lost") | pl.col("legal") | pl.col("doubtful")))
-        .select("offset", stands="value")
+        .select("offset", present="value")
     )
-    saw = reads.filter(pl.col("offset").is_in(crowded.implode())).join(stands, on="offset")
-    got = polled.select("whose", stands="value")
-    last = reads.group_by("whose").agg(pl.col("offset").last().alias("last"))  # rows are in the order of time
+    saw = reads.filter(pl.col("offset").is_in(ambiguous.implode())).join(present, on="offset")
+    received = polled.select("owner", present="value")
+    last = reads.group_by("owner").agg(pl.col("offset").last().alias("last"))  # rows are sorted by time
     missed = (
-        saw.filter(pl.col("value") != pl.col("stands"))
+        saw.filter(pl.col("value") != pl.col("present"))
         .unique(["process", "offset"])
-        .join(got, on=["whose", "stands"], how="anti")
-        .join(last, on="whose")
+        .join(received, on=["owner", "present"], how="anti")
+        .join(last, on="owner")
         .filter(pl.col("offset") <= pl.col("last"))
     )
     rows = []
-    for (process,), mine in missed.group_by("process"):
-        offsets = mine["offset"].to_numpy()
+    for (process,), missed_by_process in missed.group_by("process"):
+        offsets = missed_by_process["offset"].to_numpy()
         offsets = offsets[~indeterminate_polls(p, [str(process)]).hold(offsets)]
         if len(offsets):
             rows.append([process, p.name, int(offsets.min()), int(offsets.max()), len(offsets)])
@@ -49,14 +49,14 @@ def never_received(p: Partition) -> list[list[Any]]:
 
 
 def handled_again(p: Partition) -> int:
-    """Records that a group, or a consumer without one, handled more than once; at-least-once delivery permits it."""
+    """The number of records that a group, or a single consumer, handled again. At-least-once delivery permits it."""
     done = p.marks.filter((pl.col("kind") == "handle") & (pl.col("outcome") == "ok"))
     if not len(done):
         return 0
-    handled = done.with_columns(_owners(p, done)).group_by("whose", "offset").len("times")
-    held = p.reads.with_columns(_owners(p, p.reads)).group_by("whose", "offset").agg(pl.col("value").n_unique())
-    # Another record at the same offset is handled for the first time.
-    values = handled.join(held, on=["whose", "offset"], how="left")["value"].fill_null(1)
+    handled = done.with_columns(_owners(p, done)).group_by("owner", "offset").len("times")
+    read = p.reads.with_columns(_owners(p, p.reads)).group_by("owner", "offset").agg(pl.col("value").n_unique())
+    # Handling another record at the same offset is not a repetition.
+    values = handled.join(read, on=["owner", "offset"], how="left")["value"].fill_null(1)
     return int((handled["times"] > values).sum())
 
 
@@ -64,4 +64,4 @@ def _owners(p: Partition, rows: pl.DataFrame) -> pl.Series:
     """The group of each row's process, else the process itself."""
     names = rows["process"].unique().drop_nulls().to_list()
     groups = [f"group {p.settings.group_of(name)}" if p.settings.group_of(name) else name for name in names]
-    return rows["process"].replace_strict(names, groups, return_dtype=pl.String).alias("whose")
+    return rows["process"].replace_strict(names, groups, return_dtype=pl.String).alias("owner")

@@ -1,4 +1,4 @@
-"""Bands of faults: each fault with the heal that ended it."""
+"""Bands of faults for the plots: each fault with the heal that ended it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 import polars as pl
 
 MAX_FAULTS = 120
-# Faults that are over when they are done: nothing heals them.
+# Faults without a duration: they need no heal.
 INSTANT = ("delete-records", "delete-topic", "create-topic", "add-partitions", "truncate", "preferred-election")
-STOPS = ("kill", "pause", "power-loss", "shutdown", "disk-full")  # what starting a process again ends
+STOPS = ("kill", "pause", "power-loss", "shutdown", "disk-full")  # a restart of the process ends them
 
 
 def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
-    """Bands in order of time and how many were left out: kind, nodes, place, from and to in ns.
+    """Bands (kind, nodes, place, from and to in ns) sorted by time, and the number of bands left out.
 
-    `to` is None where nothing ended the fault; it equals `from` for a fault of a moment, which alone has a place:
-    orders-0, or logs-0@237, logs-1@240. A fault of several nodes that end apart becomes several bands.
+    `to`: None if the fault was never healed; equal to `from` for an INSTANT fault. Only these have a place: orders-0,
+    or logs-0@237, logs-1@240. A fault of several nodes becomes several bands if they were healed at different times.
     """
     events = context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("invoked", "at")
     open_since: dict[tuple[str, str], int] = {}
     bands: list[tuple[str, str, int, int | None]] = []
     moments = []
     for row in events.iter_rows(named=True):
-        kind, nodes, place = _named(row["detail"])
+        kind, nodes, place = _parse_detail(row["detail"])
         start, end = row["invoked"], row["invoked"] if row["completed"] is None else row["completed"]
         if row["kind"] == "heal":
             ended = _ended_by(kind, nodes, open_since)
@@ -33,7 +33,7 @@ def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
             moments.append({"kind": kind, "nodes": nodes, "place": place, "from": start, "to": start})
         else:
             for node in nodes or [""]:
-                # A process that is killed while it is paused is no longer paused.
+                # A kill ends the pause of a process.
                 if kind == "kill" and ("pause", node) in open_since:
                     bands.append(("pause", node, open_since.pop(("pause", node)), start))
                 open_since.setdefault((kind, node), start)
@@ -52,26 +52,26 @@ def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
 
 
 def _ended_by(kind: str, nodes: list[str], open_since: dict[tuple[str, str], int]) -> list[tuple[str, str]]:
-    """The open faults that a heal ends. Starting a process again ends whatever was done to the process."""
+    """The open faults that a heal ends. A restart ends all STOPS of the process."""
     kinds = STOPS if kind == "restart" else (kind,)
     return [key for key in open_since if key[0] in kinds and (not nodes or key[1] in nodes or not key[1])]
 
 
-def _named(detail: str | None) -> tuple[str, list[str], str]:
-    """Kind, nodes and place of a fault's JSON; a fault that says nothing is called by its text."""
+def _parse_detail(detail: str | None) -> tuple[str, list[str], str]:
+    """Kind, nodes and place from a fault's JSON. If it is not a JSON object, the text is the kind."""
     try:
-        told = json.loads(detail or "{}")
+        fault = json.loads(detail or "{}")
     except (ValueError, RecursionError):
-        told = detail
-    if not isinstance(told, dict):
-        return (str(told)[:40] or "fault"), [], ""
-    nodes = told.get("nodes")
-    named = [str(node)[:40] for node in nodes][:20] if isinstance(nodes, list) else []
-    return str(told.get("kind") or "fault")[:40], named, _place(told)
+        fault = detail
+    if not isinstance(fault, dict):
+        return (str(fault)[:40] or "fault"), [], ""
+    nodes = fault.get("nodes")
+    names = [str(node)[:40] for node in nodes][:20] if isinstance(nodes, list) else []
+    return str(fault.get("kind") or "fault")[:40], names, _place(fault)
 
 
-def _place(told: dict[str, Any]) -> str:
-    topic, partition, offsets = (told.get(name) for name in ("topic", "partition", "offsets"))
+def _place(fault: dict[str, Any]) -> str:
+    topic, partition, offsets = (fault.get(name) for name in ("topic", "partition", "offsets"))
     if topic is None:
         return ""
     if isinstance(offsets, dict):

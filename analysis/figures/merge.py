@@ -1,4 +1,4 @@
-"""One record of a run out of the figure data of its partitions, in whatever order they come.
+"""Merges the figure data of partitions, in any order, into one record of the run.
 
 The record is figures.json:
 
@@ -12,7 +12,7 @@ The record is figures.json:
                causes}], the worst first
     windows    operations around the worst findings
     times      {finding id: {from, to, acked_from, acked_to}}
-    ..._left_out  what the bounds below cut off
+    ..._left_out  how many items exceed the bounds below
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from ..finding_order import place_of
-from .bins import Bins, bins_of, bins_over, moved, summed
+from .bins import Bins, bins_of, bins_over, numbers_in, summed
 from .breaches import KINDS, TOTALS
 from .faults import fault_bands
 from .series import OF_ACKNOWLEDGED
@@ -37,13 +37,13 @@ MAX_PARTITIONS = 48  # partitions with figures of their own
 MAX_ROWS = 60  # rows of the heat map
 MAX_WINDOWS = 16
 MAX_TIMES = 400
-MAX_NAMES = 40  # topics, producers and readers counted apart
+MAX_NAMES = 40  # topics, producers and readers that are counted separately
 
 Record = dict[str, Any]
 
 
 def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: Settings) -> Record:
-    """The run's record. Partitions that have no observations add nothing."""
+    """The run's record. Partitions without observations add nothing."""
     known = [summary for summary in summaries if summary.get("figures")]
     ordered = sorted(known, key=place_of)
     dated = [summary for summary in ordered if summary["figures"]["bins"]]
@@ -51,10 +51,12 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
     faults, faults_left_out = fault_bands(context)
     bins, span = _common_bins(dated, unplaced, faults)
     worst = sorted(dated, key=_badness)
-    # Partitions of which brokers kept something, but no client told.
-    bare = [_without_clients(s, bins) for s in ordered if not s["figures"]["bins"] and s["figures"].get("replicas")]
+    # Partitions with brokers' logs but without client operations.
+    without_operations = [
+        _with_empty_figures(s, bins) for s in ordered if not s["figures"]["bins"] and s["figures"].get("replicas")
+    ]
     windows = [{"partition": _name(s), **w} for s in worst for w in s["figures"]["windows"]]
-    windows.sort(key=lambda window: (window["severity"] != "violation", _turn(window["id"])))
+    windows.sort(key=lambda window: (window["severity"] != "violation", _number_in_rule(window["id"])))
     heat, heat_left_out = _heat(worst, bins)
     return {
         "format": FORMAT,
@@ -70,8 +72,8 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
         "never_received": _never_received(dated),
         "heat": heat,
         "heat_left_out": heat_left_out,
-        "partitions": [_partition(summary, bins) for summary in (worst + bare)[:MAX_PARTITIONS]],
-        "partitions_left_out": max(len(worst) + len(bare) - MAX_PARTITIONS, 0),
+        "partitions": [_partition(summary, bins) for summary in (worst + without_operations)[:MAX_PARTITIONS]],
+        "partitions_left_out": max(len(worst) + len(without_operations) - MAX_PARTITIONS, 0),
         "windows": windows[:MAX_WINDOWS],
         "times": _times(worst),
     }
@@ -82,7 +84,7 @@ def _name(summary: Record) -> str:
 
 
 def _badness(summary: Record) -> tuple[Any, ...]:
-    """Most lost records first, then most records in breaches, in what is permitted, in all."""
+    """A sort key: most lost records first, then most records in violations, in permitted findings, and in all."""
     counts = summary["findings"].values()
     breaches = sum(rule.get("violation records", 0) for rule in counts)
     permitted = sum(rule.get("permitted records", 0) for rule in counts)
@@ -91,19 +93,19 @@ def _badness(summary: Record) -> tuple[Any, ...]:
     return (-lost, -breaches, -permitted, -size, *place_of(summary))
 
 
-def _turn(finding: str) -> int:
-    """A partition's first finding of a rule comes before any partition's second."""
+def _number_in_rule(finding: str) -> int:
+    """A sort key: the first findings of a rule in all partitions come before the second ones."""
     number = finding.rsplit("/", 1)[-1]
     return int(number) if number.isdecimal() else 0
 
 
 def _unplaced(ordered: list[Record]) -> list[Record]:
-    """Sends without a partition, once a topic: every partition of the topic reports the same ones."""
-    once: dict[str, Record] = {}
+    """Sends without a partition, once for each topic: all its partitions report the same ones."""
+    by_topic: dict[str, Record] = {}
     for summary in ordered:
         if summary["figures"]["unplaced"]:
-            once.setdefault(summary["topic"], summary["figures"]["unplaced"])
-    return list(once.values())
+            by_topic.setdefault(summary["topic"], summary["figures"]["unplaced"])
+    return list(by_topic.values())
 
 
 def _common_bins(dated: list[Record], unplaced: list[Record], faults: list[Record]) -> tuple[Bins, tuple[int, int]]:
@@ -134,7 +136,7 @@ def _series(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str
 def _latency(dated: list[Record], bins: Bins) -> list[list[int]]:
     cells: dict[tuple[int, int], int] = {}
     for summary in dated:
-        where = moved(bins_of(summary["figures"]["bins"]), bins).tolist()
+        where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()
         for number, bucket, count in zip(*summary["figures"]["latency"], strict=True):
             key = (where[number], bucket)
             cells[key] = cells.get(key, 0) + count
@@ -149,20 +151,20 @@ def _impact(dated: list[Record]) -> Record:
     total = dict.fromkeys(TOTALS, 0)
     left_out = 0
     for summary in dated:
-        mine = summary["figures"]["impact"]
+        own = summary["figures"]["impact"]
         for name in total:
-            total[name] += mine[name]
-        _add(topics, summary["topic"], [mine["acknowledged"], *(mine[kind] for kind in KINDS)])
-        for name, *counts in mine["by_producer"]:
+            total[name] += own[name]
+        _add(topics, summary["topic"], [own["acknowledged"], *(own[kind] for kind in KINDS)])
+        for name, *counts in own["by_producer"]:
             _add(producers, name, counts)
-        for name, count in mine["by_reader"]:
+        for name, count in own["by_reader"]:
             _add(readers, name, [count])
-        left_out += mine["processes_left_out"]
+        left_out += own["processes_left_out"]
     return {
         **total,
-        "by_topic": _most({name: counts for name, counts in topics.items() if any(counts[1:])}),
-        "by_producer": _most(producers),
-        "by_reader": _most(readers),
+        "by_topic": _most_harmed({name: counts for name, counts in topics.items() if any(counts[1:])}),
+        "by_producer": _most_harmed(producers),
+        "by_reader": _most_harmed(readers),
         "complete": left_out == 0 and max(len(producers), len(readers)) <= MAX_NAMES,
     }
 
@@ -177,8 +179,8 @@ def _add(totals: dict[str, list[int]], name: str, counts: list[int]) -> None:
     totals[name] = [one + other for one, other in zip(before, counts, strict=True)]
 
 
-def _most(totals: dict[str, list[int]]) -> list[list[Any]]:
-    # Sorted by the counts of harm, which stand last.
+def _most_harmed(totals: dict[str, list[int]]) -> list[list[Any]]:
+    # The last columns count the harm.
     ordered = sorted(totals.items(), key=lambda item: (-sum(item[1][-3:]), item[0]))
     return [[name, *counts] for name, counts in ordered[:MAX_NAMES]]
 
@@ -187,22 +189,22 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
     found = [summary for summary in worst if summary["figures"]["heat"]]
     rows = []
     for summary in found[:MAX_ROWS]:
-        where = moved(bins_of(summary["figures"]["bins"]), bins).tolist()
+        where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()
         cells = []
         for cell in summary["figures"]["heat"]:
-            mine: dict[int, int] = {}
+            records: dict[int, int] = {}
             for number, count in zip(cell["bins"], cell["records"], strict=True):
-                mine[where[number]] = mine.get(where[number], 0) + count
-            numbers = sorted(mine)
-            cells.append({**cell, "bins": numbers, "records": [mine[number] for number in numbers]})
+                records[where[number]] = records.get(where[number], 0) + count
+            numbers = sorted(records)
+            cells.append({**cell, "bins": numbers, "records": [records[number] for number in numbers]})
         rows.append({"partition": _name(summary), "cells": cells})
     return rows, max(len(found) - MAX_ROWS, 0)
 
 
-def _without_clients(summary: Record, bins: Bins) -> Record:
-    """The summary as if clients had been asked and said nothing."""
-    nothing = [0] * bins.number
-    series = dict.fromkeys(OF_ACKNOWLEDGED, nothing)
+def _with_empty_figures(summary: Record, bins: Bins) -> Record:
+    """The summary with the figures of a partition without client operations."""
+    zeros = [0] * bins.number
+    series = dict.fromkeys(OF_ACKNOWLEDGED, zeros)
     impact = {"acknowledged": 0, "lost": 0, "lost_read": 0}
     figures = {"bins": bins.to_json(), "series": series, "lags": [], "impact": impact, "offsets": None}
     return {**summary, "figures": {**figures, "replicas": summary["figures"]["replicas"]}}
@@ -230,15 +232,15 @@ def _partition(summary: Record, bins: Bins) -> Record:
 
 
 def _causes(summary: Record) -> list[list[Any]]:
-    """Of each loss that was explained: first and last offset, and the cause."""
+    """First offset, last offset and cause of each explained loss."""
     lost = [(cause["lost"], cause["cause"]) for cause in summary.get("causes", []) if cause.get("lost")]
     return [[about["first"], about["last"], name] for about, name in lost]
 
 
 def _lag(line: Record, own: Bins, bins: Bins) -> list[int | None]:
-    """The worst lag of each bin; a lag that the consumer never makes up grows to the end of the run."""
+    """The maximum lag in each bin; the lag at the partition's end grows until the end of the run."""
     merged: list[int | None] = [None] * bins.number
-    where = moved(own, bins).tolist()
+    where = numbers_in(own, bins).tolist()
     for number, behind in zip(where, line["behind"], strict=True):
         if behind is not None:
             merged[number] = max(merged[number] or 0, behind)

@@ -1,4 +1,4 @@
-"""The map of a partition by offset: what became of the record at each offset, and who read which offsets."""
+"""The map of a partition by offset: the fate of the record at each offset, and the offsets that each consumer read."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..partitions.partition import Partition
 from .bins import Ints
 from .series import lost_values
 
-# What became of the first record at an offset, worst first: of two records at one offset the worse is shown.
+# Classes of the record at an offset, worst first. If an offset had several records, the worst class is shown.
 CLASSES = (
     "lost-read",  # acknowledged, read, and gone
     "lost",  # acknowledged, never read, and gone
-    "duplicate",  # its value stands at another offset too
+    "duplicate",  # its value is also at another offset
     "unread",  # acknowledged, not gone, and never read
     "read",  # acknowledged and read
-    "read-only",  # read, though nobody was told that it was written
-    "undecided",  # written as far as anybody knows, never read
+    "read-only",  # read, but its send was not acknowledged
+    "undecided",  # its send is indeterminate, and it was never read
     "aborted",  # its send failed or its transaction aborted
     "absent",  # legally gone: deleted, compacted or past retention
-    "hole",  # nothing is known to have stood there (markers of transactions look like this)
+    "hole",  # no record is known (transaction markers look like this)
 )
 _CODE = {name: code for code, name in enumerate(CLASSES)}
-SEVERE = 4  # classes before this one are drawn however small they are
+SEVERE = 4  # classes before this one are always drawn, however small
 MAX_BLOCKS = 240
 MAX_READERS = 12
 MAX_SEGMENTS = 60  # of one reader, and of the lane of second values
@@ -40,7 +40,7 @@ def offset_map(
 ) -> dict[str, Any] | None:
     """Blocks of offsets with the count of each class, later holders, readers and findings; None without offsets.
 
-    A block is [first, last, {class: offsets}]; it has one class unless the map was too long to keep apart.
+    A block is [first, last, {class: offsets}]. It only has several classes if the map was too long.
     """
     offsets, codes = _classes(p, fate, findings)
     if not len(offsets):
@@ -75,7 +75,7 @@ def _classes(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> tuple
     if twice:
         codes[placed["value"].is_in(twice).to_numpy() & ~lost] = _CODE["duplicate"]
     offsets = placed["offset"].to_numpy()
-    others, other_codes = _others(p, placed, twice)
+    others, other_codes = _classes_of_unacknowledged(p, placed, twice)
     offsets, codes = np.concatenate([offsets, others]), np.concatenate([codes, other_codes])
     order = np.argsort(offsets, kind="stable")
     offsets, codes = offsets[order], codes[order]
@@ -85,8 +85,8 @@ def _classes(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> tuple
     return offsets[starts], np.minimum.reduceat(codes, starts)
 
 
-def _others(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints, Ints]:
-    """Entries of the log that no acknowledgement tells of."""
+def _classes_of_unacknowledged(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints, Ints]:
+    """Offsets and class codes of entries that are not acknowledged sends."""
     entries = p.entries
     if len(placed) == len(entries) and bool(entries["sent_ok"].all()):
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -103,12 +103,12 @@ def _others(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints,
         .then(_CODE["read-only"])
         .otherwise(_CODE["undecided"])
     )
-    found = rest.select("offset", code.cast(pl.Int64).alias("code"))
-    return found["offset"].to_numpy(), found["code"].to_numpy()
+    coded = rest.select("offset", code.cast(pl.Int64).alias("code"))
+    return coded["offset"].to_numpy(), coded["code"].to_numpy()
 
 
 def _blocks(offsets: Ints, codes: Ints) -> list[list[Any]]:
-    """Run-length encodes the classes, holes between known offsets included, and shortens the result."""
+    """Run-length encodes the classes, with the holes between known offsets, and shortens the result."""
     gap = np.diff(offsets) > 1
     before = np.flatnonzero(gap)
     firsts = np.concatenate([offsets, offsets[before] + 1])
@@ -119,7 +119,7 @@ def _blocks(offsets: Ints, codes: Ints) -> list[list[Any]]:
     starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))
     ends = np.append(starts[1:], len(kinds)) - 1
     firsts, lasts, kinds = firsts[starts], lasts[ends], kinds[starts]
-    group = _shorten(kinds)
+    group = _group_runs(kinds)
     counts = np.zeros((int(group[-1]) + 1, len(CLASSES)), np.int64)
     np.add.at(counts, (group, kinds), lasts - firsts + 1)
     begin = np.flatnonzero(np.append(True, np.diff(group) > 0))
@@ -128,8 +128,8 @@ def _blocks(offsets: Ints, codes: Ints) -> list[list[Any]]:
     return [[first, last, {CLASSES[c]: n for c, n in enumerate(row) if n}] for first, last, row in rows]
 
 
-def _shorten(kinds: Ints) -> Ints:
-    """The group of each run: itself while there are few; else harmless neighbours together; else equal numbers."""
+def _group_runs(kinds: Ints) -> Ints:
+    """The group of each run: few runs stay separate; else harmless neighbours are joined; else groups of equal size."""
     count = len(kinds)
     if count <= MAX_BLOCKS:
         return np.arange(count)
@@ -138,7 +138,7 @@ def _shorten(kinds: Ints) -> Ints:
     spare = MAX_BLOCKS - int(begins.sum())
     if spare <= 0:
         return np.arange(count) * MAX_BLOCKS // count
-    # Harmless stretches share the blocks that are left.
+    # Harmless runs share the remaining blocks.
     harmless = int((~severe).sum())
     starts = np.flatnonzero(begins)
     turn = np.arange(count) - starts[np.cumsum(begins) - 1]
@@ -146,14 +146,14 @@ def _shorten(kinds: Ints) -> Ints:
 
 
 def _later(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:
-    """What became of offsets that lost their record or held several: [first, last, replaced|inconsistent|gone]."""
-    held = p.entries["offset"].to_numpy()  # in order
-    crowded = np.unique(held[1:][np.diff(held) == 0])
+    """Offsets that lost their record or had several: [first, last, replaced|inconsistent|gone]."""
+    entry_offsets = p.entries["offset"].to_numpy()  # sorted
+    repeated = np.unique(entry_offsets[1:][np.diff(entry_offsets) == 0])
     lost = (codes == _CODE["lost"]) | (codes == _CODE["lost-read"])
-    if not len(crowded) and not lost.any():
+    if not len(repeated) and not lost.any():
         return []
-    many = np.isin(offsets, crowded)
-    kind = np.where(lost & many, 1, np.where(many, 2, np.where(lost, 3, 0)))
+    has_several = np.isin(offsets, repeated)
+    kind = np.where(lost & has_several, 1, np.where(has_several, 2, np.where(lost, 3, 0)))
     segments = _segments(offsets, kind, np.append(np.diff(offsets) > 1, False))
     names = {1: "replaced", 2: "inconsistent", 3: "gone"}
     return [[first, last, names.get(code, "several")] for first, last, code in segments if code]
@@ -162,28 +162,28 @@ def _later(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:
 def _readers(
     p: Partition, consumers: list[tuple[str, Ints]], visible: Ints, lost: pl.Series
 ) -> tuple[list[dict[str, Any]], int]:
-    """Ranges of offsets that each consumer read, told apart by whether it saw records that were lost later."""
+    """Ranges of offsets that each consumer read, by whether it read records that were lost later."""
     known = [item for item in consumers if len(item[1])]
     lanes = []
     for name, rows in known[:MAX_READERS]:
         offsets = p.reads["offset"].gather(rows).to_numpy()
-        saw_lost = None
+        is_lost = None
         if len(lost):
-            saw_lost = p.reads["value"].gather(rows).is_in(lost.implode()).fill_null(False).to_numpy()
-        lanes.append({"process": name, **_lane(offsets, saw_lost, visible)})
+            is_lost = p.reads["value"].gather(rows).is_in(lost.implode()).fill_null(False).to_numpy()
+        lanes.append({"process": name, **_lane(offsets, is_lost, visible)})
     return sorted(lanes, key=lambda lane: str(lane["process"])), max(len(known) - MAX_READERS, 0)
 
 
-def _lane(offsets: Ints, saw_lost: Mask | None, visible: Ints) -> dict[str, Any]:
-    """One consumer: kinds are read, lost (only the lost record), both (the lost one and its successor), several."""
-    if saw_lost is None or not saw_lost.any():
+def _lane(offsets: Ints, is_lost: Mask | None, visible: Ints) -> dict[str, Any]:
+    """The lane of one consumer. Kinds: read, lost (only the lost record), both (also its successor), several."""
+    if is_lost is None or not is_lost.any():
         held = offsets if len(offsets) < 2 or bool((np.diff(offsets) > 0).all()) else np.unique(offsets)
         kind = np.ones(len(held), np.int64)
     else:
         held, inverse = np.unique(offsets, return_inverse=True)
         kind = np.zeros(len(held), np.int64)
-        np.bitwise_or.at(kind, inverse, np.where(saw_lost, 2, 1))
-    # Offsets that no consumer can see (markers, aborted records) do not interrupt a range.
+        np.bitwise_or.at(kind, inverse, np.where(is_lost, 2, 1))
+    # Offsets without a visible record (markers, aborted records) do not interrupt a range.
     rank = np.searchsorted(visible, held, "right")
     gap = np.append(np.diff(rank) > 1, False)
     names = {1: "read", 2: "lost", 3: "both"}
@@ -194,7 +194,7 @@ def _lane(offsets: Ints, saw_lost: Mask | None, visible: Ints) -> dict[str, Any]
 
 
 def _segments(offsets: Ints, kind: Ints, gap_after: Mask) -> list[tuple[int, int, int]]:
-    """Runs of one kind without a gap; when there are too many, equal numbers of them become one of kind -1."""
+    """Runs of one kind without a gap. If there are too many, groups of equal size become runs of kind -1."""
     if not len(offsets):
         return []
     breaks = np.flatnonzero((kind[1:] != kind[:-1]) | gap_after[:-1]) + 1

@@ -1,11 +1,11 @@
-"""The replicas of a partition, bounded, for pictures: blocks of their logs by epoch, and who led when.
+"""The replicas of a partition for the plots, in bounded size: blocks of their logs by epoch, and the leaders.
 
 logs   [{name, time, brokers: [{broker, start, end, high_watermark, blocks}], differ: [[first, last]]}]
-       one a snapshot; a block is [first, last, leader epoch or null, side]: the side is the first broker with the
-       same records where replicas differ, else null
-cuts   [[time, broker, end, was]]: truncations that cut something; `was` is the end before, where it is known
-terms  [{epoch, leader, time, start, how, ended, rivals}]: `ended` where the controller recorded that nobody led any
-       more; `rivals` are [broker, time] of others that said that they led the same epoch
+       one for each snapshot; a block is [first, last, leader epoch or null, side]: if replicas differ, the side is the
+       first broker with the same records, else null
+cuts   [[time, broker, end, was]]: truncations that removed records; `was` is the end before, if known
+terms  [{epoch, leader, time, start, how, ended, rivals}]: `ended` if the controller recorded that no leader was left;
+       `rivals` are [broker, time] of other brokers that logged to lead the same epoch
 isr    [[time, [brokers]]]
 lives  [[time, broker, "died" (or fenced), "started" or "unfenced"]]
 ends   [[time, broker, offset, kind]]: loaded, snapshot, truncated, corruption, high-watermark
@@ -33,7 +33,7 @@ Record = dict[str, Any]
 
 
 def replica_figures(p: Partition) -> Record | None:
-    """The record above, or None where no broker's files of the partition are known."""
+    """The record above; None: no files of brokers were collected."""
     if p.replica_logs is None:
         return None
     times = {"cuts": [], "terms": [], "isr": [], "lives": [], "ends": []} if p.timeline is None else _times(p.timeline)
@@ -46,42 +46,45 @@ def replica_figures(p: Partition) -> Record | None:
 
 def _logs(logs: ReplicaLogs) -> list[Record]:
     bounds = extents(logs).sort("broker")
-    told = []
+    snapshots: list[Record] = []
     for name in logs.snapshots:
         ends = bounds.filter(pl.col("snapshot") == name)
         if not ends.height:
             continue
         records = logs.records.filter(pl.col("snapshot") == name)
         sides, differ = _sides(records, identical_at(logs, name))
-        sealed = logs.sealed.filter(pl.col("snapshot") == name)
-        whole = [sealed.with_columns(pl.col(end).alias("offset")) for end in ("first_offset", "last_offset")]
+        identical = logs.sealed.filter(pl.col("snapshot") == name)
+        whole = [identical.with_columns(pl.col(end).alias("offset")) for end in ("first_offset", "last_offset")]
         brokers = []
         for row in ends.select("broker", "start", "end", "high_watermark").iter_rows(named=True):
-            mine = pl.concat([records, *whole], how="diagonal").filter(pl.col("broker") == row["broker"])
-            brokers.append({**row, "blocks": _blocks(mine, sides)})
-        told.append({"name": name, "time": logs.times.get(name), "brokers": brokers, "differ": differ})
-    # The latest snapshots, but never at the price of one that shows a divergence.
-    return sorted(sorted(told, key=lambda log: not log["differ"])[:MAX_SNAPSHOTS], key=told.index)
+            own = pl.concat([records, *whole], how="diagonal").filter(pl.col("broker") == row["broker"])
+            brokers.append({**row, "blocks": _blocks(own, sides)})
+        snapshots.append({"name": name, "time": logs.times.get(name), "brokers": brokers, "differ": differ})
+    # Snapshots that show a divergence have precedence.
+    chosen = sorted(snapshots, key=lambda snapshot: not snapshot["differ"])[:MAX_SNAPSHOTS]
+    return sorted(chosen, key=snapshots.index)
 
 
-def _sides(records: pl.DataFrame, sealed: pl.Series) -> tuple[pl.DataFrame, list[list[int]]]:
-    """Columns offset, broker, side of records that differ; and the ranges of offsets that do."""
+def _sides(records: pl.DataFrame, identical: pl.Series) -> tuple[pl.DataFrame, list[list[int]]]:
+    """Columns offset, broker and side of records that differ; and the ranges of these offsets."""
     schema = {"offset": pl.Int64, "broker": pl.String, "side": pl.String}
     if records["broker"].n_unique() < 2:
         return pl.DataFrame(schema=schema), []
-    found = diverging(records, sealed)
-    split = found.with_columns(pl.col("sides").str.split("|")).explode("brokers", "sides")
+    differing = diverging(records, identical)
+    split = differing.with_columns(pl.col("sides").str.split("|")).explode("brokers", "sides")
     sides = split.select("offset", pl.col("brokers").alias("broker"), pl.col("sides").alias("side"))
-    runs = found.sort("position").with_columns((pl.col("position").diff() != 1).fill_null(True).cum_sum().alias("run"))
+    runs = differing.sort("position").with_columns(
+        (pl.col("position").diff() != 1).fill_null(True).cum_sum().alias("run")
+    )
     ranges = runs.group_by("run", maintain_order=True).agg(
         pl.col("offset").first().alias("first"), pl.col("offset").last().alias("last")
     )
     return sides, [list(row) for row in ranges.select("first", "last").head(MAX_RANGES).iter_rows()]
 
 
-def _blocks(mine: pl.DataFrame, sides: pl.DataFrame) -> list[list[Any]]:
-    """Neighbouring records of one epoch and side; the last block of a log with too many is what remains."""
-    placed = mine.join(sides, on=["offset", "broker"], how="left").sort("offset")
+def _blocks(records: pl.DataFrame, sides: pl.DataFrame) -> list[list[Any]]:
+    """Adjacent records of one epoch and side as blocks. With too many blocks, the last one has all other records."""
+    placed = records.join(sides, on=["offset", "broker"], how="left").sort("offset")
     changed = pl.col("leader_epoch").ne_missing(pl.col("leader_epoch").shift())
     changed = changed | pl.col("side").ne_missing(pl.col("side").shift())
     numbered = placed.with_columns(changed.cum_sum().clip(upper_bound=MAX_BLOCKS).alias("block"))
@@ -121,7 +124,7 @@ def _times(timeline: Timeline) -> Record:
 
 
 def _until(times: Record, deleted: int) -> Record:
-    """The moments of a partition whose topic was deleted then (ns): nobody leads it or is in sync any more."""
+    """The times up to the deletion of the topic (ns). After it, the partition has no leader and no ISR."""
     terms = [term for term in times["terms"] if term["time"] is None or term["time"] <= deleted]
     if terms:
         last = terms[-1]
@@ -132,32 +135,35 @@ def _until(times: Record, deleted: int) -> Record:
 
 
 def _in_sync(timeline: Timeline) -> list[list[Any]]:
-    """The ISR from each of its changes on.
+    """The ISR after each change.
 
-    Controllers log no change that comes of fencing: KRaft then takes the broker out of the ISR, unless it is the last
+    Controllers do not log the change after fencing: KRaft removes the fenced broker from the ISR, unless it is the last
     one (ReplicationControlManager.handleBrokerFenced).
     """
-    said: list[tuple[int | None, list[str], str]] = [(time, sorted(brokers), "") for time, brokers, _ in timeline.isr]
+    recorded: list[tuple[int | None, list[str], str]] = [
+        (time, sorted(brokers), "") for time, brokers, _ in timeline.isr
+    ]
     fenced = (event for event in timeline.events if event.fact.kind == "fenced")
-    dated = [row for row in (*said, *((event.time, [], event.broker) for event in fenced)) if row[0] is not None]
+    dated = [row for row in (*recorded, *((event.time, [], event.broker) for event in fenced)) if row[0] is not None]
     changes: list[list[Any]] = []
-    for time, brokers, gone in sorted(dated, key=itemgetter(0)):
+    for time, brokers, fenced_broker in sorted(dated, key=itemgetter(0)):
         before = changes[-1][1] if changes else []
-        now = ([name for name in before if name != gone] or before) if gone else brokers
+        remaining = [name for name in before if name != fenced_broker] or before
+        now = remaining if fenced_broker else brokers
         if now != before:
             changes.append([time, now])
     return changes
 
 
 def _cuts(timeline: Timeline) -> list[list[Any]]:
-    """Truncations and repairs that made a log shorter than the end that was last known of it."""
+    """Truncations and repairs that made a log shorter than its last known end."""
     known: dict[str, int] = {}
     cuts: list[list[Any]] = []
     for end in timeline.ends:
         if end.kind == "high-watermark" or end.noop or end.time is None:
             continue
         was = known.get(end.broker)
-        # Every new follower truncates its empty log to nothing.
+        # Every new follower truncates its empty log to 0.
         if end.kind in ("truncated", "corruption") and (end.end < was if was is not None else end.end > 0):
             cuts.append([end.time, end.broker, end.end, was])
         known[end.broker] = end.end

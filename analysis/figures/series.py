@@ -1,4 +1,4 @@
-"""One partition over time: outcomes, latency, what nobody has read yet, how far consumers are behind."""
+"""One partition over time: outcomes, latency, unread records, consumer lag."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ..rules.loss import outcomes_of_sends
 from ..rules.polling import moves_of
 from .bins import Bins, Ints, bins_over
 
-PER_OCTAVE = 4  # buckets of latency in each doubling: a bucket is 19 % wide
+PER_OCTAVE = 4  # latency buckets for each doubling: a bucket is 19 % wide
 MAX_CONSUMERS = 16
-OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # of the series over time
+OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # names in `over_time`
 
 
 def lost_values(findings: list[Finding]) -> pl.Series:
-    """Every value that a finding calls lost."""
+    """All values of lost-write findings."""
     values = [value for finding in findings if finding.rule == "lost-write" for value in finding.values]
     return pl.Series("value", values, dtype=pl.String)
 
 
 def fate_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFrame:
-    """offset, acked (ns), first_read (ns), lost, legal, value: a row each acknowledged value.
+    """One row for each acknowledged value: offset, acked (ns), first_read (ns), lost, legal, value.
 
-    Lost is what the findings call lost, so that pictures and findings agree whatever the dialect.
+    `lost` is from the findings, so that plots and findings agree in every dialect.
     """
     lost = lost_values(findings)
     fate = outcomes_of_sends(p)
@@ -42,7 +42,7 @@ def fate_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFrame:
 
 
 def span_of(p: Partition) -> tuple[int, int] | None:
-    """The first and last time that the partition's observations tell, in ns."""
+    """The first and last time (ns) in the partition's observations; None without any."""
     lows, highs = [], []
     for frame in (p.sends, p.reads, p.marks):
         if len(frame):
@@ -53,7 +53,7 @@ def span_of(p: Partition) -> tuple[int, int] | None:
 
 
 def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
-    """Sends that ended ok, fail or info, by the time of their end (of their invocation, if they never ended)."""
+    """Counts of ok, fail and info sends by completion time (without completion: by invocation time)."""
     ended = bins.of(sends.select(pl.coalesce("completed", "invoked")).to_series().to_numpy())
     codes = sends["outcome"].to_physical().to_numpy().astype(np.int64)
     tally = np.bincount(codes * bins.number + ended, minlength=3 * bins.number).reshape(3, -1)
@@ -61,7 +61,7 @@ def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
 
 
 def unplaced_outcomes(p: Partition) -> dict[str, Any] | None:
-    """The topic's sends whose partition nobody learned. The same in each of its partitions: merging takes one."""
+    """Outcomes of the topic's sends without a known partition. Equal in all its partitions, so merging takes one."""
     sends = p.unplaced
     if not len(sends):
         return None
@@ -71,7 +71,7 @@ def unplaced_outcomes(p: Partition) -> dict[str, Any] | None:
 
 
 def latency(p: Partition, bins: Bins) -> list[list[int]]:
-    """Acknowledged sends by (bin of their end, bucket of their latency): parallel lists of bin, bucket and count."""
+    """Acknowledged sends by completion bin and latency bucket, as parallel lists: bin, bucket, count."""
     sent = p.sends.filter((pl.col("outcome") == "ok") & ~pl.col("synthetic") & pl.col("completed").is_not_null())
     if not len(sent):
         return [[], [], []]
@@ -83,10 +83,10 @@ def latency(p: Partition, bins: Bins) -> list[list[int]]:
 
 
 def over_time(p: Partition, fate: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
-    """By bin: ok, fail, info (sends), read (records), acked, lost (by the time of their acknowledgement),
+    """Counts by bin.
 
-    seen (acknowledged values first read, not before their acknowledgement), never (acknowledged, never read) and gone
-    (legally, and unread).
+    ok, fail, info: sends. read: records. acked, lost: by acknowledgement time. seen: acknowledged values by their first
+    read, no earlier than their acknowledgement. never: acknowledged, never read. gone: legally absent, never read.
     """
     acked = fate["acked"].to_numpy()
     first_read = fate["first_read"]
@@ -105,22 +105,22 @@ def over_time(p: Partition, fate: pl.DataFrame, bins: Bins) -> dict[str, list[in
 
 
 def rows_by_process(p: Partition) -> list[tuple[str, Ints]]:
-    """The rows of `reads` with an offset of each consumer; who read most comes first."""
+    """The rows of `reads` with an offset, by consumer; the consumer with most reads comes first."""
     if not len(p.reads):
         return []
     names = p.reads["process"].unique().sort()
     codes = p.reads["process"].cast(pl.Enum(names)).to_physical().to_numpy()
     placed = p.reads["offset"].is_not_null().to_numpy()
-    found = [(str(name), np.flatnonzero((codes == code) & placed)) for code, name in enumerate(names.to_list())]
-    return sorted(found, key=lambda item: (-len(item[1]), item[0]))
+    rows = [(str(name), np.flatnonzero((codes == code) & placed)) for code, name in enumerate(names.to_list())]
+    return sorted(rows, key=lambda item: (-len(item[1]), item[0]))
 
 
 def lags(p: Partition, fate: pl.DataFrame, consumers: list[tuple[str, Ints]], bins: Bins) -> list[dict[str, Any]]:
-    """By consumer and bin: the age (ns) of the oldest acknowledged record that it has not passed, at the bin's end.
+    """Lag by consumer and bin: the age (ns) at the bin's end of the oldest acknowledged record above its position.
 
-    0: it has passed them all; None: it has no position. Lost records are left out, as nobody can wait for them,
-    and so are those legally gone. `since` is the time from which it lags at the end (None: it does not), so that
-    merging can go on to the end of the run. Final readers begin at 0 on purpose and are left out.
+    0: it has passed all records. None: it has no position. Lost and legally absent records are excluded, as they can't
+    be read. `since`: when the lag at the end began (None: no lag), so that merging can extend it to the end of the run.
+    Final readers start at 0 on purpose and are excluded.
     """
     gone = fate["lost"].to_numpy() | fate["legal"].to_numpy() | fate["offset"].is_null().to_numpy()
     offsets, acked = fate["offset"].fill_null(-1).to_numpy()[~gone], fate["acked"].to_numpy()[~gone]
@@ -130,20 +130,20 @@ def lags(p: Partition, fate: pl.DataFrame, consumers: list[tuple[str, Ints]], bi
     offsets = offsets[order]
     oldest = np.append(np.minimum.accumulate(acked[order][::-1])[::-1], np.iinfo(np.int64).max)
     moves = moves_of(p).select("process", "completed", "at", "index", pl.col("position").fill_null(-1))
-    reads = _Places.of(p.reads.with_columns((pl.col("offset") + 1).fill_null(-1).alias("position")))
+    reads = _Positions.of(p.reads.with_columns((pl.col("offset") + 1).fill_null(-1).alias("position")))
     final = p.final.processes if p.final else ()
     lines = []
     for process, rows in [item for item in consumers if item[0] not in final and len(item[1])][:MAX_CONSUMERS]:
-        moved = _Places.of(moves.filter(pl.col("process") == process))
-        places = [_last_reads(reads, rows, bins), moved.known(np.arange(len(moved.completed)))]
-        stands = np.concatenate(places)
-        stands = stands[np.lexsort((stands[:, 2], stands[:, 1], stands[:, 0]))]
-        lines.append({"process": process, **_lag(stands[:, 0], stands[:, 3], offsets, oldest, bins)})
+        own_moves = _Positions.of(moves.filter(pl.col("process") == process))
+        parts = [_last_reads(reads, rows, bins), own_moves.dated(np.arange(len(own_moves.completed)))]
+        positions = np.concatenate(parts)
+        positions = positions[np.lexsort((positions[:, 2], positions[:, 1], positions[:, 0]))]
+        lines.append({"process": process, **_lag(positions[:, 0], positions[:, 3], offsets, oldest, bins)})
     return lines
 
 
-class _Places(NamedTuple):
-    """Columns of what sets a position; completed is -1 where it has no time."""
+class _Positions(NamedTuple):
+    """Columns of operations that set a consumer's position; `completed` is -1 without a completion."""
 
     completed: Ints
     at: Ints
@@ -151,25 +151,25 @@ class _Places(NamedTuple):
     position: Ints
 
     @classmethod
-    def of(cls, rows: pl.DataFrame) -> _Places:
+    def of(cls, rows: pl.DataFrame) -> _Positions:
         columns = rows.select(pl.col("completed").fill_null(-1), "at", nth="index", position="position").cast(pl.Int64)
         return cls(*(columns[name].to_numpy() for name in cls._fields))
 
-    def known(self, rows: Ints) -> Ints:
-        """A line each of those rows that have a time."""
+    def dated(self, rows: Ints) -> Ints:
+        """The rows that have a completion, as an array."""
         rows = rows[self.completed[rows] >= 0]
         return np.column_stack([column[rows] for column in self])
 
 
-def _last_reads(reads: _Places, rows: Ints, bins: Bins) -> Ints:
-    """The last read of each bin, as only that one tells where the consumer stands at the bin's end."""
+def _last_reads(reads: _Positions, rows: Ints, bins: Bins) -> Ints:
+    """The last read in each bin: it determines the consumer's position at the bin's end."""
     completed = np.maximum.accumulate(reads.completed[rows])
     last = rows[np.append(np.flatnonzero(np.diff(bins.of(completed)) > 0), len(rows) - 1)]
-    return reads.known(last)
+    return reads.dated(last)
 
 
 def _lag(times: Ints, positions: Ints, offsets: Ints, oldest: Ints, bins: Bins) -> dict[str, Any]:
-    """The lag at each bin's end of a consumer that stands at `positions` (-1: nowhere) from `times` on."""
+    """The lag at each bin's end. From `times` on, the consumer is at `positions` (-1: no position)."""
     if not len(times):
         return {"behind": [None] * bins.number, "since": None}
     ends = bins.ends()
@@ -178,5 +178,5 @@ def _lag(times: Ints, positions: Ints, offsets: Ints, oldest: Ints, bins: Bins) 
     since = oldest[np.searchsorted(offsets, position, "left")]
     behind = np.where(since < ends, ends - since, 0)
     line = [None if where < 0 else int(lag) for where, lag in zip(position.tolist(), behind.tolist(), strict=True)]
-    late = position[-1] >= 0 and since[-1] < ends[-1]
-    return {"behind": line, "since": int(since[-1]) if late else None}
+    is_late = position[-1] >= 0 and since[-1] < ends[-1]
+    return {"behind": line, "since": int(since[-1]) if is_late else None}

@@ -22,11 +22,11 @@ def differences(logs: ReplicaLogs) -> list[Record]:
     divergences (first, last, count, rows), left_out, damage (broker, first, last, file, byte, reason, is_corrupt),
     behind (in words), silent (assigned brokers without records).
 
-    A row is an offset with what each broker holds there ({epoch, timestamp, key, value, control}), null where its log
-    does not reach or lacks it; a row with `skipped` instead stands for that many offsets.
+    A row is an offset with each broker's record ({epoch, timestamp, key, value, control}), null where its log has none.
+    A row with `skipped` instead replaces that many offsets.
     """
     bounds = extents(logs)
-    told = []
+    snapshots = []
     for name in logs.snapshots:
         records = logs.records.filter(pl.col("snapshot") == name)
         there = bounds.filter(pl.col("snapshot") == name).sort("broker")
@@ -36,7 +36,7 @@ def differences(logs: ReplicaLogs) -> list[Record]:
         several = records["broker"].n_unique() > 1
         found = list(runs(diverging(records, identical_at(logs, name)), "position", "key")) if several else []
         brokers = ends.select("broker", "start", "end", "high_watermark").to_dicts()
-        told.append(
+        snapshots.append(
             {
                 "snapshot": name,
                 "time": logs.times.get(name),
@@ -48,11 +48,11 @@ def differences(logs: ReplicaLogs) -> list[Record]:
                 "silent": sorted({*logs.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
             }
         )
-    return told
+    return snapshots
 
 
 def _damage(logs: ReplicaLogs, snapshot: str) -> list[Record]:
-    """What of the logs cannot be compared: damaged batches, and files that cannot be read (not is_corrupt).
+    """Parts of logs that cannot be compared: damaged batches, and files that cannot be read (not is_corrupt).
 
     A torn tail is neither: its log ends before it.
     """
@@ -94,7 +94,7 @@ def _divergence(records: pl.DataFrame, run: pl.DataFrame, brokers: list[Record])
 
 
 def cell(row: Record | None) -> Record | None:
-    """What one broker holds at an offset; timestamp in ms since the epoch."""
+    """One broker's record at an offset; timestamp in ms since the epoch."""
     if row is None:
         return None
     return {

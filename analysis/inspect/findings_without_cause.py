@@ -1,4 +1,4 @@
-"""Breaches of which no cause is told, and why none is: what was found must not go unsaid because nobody knows why."""
+"""Findings without a cause, and why they have none, so that no breach goes unreported."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Record = dict[str, Any]
 
 def unexplained(findings: Iterable[Finding], causes: list[Record]) -> list[Finding]:
     """The breaches that neither have a cause of their own nor belong to a loss that has one."""
-    told = {name for cause in causes for name in cause["findings"]}
+    explained = {name for cause in causes for name in cause["findings"]}
     losses = [cause["lost"] for cause in causes if cause.get("lost")]
     return [
         one
         for one in findings
         if one.severity == "violation"
-        and told.isdisjoint([one.id, *one.related])
+        and explained.isdisjoint([one.id, *one.related])
         and not any(_is_of(one, lost) for lost in losses)
     ]
 
@@ -34,7 +34,7 @@ def _is_of(one: Finding, lost: Record) -> bool:
 
 
 def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> list[str]:
-    """Sentences that say why no cause is told; `with_files` names the partitions of which brokers' files tell."""
+    """Why breaches have no cause, as sentences. `with_files`: partitions with collected broker files."""
     bare: dict[str, None] = {}
     rules: dict[str, None] = {}
     for one in breaches:
@@ -43,13 +43,13 @@ def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> li
             rules[one.rule] = None
         else:
             bare[name] = None
-    never = [rule for rule in rules if rule not in (*LOSSES, *EXPLAINERS)]
-    asked = [rule for rule in rules if rule not in never]
-    says = []
+    without_causes = [rule for rule in rules if rule not in (*LOSSES, *EXPLAINERS)]
+    with_causes = [rule for rule in rules if rule not in without_causes]
+    sentences = []
     if bare:
-        says.append(f"The run holds no broker's files that tell of {some(list(bare))}, so why is not known.")
-    if never:
-        says.append(f"Why is never asked of {', '.join(never)}.")
-    if asked:
-        says.append(f"The brokers' files prove no cause of {', '.join(asked)}.")
-    return says
+        sentences.append(f"The run has no broker files of {some(list(bare))}, so the cause is not known.")
+    if without_causes:
+        sentences.append(f"logjudge looks for no causes of {', '.join(without_causes)}.")
+    if with_causes:
+        sentences.append(f"The brokers' files prove no cause of {', '.join(with_causes)}.")
+    return sentences

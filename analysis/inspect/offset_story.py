@@ -18,41 +18,42 @@ from ..partitions.partition import Partition
 from ..replicas.replica_logs import extents, where
 from .differences import cell
 
-MOST = 20  # senders, readers: more are counted
-DELETED = "a topic's logs go with it, and a topic created again has another id; KIP-516"
-UNDECODED = "a record of a batch that all replicas hold alike (of large logs these are not decoded)"
+MAX_SHOWN = 20  # senders, readers, findings; further ones are counted
+DELETED = "deleting a topic deletes its logs, and a topic created again has another id; KIP-516"
+UNDECODED = "a record of a batch that is identical on all replicas (not decoded, as the log is large)"
 
 Record = dict[str, Any]
 
 
 def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes: list[Record]) -> Record | None:
-    """A record: sent, read, found (facts with places), held (one row a snapshot and broker), led (the terms whose epoch
-    the records carry), causes (that cover the offset), absence (legal, or None). None where nothing is known of the
-    offset.
+    """What is known of an offset; None if nothing is.
+
+    Keys: sent, read, found (facts with places); held (a row for each snapshot and broker); led (the terms of the
+    records' epochs); causes (that cover the offset); absence (the legal reason, or None).
     """
     sent = p.sends.filter(pl.col("offset") == offset).sort("invoked", "at")
     read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
     held = _held(p, offset)
-    here = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
+    is_in_last = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
     legal = _deleted(p, sent, read) if p.generation and p.generation.deleted else None
-    legal = legal if here or legal else _absence(p, offset, sent)
+    legal = legal if is_in_last or legal else _absence(p, offset, sent)
     found = worst_first(one for one in findings if within(offset, one))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
-    stands = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
-    if not (len(sent) or len(read) or stands or found or covering or legal):
+    is_in_any = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
+    if not (len(sent) or len(read) or is_in_any or found or covering or legal):
         return None
     epochs = {row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None}
     epochs |= _acknowledged_in(p, sent)
     return {
         "partition": p.label,
         "offset": offset,
-        "sent": [_sent(row) for row in sent.head(MOST).iter_rows(named=True)],
-        "sent_left_out": max(len(sent) - MOST, 0),
-        "read": [_read(row) for row in read.head(MOST).iter_rows(named=True)],
-        "read_left_out": max(len(read) - MOST, 0),
-        "found": [found_record(one) for one in found[:MOST]],
-        "found_left_out": max(len(found) - MOST, 0),
+        "sent": [_sent(row) for row in sent.head(MAX_SHOWN).iter_rows(named=True)],
+        "sent_left_out": max(len(sent) - MAX_SHOWN, 0),
+        "read": [_read(row) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
+        "read_left_out": max(len(read) - MAX_SHOWN, 0),
+        "found": [found_record(one) for one in found[:MAX_SHOWN]],
+        "found_left_out": max(len(found) - MAX_SHOWN, 0),
         "held": held,
         "led": [_led(p, epoch) for epoch in sorted(epochs)],
         "causes": covering,
@@ -67,9 +68,9 @@ def _sent(row: Record) -> Record:
     if row["acknowledged"]:
         says += f", acknowledged under acks={row['acks']} at {row['completed'] / 1e9:.3f} s"
     elif outcome == "ok":
-        says += ", never acknowledged, but it stands in the leader's log"
+        says += ", never acknowledged, but found in the leader's log"
     else:
-        says += {"fail": ", which failed", "info": ", and never learned what became of it"}[outcome]
+        says += {"fail": ", which failed", "info": ", without a recorded outcome"}[outcome]
     return {"says": says, "time": row["completed"] or row["invoked"], **_nowhere(row["at"])}
 
 
@@ -83,7 +84,7 @@ def _nowhere(place: int) -> Record:
 
 
 def _held(p: Partition, offset: int) -> list[Record]:
-    """What each broker holds at the offset in each snapshot, and why it holds nothing."""
+    """A row for each snapshot and broker: the record at the offset, or why there is none."""
     if p.replica_logs is None:
         return []
     rows: list[Record] = []
@@ -91,8 +92,8 @@ def _held(p: Partition, offset: int) -> list[Record]:
     at = p.replica_logs.records.filter(pl.col("offset") == offset)
     for name in p.replica_logs.snapshots:
         for bound in bounds.filter(pl.col("snapshot") == name).sort("broker").iter_rows(named=True):
-            mine = at.filter((pl.col("snapshot") == name) & (pl.col("broker") == bound["broker"]))
-            found = mine.row(0, named=True) if mine.height else None
+            own = at.filter((pl.col("snapshot") == name) & (pl.col("broker") == bound["broker"]))
+            found = own.row(0, named=True) if own.height else None
             rows.append(
                 {
                     "snapshot": name,
@@ -118,10 +119,10 @@ def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
     sealed = own & (pl.col("first_offset") <= offset) & (pl.col("last_offset") >= offset)
     if p.replica_logs.sealed.filter(sealed).height:
         return UNDECODED
-    hurt = p.replica_logs.damage.filter(
+    damage = p.replica_logs.damage.filter(
         own & (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)
     )
-    return f"nothing: damaged: {hurt['reason'][0]}" if hurt.height else "nothing (a gap)"
+    return f"nothing: damaged: {damage['reason'][0]}" if damage.height else "nothing (a gap)"
 
 
 def _acknowledged_in(p: Partition, sent: pl.DataFrame) -> set[int]:
@@ -134,7 +135,7 @@ def _acknowledged_in(p: Partition, sent: pl.DataFrame) -> set[int]:
 def _led(p: Partition, epoch: int) -> Record:
     term = p.timeline.terms.get(epoch) if p.timeline else None
     if term is None or term.leader is None:
-        return {"epoch": epoch, "says": f"who led epoch {epoch} is not known"}
+        return {"epoch": epoch, "says": f"the leader of epoch {epoch} is not known"}
     begins = f" from offset {term.start} on" if term.start is not None else ""
     how = term.how_elected
     isr = f", ISR [{', '.join(sorted(term.isr))}]" if term.isr else ""
@@ -150,17 +151,17 @@ def within(offset: int, one: Finding) -> bool:
 
 
 def found_record(one: Finding) -> Record:
-    """What a rule found as a fact, with the place that is the first to show it, where that is yet to be located."""
-    said = one.rule if one.severity == "violation" else f"{one.rule} ({one.severity})"
+    """A finding as a fact, with the place of its first evidence, which is located later."""
+    rule = one.rule if one.severity == "violation" else f"{one.rule} ({one.severity})"
     seen = one.evidence[0] if one.evidence else Evidence("")
-    where_seen: Record = {"source": seen.source, "line": seen.line, "byte": seen.byte}
+    location: Record = {"source": seen.source, "line": seen.line, "byte": seen.byte}
     if seen.place is not None:
-        where_seen["place"] = seen.place
-    return {"says": f"{said}: {one.sentence}", "time": None, **where_seen}
+        location["place"] = seen.place
+    return {"says": f"{rule}: {one.sentence}", "time": None, **location}
 
 
 def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
-    """Whether it explains what became of the offset: a loss there, or one of the findings (ids) that cover it."""
+    """Whether a cause explains a loss at the offset, or one of the findings (ids) that cover it."""
     lost = cause.get("lost")
     if lost and f"{lost['topic']}-{lost['partition']}" == partition and lost["first"] <= offset <= lost["last"]:
         return True
@@ -168,7 +169,7 @@ def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
 
 
 def _deleted(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | None:
-    """That the topic was deleted, with what tells of it; None where nothing ever stood at the offset."""
+    """The topic's deletion as the cause; None where the history has no record at the offset."""
     if not (len(sent) or len(read)):
         return None
     changes = p.timeline.topic_changes if p.timeline else []
@@ -177,7 +178,7 @@ def _deleted(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | N
 
 
 def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:
-    """The legal reason for which nothing stands at the offset."""
+    """The legal reason for the gap at the offset, or None."""
     if p.timeline is None:
         return None
     lost = Lost(p.topic, p.partition, offset, offset, 1, values=tuple(sent["value"].drop_nulls().to_list()))

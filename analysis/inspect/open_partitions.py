@@ -1,4 +1,4 @@
-"""A run opened to look at single partitions: what `explain`, `diff` and `timeline` ask. By the local engine."""
+"""A run opened by the local engine to inspect single partitions, for `explain`, `diff` and `timeline`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_NAMES = 12
 
 
 class Inspected:
-    """The partitions of a run by name; each is joined with its evidence when it is asked for."""
+    """The partitions of a run by name."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Inspected:
             for unit in sorted(self._gathered.units)
             for p in partitions_of(*unit, self._gathered.units[unit], self._gathered.common, self.run.settings)
         ]
-        # Of logs of brokers alone, what happened to partitions is all there is to tell.
+        # A run of server.logs alone names partitions only in passing; then these are shown.
         known = [p for p in found if not p.is_named_only] or found
         self._partitions: dict[str, Partition] = {p.label: p for p in known}
 
@@ -62,21 +62,21 @@ class Inspected:
     def labels(self, name: str | None) -> list[str]:
         """The names that a partition has: those of its generations, if its topic has several; all without a name.
 
-        Raises UsageError where the run knows nothing of the partition.
+        Raises UsageError where the run has no such partition.
         """
         if name is None:
             return self.names()
         return [label for label, p in self._partitions.items() if p.name == name] or [self.partition(name).label]
 
     def with_files(self) -> set[str]:
-        """The partitions of which brokers' files tell something."""
+        """The partitions with facts from brokers' files."""
         return {p.name for p in self._partitions.values() if p.timeline is not None}
 
     def partition(self, name: str) -> Partition:
-        """Raises UsageError where the run knows nothing of the partition."""
+        """Raises UsageError where the run has no such partition."""
         if name not in self._partitions:
             known = some(self.names(), MAX_NAMES) or "none"
-            raise UsageError(f"found {name}, of which the run knows nothing, expected one of {known}")
+            raise UsageError(f"found {name}, which is not in this run, expected one of {known}")
         return self._partitions[name]
 
     def judged(self, p: Partition) -> tuple[list[Finding], list[Record]]:
@@ -85,19 +85,19 @@ class Inspected:
         return findings, self.located({"causes": causes})["causes"]
 
     def clocks(self) -> list[str]:
-        """How each broker's clock stands against the history's, in sentences."""
+        """How each broker's clock compares with the history's, as sentences."""
         common = self._gathered.common
         return [clock.description for clock in clocks_of(common.shared, common.context, self.run.settings).values()]
 
     def located(self, record: Record) -> Record:
-        """The record with places of the history in it told as file and line."""
+        """The record, with its places of the history replaced by file and line."""
         facts = list(_facts(record))
         self.results.locate(facts)
         return record
 
 
 def _facts(value: Any) -> Any:
-    """Everything within that stands at a place."""
+    """All dicts within that have a place."""
     if isinstance(value, dict):
         if "place" in value:
             yield value

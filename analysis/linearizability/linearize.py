@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,15 +54,26 @@ def judge_history(
     Raises InputError with the line of an operation that the model cannot take.
     """
     model = load_model(model_name)
+    if map_payloads is None:
+        return judge_operations(model, history, timeout, memory)
+    with _located_errors(model, history):
+        return Judgement(model, history, check_by_key(model_name, history.operations, timeout, memory, map_payloads))
+
+
+def judge_operations(model: Model[Any], history: History, timeout: float | None, memory: int) -> Judgement:
+    """Check a history by a model, as `judge_history` does."""
+    with _located_errors(model, history):
+        return Judgement(model, history, check_operations(model, history.operations, timeout, memory))
+
+
+@contextmanager
+def _located_errors(model: Model[Any], history: History) -> Iterator[None]:
+    """Raises a ModelError as an InputError with the line of its operation."""
     try:
-        if map_payloads is None:
-            result = check_operations(model, history.operations, timeout, memory)
-        else:
-            result = check_by_key(model_name, history.operations, timeout, memory, map_payloads)
+        yield
     except ModelError as error:
         line = None if error.operation is None else history.lines[error.operation]
         raise InputError(history.source, str(error), f"operations of the model {model.name}", line=line) from error
-    return Judgement(model, history, result)
 
 
 def encode(value: Any) -> Any:

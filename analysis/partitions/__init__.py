@@ -1,1 +1,1 @@
-"""One topic-partition as the rules see it: what clients did, what its log held, and what brokers kept of it."""
+"""One topic-partition as the rules see it: operations of clients, the log's entries, and brokers' evidence."""

@@ -1,4 +1,4 @@
-"""What a log may legally lack, and from when on: what is below its start, and what compaction removes."""
+"""Dates legal absences: when the log start passed a record, and when compaction may have removed it."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from .ranges import ranges_in
 
 
 class Existing(NamedTuple):
-    """Offsets that held a record, sorted, and until when (ns) each is known to: beyond all, or its legal end."""
+    """Sorted offsets of records, and until when (ns) each was there: its legal end, or MAX_INT64."""
 
     offsets: Offsets
     until: Ints
 
     def between(self, first: int, end: int, time: int) -> Offsets:
-        """Those from `first` to `end` (exclusive) that were still there at a time."""
+        """The offsets from `first` to `end` (exclusive) that were still there at `time`."""
         low, high = np.searchsorted(self.offsets, [first, end], "left")
         return self.offsets[low:high][self.until[low:high] > time]
 
 
 @once
 def existing(p: Partition) -> Existing:
-    """Offsets that hold a record for a read_committed consumer: acknowledged or polled ones.
+    """Offsets with an acknowledged or polled record that a read_committed consumer sees.
 
-    Legally absent ones are left out, and so are aborted ones: there is nothing to skip.
+    Legally absent and aborted records are excluded: a consumer cannot skip them.
     """
     return _existing(p, p.entries.filter(p.committed), p.legally_absent)
 
 
 @once
 def existing_uncommitted(p: Partition) -> Existing:
-    """The same for a read_uncommitted consumer, which sees records of aborted transactions too."""
+    """`existing` for a read_uncommitted consumer, which also sees records of aborted transactions."""
     return _existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED))
 
 
 @once
 def lasting(p: Partition) -> Offsets:
-    """Those of the existing offsets that nothing may have taken legally."""
-    held = existing(p)
-    return np.asarray(held.offsets[held.until == MAX_INT64])
+    """The existing offsets without a legal end."""
+    exists = existing(p)
+    return np.asarray(exists.offsets[exists.until == MAX_INT64])
 
 
 def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Existing:
     offsets = entries["offset"].to_numpy()
-    taken = _taken(p, entries["value"])
+    compacted = _compacted_since(p, entries["value"])
     never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
     cleaned = ranges_in(ranges.filter(pl.col("reason") == COMPACTED))
-    until = np.minimum(p.log_start.since(offsets), taken)
+    until = np.minimum(p.log_start.since(offsets), compacted)
     until[never.hold(offsets)] = MIN_INT64
-    # Of what the cleaner is seen to have removed nobody knows when, unless the history tells what replaced it.
-    until[cleaned.hold(offsets) & (taken == MAX_INT64)] = MIN_INT64
+    # The time at which the cleaner removed a record is not recorded, unless the history has its replacement.
+    until[cleaned.hold(offsets) & (compacted == MAX_INT64)] = MIN_INT64
     offsets, until = offsets[until > MIN_INT64], until[until > MIN_INT64]
     if not len(offsets):
         return Existing(offsets, until)
@@ -64,18 +64,18 @@ def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Exis
     return Existing(offsets[starts], np.maximum.reduceat(until, starts))
 
 
-def _taken(p: Partition, values: pl.Series) -> Ints:
-    """From when on (ns) compaction may have removed each of the values."""
+def _compacted_since(p: Partition, values: pl.Series) -> Ints:
+    """The time (ns) from which on compaction may have removed each value."""
     gone = pl.concat([superseded(p), maybe_compacted(p)]).group_by("value").agg(pl.col("since").min())
     if not len(gone):
         return np.full(len(values), MAX_INT64, np.int64)
-    found = values.to_frame("value").join(gone, on="value", how="left", maintain_order="left")["since"]
-    return np.asarray(found.fill_null(MAX_INT64).to_numpy())
+    since = values.to_frame("value").join(gone, on="value", how="left", maintain_order="left")["since"]
+    return np.asarray(since.fill_null(MAX_INT64).to_numpy())
 
 
 @once
 def superseded(p: Partition) -> pl.DataFrame:
-    """Values that compaction removes, tombstones among them, and since when (ns); none without compaction."""
+    """Values that compaction removes, with tombstones, and since when (ns). Empty without compaction."""
     if not p.settings.compacted(p.topic):
         return _tombstones(p).clear()
     return pl.concat([replaced(p).filter("surely").select("value", "since"), _tombstones(p)])
@@ -83,10 +83,10 @@ def superseded(p: Partition) -> pl.DataFrame:
 
 @once
 def maybe_compacted(p: Partition) -> pl.DataFrame:
-    """The same of values of which nobody knows whether compaction may remove them.
+    """The same for values that compaction may remove or not.
 
-    Tombstones where nobody told the policy, as who writes them expects it; and values of which nobody knows whether
-    the other record of their key was written, or which of the two is the later one.
+    These are tombstones if run.json does not set cleanup.policy, because their writer expects compaction; and values
+    with another record of their key that may not have been written, or may be the earlier one.
     """
     if "cleanup.policy" not in p.settings.topic(p.topic):
         return _tombstones(p)
@@ -101,44 +101,44 @@ def _tombstones(p: Partition) -> pl.DataFrame:
 
 @once
 def replaced(p: Partition) -> pl.DataFrame:
-    """Values whose key another record has, or a tombstone, that is later, surely or perhaps.
+    """Values with a key that a later record or tombstone has, surely or perhaps.
 
-    Columns: value, surely, and since (ns): the first of such records was sent.
+    Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.
     """
     keyed = pl.col("key").is_not_null() & (pl.col("outcome") != "fail")
     written = pl.concat([frame.filter(keyed) for frame in (p.sends, p.unplaced)])
     read = p.entries.filter(pl.col("times") > 0).select("value", pl.col("offset").alias("read_offset")).unique("value")
-    mine = (
+    keyed_sends = (
         written.filter(pl.col("key").is_duplicated())
         .join(read, on="value", how="left", maintain_order="left")
         .with_columns(
             pl.coalesce("offset", "read_offset").alias("offset"),
-            (pl.col("acknowledged") | pl.col("read_offset").is_not_null()).alias("stands"),
+            (pl.col("acknowledged") | pl.col("read_offset").is_not_null()).alias("present"),
             pl.col("completed").fill_null(MAX_INT64),
         )
     )
     behind = (
-        mine.drop_nulls("offset")
+        keyed_sends.drop_nulls("offset")
         .group_by("key", "offset")
         .agg(pl.col("invoked").min())
         .sort("key", "offset", descending=True)
         .select("key", "offset", pl.col("invoked").cum_min().shift(1).over("key").alias("behind"))
     )
     unplaced = pl.col("offset").is_null()
-    last = pl.col("invoked").filter("stands")
-    # Of two records of which one has no offset, the order of time tells which is the later one.
-    anywhere, nowhere = last.max().over("key"), last.filter(unplaced.filter("stands")).max().over("key")
+    last = pl.col("invoked").filter("present")
+    # If one of two records has no offset, the order of time shows the later one.
+    anywhere, nowhere = last.max().over("key"), last.filter(unplaced.filter("present")).max().over("key")
     later = pl.when(unplaced).then(anywhere).otherwise(nowhere) > pl.col("completed")
-    # What was acknowledged before it was sent stands before it, wherever that is; all else of its key may be behind.
+    # A record acknowledged before this one was sent is before it; any other record of its key may be behind it.
     end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
     most = end.max().over("key")
     rest = pl.when(end == most).then(end.top_k(2).min().over("key")).otherwise(most)
     perhaps = pl.when(unplaced).then(rest).otherwise(end.filter(unplaced).max().over("key")) >= pl.col("invoked")
     perhaps = perhaps.fill_null(False)
-    judged = mine.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
+    judged = keyed_sends.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
         (pl.col("behind").is_not_null() | later.fill_null(False)).alias("surely"),
         perhaps.alias("perhaps"),
         pl.min_horizontal("behind", pl.when(perhaps).then(pl.col("invoked").min().over("key"))).alias("since"),
     )
-    found = judged.filter((pl.col("surely") | "perhaps") & pl.col("value").is_not_null())
-    return found.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())
+    superseding = judged.filter((pl.col("surely") | "perhaps") & pl.col("value").is_not_null())
+    return superseding.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())

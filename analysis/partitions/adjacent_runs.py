@@ -1,4 +1,4 @@
-"""Which records are neighbours, so that one event is one finding."""
+"""Groups adjacent records, so that one event is one finding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Offsets = npt.NDArray[np.int64]
 
 
 def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:
-    """Groups rows sorted by offset into runs: nothing of `between` lies in a gap, and `same` columns agree."""
+    """Groups rows sorted by offset into runs. Its gaps have no offset of `between`; its `same` columns are equal."""
     if not len(rows):
         return
     offsets = rows["offset"].to_numpy()
@@ -29,8 +29,8 @@ def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[
 
 
 def beside(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
-    """Offsets of `records` (columns offset, since) that were there when one of the `rows` beside them (offset, until,
-    sorted by offset) was. What took an offset later, when all around it was gone, separates nothing.
+    """Offsets of `records` (columns offset, since) that existed at the same time as a neighbour in `rows` (columns
+    offset, until; sorted by offset). A record that was written after its neighbours were gone separates no run.
     """
     if not len(rows) or not len(records):
         return records["offset"].to_numpy()

@@ -1,8 +1,8 @@
-"""What a partition's log is known to have held: one entry for each value at each offset.
+"""The entries of a partition's log: one for each value that was observed at each offset.
 
-Histories hold millions of records, nearly all of them unremarkable: one value an offset, read as it was sent.
-So sends and reads meet by offset in arrays, values are compared where they meet, and only what does not agree
-is grouped by value. That is several times faster than joins by value.
+Histories have millions of records. Nearly all offsets have one value, which was read as it was sent. So sends and
+reads are matched by offset in arrays. Values are compared there, and only rows that disagree are grouped by value.
+That is several times faster than joins by value.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def number_pairs(offsets: Ints, values: pl.Series) -> tuple[Ints, int]:
     """Numbers rows by their (offset, value): equal pairs have equal numbers, dense from 0. Returns also the count."""
     if not len(offsets):
         return np.empty(0, np.int64), 0
-    place = _places(offsets)
+    place = _dense_places(offsets)
     first = np.full(int(place.max()) + 1, -1, np.int64)
-    first[place[::-1]] = np.arange(len(place) - 1, -1, -1)  # the last to write is the first row
+    first[place[::-1]] = np.arange(len(place) - 1, -1, -1)  # the last write wins, so it is the first row
     agrees = values.eq_missing(values.gather(first[place])).to_numpy()
     numbers = place.copy()
     if not agrees.all():
@@ -40,8 +40,8 @@ def number_pairs(offsets: Ints, values: pl.Series) -> tuple[Ints, int]:
     return np.cumsum(used)[numbers] - 1, int(used.sum())
 
 
-def _places(offsets: Ints) -> Ints:
-    """Offsets as small numbers: shifted where they are dense, as a log's are, else ranked."""
+def _dense_places(offsets: Ints) -> Ints:
+    """Offsets as small numbers: shifted if they are dense (the usual case), else ranked."""
     low, high = int(offsets.min()), int(offsets.max())
     if high - low < 4 * len(offsets) + 1024:
         return offsets - low
@@ -54,35 +54,35 @@ def index_entries(
     """The entries, and the entry of each send and of each read (-1: offset or value unknown).
 
     Columns of an entry: offset, value; of its sends: send (row of the first, null: none), sent_ok
-    (acknowledged), undecided (acks=0 too), aborted;
+    (acknowledged), undecided (indeterminate, or acks=0), aborted;
     of its reads: times, first (row of the earliest), first_read, last_read, read (by a consumer that sees only
     committed records), in_final (by the `final` processes once all was `healed`, in ns). `dirty` are the processes
     that read uncommitted records.
     """
-    sent = _known(sends)
-    seen = _known(reads)
-    # Gathered before they become arrays: with nulls they would be floats, which great offsets do not survive.
+    sent = _rows_with_offset_and_value(sends)
+    seen = _rows_with_offset_and_value(reads)
+    # Gathered before the conversion to numpy: nulls would make them floats, which lose the digits of large offsets.
     offsets = np.concatenate([sends["offset"].gather(sent).to_numpy(), reads["offset"].gather(seen).to_numpy()])
     values = pl.concat([sends["value"].gather(sent), reads["value"].gather(seen)])
     numbers, count = number_pairs(offsets, values)
-    numbers = _in_order_of_offset(numbers, offsets, count)
+    numbers = _renumber_by_offset(numbers, offsets, count)
     of_send, of_read = np.full(len(sends), -1, np.int64), np.full(len(reads), -1, np.int64)
     of_send[sent], of_read[seen] = numbers[: len(sent)], numbers[len(sent) :]
-    some = np.zeros(count, np.int64)
-    some[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
+    row_of_entry = np.zeros(count, np.int64)
+    row_of_entry[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
     entries = pl.DataFrame(
         {
-            "offset": pl.Series(offsets[some], dtype=pl.Int64),
-            "value": values.gather(some),
-            **_of_sends(sends, sent, of_send[sent], count),
-            **_of_reads(reads, seen, of_read[seen], count, final, dirty, healed),
+            "offset": pl.Series(offsets[row_of_entry], dtype=pl.Int64),
+            "value": values.gather(row_of_entry),
+            **_columns_of_sends(sends, sent, of_send[sent], count),
+            **_columns_of_reads(reads, seen, of_read[seen], count, final, dirty, healed),
         }
     )
     return entries, of_send, of_read
 
 
-def _in_order_of_offset(numbers: Ints, offsets: Ints, count: int) -> Ints:
-    """Renumbers so that offsets ascend; of several values at an offset the one that shows first comes first."""
+def _renumber_by_offset(numbers: Ints, offsets: Ints, count: int) -> Ints:
+    """Renumbers so that offsets ascend. Values at the same offset are in the order of their first rows."""
     offset = np.zeros(count, np.int64)
     offset[numbers] = offsets
     if count < 2 or (np.diff(offset) >= 0).all():
@@ -92,31 +92,31 @@ def _in_order_of_offset(numbers: Ints, offsets: Ints, count: int) -> Ints:
     return rank[numbers]
 
 
-def _known(rows: pl.DataFrame) -> Ints:
+def _rows_with_offset_and_value(rows: pl.DataFrame) -> Ints:
     known = rows["offset"].is_not_null() & rows["value"].is_not_null()
     return known.arg_true().to_numpy().astype(np.int64)
 
 
-def _of_sends(sends: pl.DataFrame, rows: Ints, entry: Ints, count: int) -> dict[str, Any]:
+def _columns_of_sends(sends: pl.DataFrame, rows: Ints, entry: Ints, count: int) -> dict[str, Any]:
     first = np.full(count, -1, np.int64)
     first[entry[::-1]] = rows[::-1]
     outcome = sends["outcome"].gather(rows)
     sent_ok = sends["acknowledged"].gather(rows)
     groups = {"sent_ok": sent_ok, "undecided": ~sent_ok & (outcome != "fail"), "aborted": outcome == "fail"}
     flags = {}
-    for name, mine in groups.items():
+    for name, in_group in groups.items():
         flags[name] = np.zeros(count, bool)
-        flags[name][entry[mine.to_numpy()]] = True
-    # A value may have been sent again after an abort: one good send is enough.
+        flags[name][entry[in_group.to_numpy()]] = True
+    # A value may have been sent again after an abort: one send that was not aborted is enough.
     flags["aborted"] &= ~flags["sent_ok"] & ~flags["undecided"]
     return {"send": _nullable(first), **flags}
 
 
-def _of_reads(
+def _columns_of_reads(
     reads: pl.DataFrame, rows: Ints, entry: Ints, count: int, final: list[str], dirty: list[str], healed: int
 ) -> dict[str, Any]:
     done = reads["completed"].fill_null(MAX_INT64).to_numpy()[rows]
-    if len(done) > 1 and (np.diff(done) < 0).any():  # mostly, lines are in order of time
+    if len(done) > 1 and (np.diff(done) < 0).any():  # rare: lines are usually in order of time
         order = np.argsort(done, kind="stable")
         rows, entry, done = rows[order], entry[order], done[order]
     first, last = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
@@ -128,21 +128,21 @@ def _of_reads(
         "first": _nullable(first),
         "first_read": times.gather(_nullable(first)),
         "last_read": times.gather(_nullable(last)),
-        "read": _any(~_by(reads, dirty)[rows], entry, count),
-        "in_final": _any(_by(reads, final)[rows] & (done >= healed), entry, count),
+        "read": _any_by_entry(~_is_read_by(reads, dirty)[rows], entry, count),
+        "in_final": _any_by_entry(_is_read_by(reads, final)[rows] & (done >= healed), entry, count),
     }
 
 
-def _by(reads: pl.DataFrame, processes: list[str]) -> Mask:
+def _is_read_by(reads: pl.DataFrame, processes: list[str]) -> Mask:
     if not processes:
         return np.zeros(len(reads), bool)
     return reads["process"].is_in(processes).to_numpy()
 
 
-def _any(flags: Mask, entry: Ints, count: int) -> Mask:
-    found = np.zeros(count, bool)
-    found[entry[flags]] = True
-    return found
+def _any_by_entry(flags: Mask, entry: Ints, count: int) -> Mask:
+    has_flag = np.zeros(count, bool)
+    has_flag[entry[flags]] = True
+    return has_flag
 
 
 def _nullable(rows: Ints) -> pl.Series:

@@ -1,4 +1,4 @@
-"""What brokers kept, joined to a partition of the history: the logs, what they settle, and the timeline of causes."""
+"""The brokers' evidence of one partition: its logs, the outcomes that they resolve, and the timeline for causes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from ..timelines.timeline import Timeline, build_timeline
 
 Frames = Mapping[str, pl.DataFrame]
 
-# A partition of which only these are known was named by a log line, but nothing of it was kept.
-HELD = ("batches", "records", "segments", "epochs", "damage")
-TOLD = ("metadata", "log_events")
+COLLECTED = ("batches", "records", "segments", "epochs", "damage")
+# A partition with only these tables occurs in a log line, but no log of it was collected.
+MENTIONED = ("metadata", "log_events")
 
 
-def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> ReplicaLogs | None:
-    """The brokers' logs of a partition, or None where nobody kept any."""
-    if not any(len(frames.get(table, ())) for table in HELD):
+def collected_logs(topic: str, partition: int, frames: Frames, settings: Settings) -> ReplicaLogs | None:
+    """The collected logs of a partition; None: there are none."""
+    if not any(len(frames.get(table, ())) for table in COLLECTED):
         return None
     config = settings.topic(topic)
     dated = snapshot_times(settings)
-    named = {name for frame in frames.values() if "snapshot" in frame.columns for name in frame["snapshot"].unique()}
-    undated = sorted(named - set(dated) - {FINAL})
+    names = {name for frame in frames.values() if "snapshot" in frame.columns for name in frame["snapshot"].unique()}
+    undated = sorted(names - set(dated) - {FINAL})
     order = (*undated, *sorted(dated, key=lambda name: dated[name]), FINAL)
-    metadata, log_events = _of_this_log(_table(frames, "metadata"), frames), _table(frames, "log_events")
+    metadata, log_events = (
+        _metadata_of_this_log(_table_or_empty(frames, "metadata"), frames),
+        _table_or_empty(frames, "log_events"),
+    )
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
     return replica_logs_of(
@@ -50,71 +53,73 @@ def kept_of(topic: str, partition: int, frames: Frames, settings: Settings) -> R
     )
 
 
-def _of_this_log(metadata: pl.DataFrame, frames: Frames) -> pl.DataFrame:
-    """Nothing, where batches have a later leader epoch: such metadata is of an earlier time, or of another cluster."""
+def _metadata_of_this_log(metadata: pl.DataFrame, frames: Frames) -> pl.DataFrame:
+    """The metadata; empty if batches have a later leader epoch: then it is older, or of another cluster."""
     batches = frames.get("batches")
     if batches is None or not len(batches) or not len(metadata):
         return metadata
     written = batches.filter(pl.col("crc_ok").fill_null(True))["leader_epoch"].max()
-    told = metadata["leader_epoch"].max()
-    return metadata.clear() if isinstance(written, int) and isinstance(told, int) and written > told else metadata
+    recorded = metadata["leader_epoch"].max()
+    is_stale = isinstance(written, int) and isinstance(recorded, int) and written > recorded
+    return metadata.clear() if is_stale else metadata
 
 
-def is_told_of(frames: Frames) -> bool:
-    """Whether brokers' logs or the cluster's metadata speak of a partition."""
-    return any(len(frames.get(table, ())) for table in TOLD)
+def is_mentioned(frames: Frames) -> bool:
+    """Whether the brokers' server logs or the cluster metadata mention a partition."""
+    return any(len(frames.get(table, ())) for table in MENTIONED)
 
 
 def snapshot_times(settings: Settings) -> dict[str, int]:
-    """Names of dated snapshots, and their times in ns."""
-    told = settings.config.get("snapshots")
-    found = told.items() if isinstance(told, dict) else ()
+    """The times (ns) of the dated snapshots, by name."""
+    snapshots = settings.config.get("snapshots")
     return {
-        name: about["time"] for name, about in found if isinstance(about, dict) and isinstance(about.get("time"), int)
+        name: snapshot["time"]
+        for name, snapshot in (snapshots.items() if isinstance(snapshots, dict) else ())
+        if isinstance(snapshot, dict) and isinstance(snapshot.get("time"), int)
     }
 
 
-def _table(frames: Frames, name: str) -> pl.DataFrame:
+def _table_or_empty(frames: Frames, name: str) -> pl.DataFrame:
     schema = {"metadata": METADATA, "log_events": LOG_EVENTS}[name]
     return frames[name] if name in frames else empty(schema, True)
 
 
 def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs) -> tuple[pl.DataFrame, int]:
-    """SENDS with the truth that the leader's log tells of them, and of how many it told.
+    """SENDS with outcomes and offsets resolved by the leader's log, and the number of resolved sends.
 
-    A send of unknown outcome that stands in the log happened, though nobody acknowledged it; one that does not
-    stand there may have stood there once, so it stays unknown. Offsets that no acknowledgement told are filled in.
+    An indeterminate send in the log took effect. One that is not in the log may have been there before, so it stays
+    indeterminate. Missing offsets of acknowledged sends are filled in.
     """
-    asked = (pl.col("outcome") == "info") | ((pl.col("outcome") == "ok") & pl.col("offset").is_null())
-    open_sends = sends.with_row_index("row").filter(asked & pl.col("value").is_not_null())
+    is_open = (pl.col("outcome") == "info") | ((pl.col("outcome") == "ok") & pl.col("offset").is_null())
+    open_sends = sends.with_row_index("row").filter(is_open & pl.col("value").is_not_null())
     if not len(open_sends):
         return sends, 0
-    truth = settle(logs, open_sends.select("value", pl.col("row").cast(pl.Int64).alias("place")))
-    stands = truth.filter(pl.col("stands").fill_null(False)).select(
-        pl.col("place").cast(pl.UInt32).alias("row"), pl.col("offset").alias("held")
+    resolved = settle(logs, open_sends.select("value", pl.col("row").cast(pl.Int64).alias("place")))
+    in_log = resolved.filter(pl.col("stands").fill_null(False)).select(
+        pl.col("place").cast(pl.UInt32).alias("row"), pl.col("offset").alias("offset_in_log")
     )
-    joined = sends.with_row_index("row").join(stands, on="row", how="left", maintain_order="left")
-    found = pl.col("held").is_not_null()
-    told = joined.with_columns(
-        pl.coalesce("offset", "held").alias("offset"),
-        pl.when(found).then(pl.lit("ok").cast(OUTCOME)).otherwise("outcome").alias("outcome"),
+    joined = sends.with_row_index("row").join(in_log, on="row", how="left", maintain_order="left")
+    is_in_log = pl.col("offset_in_log").is_not_null()
+    sends_resolved = joined.with_columns(
+        pl.coalesce("offset", "offset_in_log").alias("offset"),
+        pl.when(is_in_log).then(pl.lit("ok").cast(OUTCOME)).otherwise("outcome").alias("outcome"),
     )
-    return told.drop("row", "held"), len(stands)
+    return sends_resolved.drop("row", "offset_in_log"), len(in_log)
 
 
 def timeline_of(
     logs: ReplicaLogs, frames: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
 ) -> Timeline:
-    """The dated facts about a partition, of the metadata, the brokers' logs, the files and the history's faults."""
+    """The dated facts about a partition: from the metadata, the brokers' logs, the files and the history's faults."""
     faults = _faults(context)
     started = started_ms(settings)
-    here = _table(shared, "metadata").filter(pl.col("topic").is_null() | (pl.col("topic") == logs.topic))
-    everywhere = _table(shared, "log_events").filter(pl.col("topic").is_null())
+    here = _table_or_empty(shared, "metadata").filter(pl.col("topic").is_null() | (pl.col("topic") == logs.topic))
+    everywhere = _table_or_empty(shared, "log_events").filter(pl.col("topic").is_null())
     system = settings.config.get("system")
     return build_timeline(
         logs,
-        pl.concat([_table(frames, "metadata"), here]),
-        pl.concat([_table(frames, "log_events"), everywhere]),
+        pl.concat([_table_or_empty(frames, "metadata"), here]),
+        pl.concat([_table_or_empty(frames, "log_events"), everywhere]),
         faults,
         settings.topic(logs.topic),
         clocks_of(shared, context, settings),
@@ -124,8 +129,8 @@ def timeline_of(
 
 
 def clocks_of(shared: Frames, context: pl.DataFrame, settings: Settings) -> dict[str, Clock]:
-    """How each broker's clock stands against the history's."""
-    return clock_offsets(_table(shared, "log_events"), _faults(context), started_ms(settings))
+    """The offset of each broker's clock from the history's clock."""
+    return clock_offsets(_table_or_empty(shared, "log_events"), _faults(context), started_ms(settings))
 
 
 def started_ms(settings: Settings) -> int | None:
@@ -139,18 +144,18 @@ def started_ms(settings: Settings) -> int | None:
 def _faults(context: pl.DataFrame) -> list[Fault]:
     faults = []
     for row in context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("completed", "at").iter_rows(named=True):
-        about: dict[str, Any] = {}
+        detail: dict[str, Any] = {}
         try:
-            told = orjson.loads(row["detail"] or "{}")
-            about = told if isinstance(told, dict) else {}
+            value = orjson.loads(row["detail"] or "{}")
+            detail = value if isinstance(value, dict) else {}
         except orjson.JSONDecodeError:
             pass
-        nodes = about.get("nodes")
+        nodes = detail.get("nodes")
         names = tuple(str(node) for node in nodes) if isinstance(nodes, list) else ()
         done = row["completed"] if row["completed"] is not None else row["invoked"]
         faults.append(
             Fault(
-                row["kind"], str(about.get("kind", "")), names, row["invoked"], done, row["at"], about, row["outcome"]
+                row["kind"], str(detail.get("kind", "")), names, row["invoked"], done, row["at"], detail, row["outcome"]
             )
         )
     return faults

@@ -1,4 +1,4 @@
-"""The final reads of a partition (format.md): those of role final, or else a consumer's uninterrupted pass."""
+"""The final reads of a partition (format.md): by processes with role final, else a consumer's uninterrupted pass."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from .ranges import ranges_in
 
 
 class FinalReads(NamedTuple):
-    """The passes over the whole partition after the last fault: who made them, and the offsets they cover."""
+    """The passes over the whole partition after the last fault: their processes, and the offsets that they cover."""
 
     processes: tuple[str, ...]
     start: int
     end: int  # exclusive
     since: int  # ns: the passes began
     until: int  # ns: their last poll
-    asked: int | None  # ns: when that end was last asked for; None: nobody did
-    complete: bool  # they went from the log start to the end that was asked for
+    asked: int | None  # ns: the last request for that end offset; None: there was none
+    complete: bool  # they cover the log from its start to the requested end
     hides: int  # the first offset that an open transaction may have hidden from them
 
 
 @once
 def final_reads(p: Observations) -> FinalReads | None:
-    """The final reads of a partition, if anybody did them."""
+    """The final reads of a partition; None: there were none."""
     if not p.settings.final:
         return None
-    named = tuple(p.settings.final_processes())
-    if named:
-        return _pass_of(p, named)
-    whole = (_pass_of(p, (process,)) for process in p.reads["process"].unique(maintain_order=True))
-    return next((done for done in whole if done and _is_uninterrupted(p, done)), None)
+    processes = tuple(p.settings.final_processes())
+    if processes:
+        return _pass_of(p, processes)
+    passes = (_pass_of(p, (process,)) for process in p.reads["process"].unique(maintain_order=True))
+    return next((done for done in passes if done and _is_uninterrupted(p, done)), None)
 
 
-def asked_end(p: Observations) -> int | None:
-    """The end offset asked after the last fault healed, if anyone asked; else, of these, a last stable offset."""
+def requested_log_end(p: Observations) -> int | None:
+    """The last end offset requested after the last heal, else a possible last stable offset, else None."""
     for ends in (p.log_ends, p.end_offsets):
         late = ends.filter(pl.col("invoked") >= p.last_heal)
         if len(late):
@@ -48,59 +48,60 @@ def asked_end(p: Observations) -> int | None:
 
 
 def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
-    """What these processes read after the last heal, or None if they did not come by this partition."""
-    mine = p.reads.filter(pl.col("process").is_in(processes) & (pl.col("completed") >= p.last_heal))
+    """The pass of these processes after the last heal; None if they did not read this partition."""
+    reads = p.reads.filter(pl.col("process").is_in(processes) & (pl.col("completed") >= p.last_heal))
     assigned = p.assigned_by(list(processes))
-    if not len(mine) and not len(assigned):
+    if not len(reads) and not len(assigned):
         return None
-    # Only an assignment says that the reads began behind the log start: the first record may be the lost one.
+    # Only an assignment proves that the reads began above the log start: the first record may be the lost one.
     begin = assigned["offset"].min()
-    begins = log_start(p).certain
-    start = max(begins, begin if isinstance(begin, int) else begins)
-    top = mine["offset"].max()
-    end = int(top) + 1 if isinstance(top, int) else start
-    begun = assigned["completed"].max() if len(assigned) else mine["completed"].min()
-    told = asked_end(p)
+    first_offset = log_start(p).certain
+    start = max(first_offset, begin if isinstance(begin, int) else first_offset)
+    last_offset = reads["offset"].max()
+    end = int(last_offset) + 1 if isinstance(last_offset, int) else start
+    begun = assigned["completed"].max() if len(assigned) else reads["completed"].min()
+    requested_end = requested_log_end(p)
     # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
-    until = mine["completed"].max() if len(mine) else begun
+    until = reads["completed"].max() if len(reads) else begun
     hides = hidden_from(p, processes, end, _ns(until))
-    asked = end if told is None else max(end, min(told, hides))
+    log_end = end if requested_end is None else max(end, min(requested_end, hides))
     offset = pl.col("offset")
-    outside = (offset >= end) & (offset < asked) | (offset >= begins) & (offset < start)
+    outside = (offset >= end) & (offset < log_end) | (offset >= first_offset) & (offset < start)
     missed = p.sends.filter(pl.col("acknowledged") & outside)
     if len(missed):
-        # Where the log was written anew, a marker may stand where an acknowledged record stood.
+        # After a rewrite of the log, a marker may be at the offset of an acknowledged record.
         missed = missed.filter(~pl.Series(ranges_in(p.legally_absent).hold(missed["offset"].to_numpy())))
     complete = not len(missed)
-    end = asked if complete else end
+    end = log_end if complete else end
     late = (pl.col("invoked") >= p.last_heal) & (pl.col("offset") == end)
-    when = p.end_offsets.filter(late)["invoked"].max()
-    moment = when if isinstance(when, int) else None
-    return FinalReads(processes, start, end, _ns(begun), _ns(until), moment, complete, hides)
+    requested = p.end_offsets.filter(late)["invoked"].max()
+    asked = requested if isinstance(requested, int) else None
+    return FinalReads(processes, start, end, _ns(begun), _ns(until), asked, complete, hides)
 
 
 def _is_uninterrupted(p: Observations, done: FinalReads) -> bool:
-    """From the log start to an end offset asked after the last heal, without seek, assignment or jump."""
-    whose = pl.col("process").is_in(done.processes)
-    mine = p.reads.filter(whose & (pl.col("completed") >= p.last_heal))
-    asked = asked_end(p)
-    if not len(mine) or asked is None:
+    """Whether the pass went from the log start to the requested end without seek, assignment or jump."""
+    is_own = pl.col("process").is_in(done.processes)
+    reads = p.reads.filter(is_own & (pl.col("completed") >= p.last_heal))
+    requested_end = requested_log_end(p)
+    if not len(reads) or requested_end is None:
         return False
     moves = pl.concat(
         [
-            p.marks.filter(whose & pl.col("kind").is_in(["seek", "assign", "revoke"])).select("completed"),
-            p.context.filter(whose & (pl.col("kind") == "crash")).select("completed"),
+            p.marks.filter(is_own & pl.col("kind").is_in(["seek", "assign", "revoke"])).select("completed"),
+            p.context.filter(is_own & (pl.col("kind") == "crash")).select("completed"),
         ]
     )
-    begun = _ns(mine["completed"].min())
-    forward = bool((mine["offset"].diff().drop_nulls() > 0).all())
-    first = int(mine["offset"][0] or 0)
-    # An assignment from which it had read before the last heal is not where this pass began.
-    earlier = _ns(p.reads.filter(whose & (pl.col("completed") < p.last_heal))["completed"].max())
+    begun = _ns(reads["completed"].min())
+    is_ascending = bool((reads["offset"].diff().drop_nulls() > 0).all())
+    first = int(reads["offset"][0] or 0)
+    # If the consumer read from an assignment before the last heal, this pass did not begin there.
+    earlier = _ns(p.reads.filter(is_own & (pl.col("completed") < p.last_heal))["completed"].max())
     assigned = p.assigned_by(list(done.processes)).filter(pl.col("completed").is_between(earlier, begun))
     start = _ns(assigned["offset"][-1]) if len(assigned) else first
-    still = not len(moves.filter(pl.col("completed") > begun))
-    return done.complete and done.end >= asked and forward and still and start <= log_start(p).certain
+    is_unmoved = not len(moves.filter(pl.col("completed") > begun))
+    is_whole = done.complete and done.end >= requested_end and start <= log_start(p).certain
+    return is_whole and is_ascending and is_unmoved
 
 
 def _ns(value: object) -> int:

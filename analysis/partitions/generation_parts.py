@@ -1,4 +1,4 @@
-"""The generations of a topic in one of its partitions: which there are, and the tables of each."""
+"""The generations of a topic in one partition, and the tables of each."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ LOGS = ("records", "batches", "segments")
 
 
 class Readings(NamedTuple):
-    """The parts of a partition, one a generation; and what they are if deletions of unknown outcome happened, or none
-    where every deletion is certain.
+    """The parts of a partition, one for each generation.
+
+    `otherwise`: the parts if deletions of unknown outcome took effect; empty if all deletions are certain.
     """
 
     parts: list[Part]
@@ -37,7 +38,7 @@ class Readings(NamedTuple):
 
 
 def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> Readings | None:
-    """The parts of a partition, or None where nothing tells that its topic was deleted."""
+    """The parts of a partition; None: no deletion of its topic is recorded."""
     times = snapshot_times(settings)
     copies = copies_of(tables.get("properties"), times)
     metadata = shared.get("metadata")
@@ -50,15 +51,15 @@ def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, 
     def parts(generations: list[TopicGeneration]) -> list[Part]:
         return _parts(topic, tables, shared, context, settings, generations)
 
-    certain = _without_possible(found)
+    certain = _without_uncertain_deletions(found)
     if len(certain) == len(found) and certain[-1] == found[-1]:
         return Readings(parts(found), [])
     return Readings(parts(certain), parts(found))
 
 
 def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[TopicGeneration]:
-    """The generations, and one more where somebody wrote or asked for the end after the last deletion: a broker had
-    created the topic again. Offsets that go on where the deleted log ended were acknowledged late.
+    """The generations, and one more if a client wrote, or requested the end offset, after the last deletion: then a
+    broker auto-created the topic. Offsets that continue those of the deleted log were acknowledged late.
     """
     last = found[-1]
     if last.deleted is None:
@@ -68,16 +69,16 @@ def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[Topic
     after = pl.col("invoked") >= gone
     before = sends.filter(~after)["offset"].max()
     later = sends.filter(after)["offset"].min()
-    goes_on = isinstance(before, int) and isinstance(later, int) and later > before
+    is_continued = isinstance(before, int) and isinstance(later, int) and later > before
     ends = (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
-    asked = tables["marks"].filter(ends & after)
-    if len(asked) or (isinstance(later, int) and not goes_on):
+    requests = tables["marks"].filter(ends & after)
+    if len(requests) or (isinstance(later, int) and not is_continued):
         return [*found, TopicGeneration(number=last.number + 1)]
     return found
 
 
-def _without_possible(found: Sequence[TopicGeneration]) -> list[TopicGeneration]:
-    """The generations if no deletion of unknown outcome happened."""
+def _without_uncertain_deletions(found: Sequence[TopicGeneration]) -> list[TopicGeneration]:
+    """The generations if no deletion of unknown outcome took effect."""
     out: list[TopicGeneration] = []
     begun: TopicGeneration | None = None
     for one in found:
@@ -98,12 +99,12 @@ def _parts(
     settings: Settings,
     generations: list[TopicGeneration],
 ) -> list[Part]:
-    positions = _of_brokers(tables, shared, context, settings, generations)
+    positions = _positions_of_evidence(tables, shared, context, settings, generations)
     records = tables.get("records")
     held = pl.DataFrame(schema={"generation": pl.Int32, "offset": pl.Int64, "value": pl.String})
     if records is not None:
         held = records.with_columns(positions["records"]).select(held.columns)
-    observed, unsent, unread = split_observed(tables, generations, held)
+    observed, unassigned_sends, unassigned_reads = split_observed(tables, generations, held)
     out = []
     for number, one in enumerate(generations):
         part = Part(one, _shared_of(topic, shared, settings, generations, number))
@@ -112,28 +113,30 @@ def _parts(
         for name, generation in positions.items():
             part.tables[name] = tables[name].filter(generation == number)
         out.append(part)
-    _tell_ambiguous(topic, out, positions, unsent, unread)
-    kept = [part for part in out if _has_own(part, len(out))] or out[-1:]
-    return [replace(part, generation=replace(part.generation, of=len(kept))) for part in kept]
+    _note_ambiguous(topic, out, positions, unassigned_sends, unassigned_reads)
+    observed_parts = [part for part in out if _is_observed(part, len(out))] or out[-1:]
+    return [replace(part, generation=replace(part.generation, of=len(observed_parts))) for part in observed_parts]
 
 
-def _has_own(part: Part, generations: int) -> bool:
-    """Whether anything was observed of the generation itself. Undecided sends may all be another one's."""
+def _is_observed(part: Part, generations: int) -> bool:
+    """Whether the generation has observations of its own. Indeterminate sends may belong to another one."""
     tables = part.tables
     sends = tables["sends"]
     own = sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
-    kept = any(len(frame) for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties"))
-    return bool(len(own) or len(tables["reads"]) or len(tables["marks"]) or kept or (generations == 1 and len(sends)))
+    has_log = any(len(frame) for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties"))
+    return bool(
+        len(own) or len(tables["reads"]) or len(tables["marks"]) or has_log or (generations == 1 and len(sends))
+    )
 
 
-def _of_brokers(
+def _positions_of_evidence(
     tables: Frames,
     shared: Frames,
     context: pl.DataFrame,
     settings: Settings,
     generations: list[TopicGeneration],
 ) -> dict[str, pl.Series]:
-    """By table of the brokers' evidence: the generation (a position) of each row."""
+    """The generation (a position) of each row of the brokers' evidence, by table."""
     times = snapshot_times(settings)
     copies = copies_of(tables.get("properties"), times)
     located = {name: frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME) and len(frame)}
@@ -165,7 +168,7 @@ def _nanoseconds(settings: Settings, ahead: Mapping[str, int]) -> pl.Expr:
 def _shared_of(
     topic: str, shared: Frames, settings: Settings, generations: Sequence[TopicGeneration], position: int
 ) -> Frames:
-    """The evidence of no partition, of the topic's own records only those of this generation."""
+    """The evidence that belongs to no partition; of the topic's metadata records only those of this generation."""
     if "metadata" not in shared:
         return shared
     metadata = shared["metadata"]
@@ -173,21 +176,23 @@ def _shared_of(
     return {**shared, "metadata": metadata.filter(pl.col("topic").ne_missing(topic) | (found == position))}
 
 
-def _tell_ambiguous(
-    topic: str, parts: list[Part], positions: Mapping[str, pl.Series], unsent: int, unread: int
+def _note_ambiguous(
+    topic: str, parts: list[Part], positions: Mapping[str, pl.Series], unassigned_sends: int, unassigned_reads: int
 ) -> None:
-    """Says in each part that is there at the end what could not be assigned to a generation."""
-    between = f"of {topic} overlapped its deletion or creation, and nothing shows of which topic id"
-    told: list[tuple[str, str]] = []
-    if unsent:
-        told.append(("acknowledged", f"{plural(unsent, 'acknowledged send')} {between}"))
-    if unread:
+    """Adds the evidence that could not be assigned to a generation to each part that exists at the end."""
+    between = f"of {topic} overlapped its deletion or creation, so the topic id is not known"
+    ambiguous: list[tuple[str, str]] = []
+    if unassigned_sends:
+        ambiguous.append(("acknowledged", f"{plural(unassigned_sends, 'acknowledged send')} {between}"))
+    if unassigned_reads:
         for need in ("reads", "records", "acknowledged", "groups"):
-            told.append((need, f"{plural(unread, 'read record')} {between}"))
-    lost = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
-    if lost:
-        says = f"brokers' logs of {topic} of which neither a topic id nor a time shows the generation were left out"
-        told.append(("batches", says))
+            ambiguous.append((need, f"{plural(unassigned_reads, 'read record')} {between}"))
+    unassigned_logs = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
+    if unassigned_logs:
+        message = (
+            f"brokers' logs of {topic} without a topic id or time were left out, because their generation is not known"
+        )
+        ambiguous.append(("batches", message))
     for part in parts:
-        if part.generation.deleted is None or lost:
-            part.ambiguous += told
+        if part.generation.deleted is None or unassigned_logs:
+            part.ambiguous += ambiguous

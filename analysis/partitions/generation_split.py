@@ -1,10 +1,10 @@
-"""Splits the observations of a topic-partition by the generation of its topic: each is a log of its own.
+"""Splits the observations of a topic-partition by the generation of its topic, as each has a log of its own.
 
-Time decides first: what completed before the topic was created again belongs to the deleted generation, and what began
-after the deletion to the next one. A consumer may return records of a deleted topic for as long as it has fetched ones,
-and a producer may send on to the new topic what it was asked to send before: there the value decides, and the record
-that another observation, or a broker's log, has at the offset. A send that neither decides counts as undecided in all
-generations that may hold it, so that it never becomes a loss.
+Time decides first. An operation that completed before the topic was recreated belongs to the deleted generation; one
+that began after the deletion belongs to the next. But a consumer may return records that it fetched before the
+deletion, and a producer may send buffered records to the new topic. There the value decides, and the record that
+another observation, or a broker's log, has at the offset. If neither decides, a send is indeterminate in all possible
+generations, so that it never becomes a loss.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .topic_generations import Span, TopicCopy, TopicGeneration, existing_at
 
 Frames = Mapping[str, pl.DataFrame]
 OBSERVED = ("sends", "reads", "marks")
-MAX_DELETION_NS = 60_000_000_000  # a longer span is that between two copies, not the time that a deletion took
+MAX_DELETION_NS = 60_000_000_000  # a longer span is the time between two copies, not of a deletion
 _POSITIONS = ["assign", "seek"]
 _IN_ONE = pl.col("lowest") == pl.col("highest")
 
 
 class Boundary(NamedTuple):
-    """Between two generations: when the one was deleted, and the next created."""
+    """The boundary of two generations: when the first was deleted, and the next created."""
 
     deleted: Span
     created: Span
@@ -36,16 +36,19 @@ class Boundary(NamedTuple):
 
 @dataclass
 class Part:
-    """The tables of one generation; and what could not be assigned to one, as what rules need and a sentence."""
+    """The tables of one generation.
+
+    `ambiguous`: evidence that could not be assigned to a generation, as pairs (kind of evidence, sentence).
+    """
 
     generation: TopicGeneration
-    shared: Frames  # evidence of no partition
+    shared: Frames  # evidence that belongs to no partition
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
     ambiguous: list[tuple[str, str]] = field(default_factory=list)
 
 
 def boundaries_of(generations: Sequence[TopicGeneration]) -> list[Boundary]:
-    """The boundaries between neighbours. Without a recorded creation it may have come at once."""
+    """The boundaries between successive generations. An unrecorded creation may have followed at once."""
     out = []
     for one, following in pairwise(generations):
         deleted = one.existed_until
@@ -68,32 +71,38 @@ def possible_generations(frame: pl.DataFrame, boundaries: Sequence[Boundary]) ->
 def split_observed(
     tables: Frames, generations: Sequence[TopicGeneration], records: pl.DataFrame
 ) -> tuple[dict[str, pl.DataFrame], int, int]:
-    """Sends, reads and marks with the column `generation` (a position), and how many acknowledged sends and how many
-    reads no evidence assigns. `records` are those of brokers' logs: generation, offset, value.
+    """Sends, reads and marks with the column `generation` (a position), and two counts: acknowledged sends, and reads,
+    without evidence for one generation. `records` are from brokers' logs: generation, offset, value.
     """
     boundaries = boundaries_of(generations)
     sends = possible_generations(tables["sends"], boundaries).with_row_index("row")
-    reads = _of_consumers(tables["reads"], tables["marks"], boundaries).with_row_index("row")
+    reads = _possible_generations_of_reads(tables["reads"], tables["marks"], boundaries).with_row_index("row")
     known = ["generation", "offset", "value"]
     sure = [
         frame.filter(_IN_ONE & of_log).with_columns(pl.col("lowest").alias("generation")).select(known)
         for frame, of_log in ((sends, pl.col("acknowledged")), (reads, pl.lit(True)))
     ]
     held = pl.concat([*sure, records.select(known)]).drop_nulls().unique()
-    decided = _decided(sends.filter(pl.col("acknowledged")), held, boundaries)
-    sends = _spread(sends.join(decided, on="row", how="left", maintain_order="left"))
+    decided = _decide_by_record(sends.filter(pl.col("acknowledged")), held, boundaries)
+    sends = _assign_sends(sends.join(decided, on="row", how="left", maintain_order="left"))
     sent = sends.filter(pl.col("outcome") != "fail").select(pl.col("generation"), "offset", "value", "ambiguous")
-    reads = _of_values(reads, sent.filter(~pl.col("ambiguous")), held, boundaries)
-    marks = _marks(tables["marks"], reads, sent.filter(~pl.col("ambiguous")), held, boundaries)
-    lost = int(sends.filter(pl.col("ambiguous") & pl.col("was_acknowledged"))["row"].n_unique())
-    left = int(reads["generation"].null_count())
+    reads = _assign_by_value(reads, sent.filter(~pl.col("ambiguous")), held, boundaries)
+    marks = _assign_marks(tables["marks"], reads, sent.filter(~pl.col("ambiguous")), held, boundaries)
+    unassigned_sends = int(sends.filter(pl.col("ambiguous") & pl.col("was_acknowledged"))["row"].n_unique())
+    unassigned_reads = int(reads["generation"].null_count())
     out = {"sends": sends, "reads": reads, "marks": marks}
-    return {name: out[name].select("generation", *tables[name].columns) for name in OBSERVED}, lost, left
+    return (
+        {name: out[name].select("generation", *tables[name].columns) for name in OBSERVED},
+        unassigned_sends,
+        unassigned_reads,
+    )
 
 
-def _of_consumers(reads: pl.DataFrame, marks: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
-    """Reads with the generations of which they may be: a consumer may still return what it fetched before a deletion,
-    unless it took up the partition since.
+def _possible_generations_of_reads(
+    reads: pl.DataFrame, marks: pl.DataFrame, boundaries: Sequence[Boundary]
+) -> pl.DataFrame:
+    """Reads with the `lowest` and `highest` generation that they may be from. A consumer may return records that it
+    fetched before a deletion, unless it was assigned the partition again since.
     """
     moves = marks.filter(pl.col("kind").is_in(_POSITIONS))
     done = pl.col("completed").fill_null(MAX_INT64)
@@ -109,10 +118,10 @@ def _of_consumers(reads: pl.DataFrame, marks: pl.DataFrame, boundaries: Sequence
     return out.select(*reads.columns, lowest.cast(pl.Int32).alias("lowest"), highest.cast(pl.Int32).alias("highest"))
 
 
-def _decided(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
-    """Columns row and `decided`: the one generation that has the record, or the only one that has no other there.
+def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
+    """Columns row and `decided`: the only generation with the record, else the only one without another record there.
 
-    The latter only where the deletion is dated: in a long span a record that another one replaced may be a loss.
+    The second only if the deletion is dated: in a long span, a record that was replaced by another may be a loss.
     """
     open_ = rows.filter(~_IN_ONE & pl.col("value").is_not_null()).select("row", "offset", "value", "lowest", "highest")
     if not len(open_):
@@ -142,8 +151,8 @@ def _decided(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Bounda
     )
 
 
-def _spread(sends: pl.DataFrame) -> pl.DataFrame:
-    """A row a generation that may hold the send; where there are several it is undecided, as its offset is."""
+def _assign_sends(sends: pl.DataFrame) -> pl.DataFrame:
+    """One row for each possible generation of a send. With several, its outcome and offset are unknown in each."""
     one = pl.when(_IN_ONE).then("lowest").otherwise("decided")
     first, last = pl.coalesce(one, "lowest"), pl.coalesce(one, "highest")
     many = one.is_null() & (pl.col("outcome") != "fail")
@@ -161,11 +170,11 @@ def _spread(sends: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_values(
+def _assign_by_value(
     rows: pl.DataFrame, sent: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]
 ) -> pl.DataFrame:
-    """The rows with `generation`: of several possible ones that in which their value was sent, or which has the record,
-    or the last one where it was there before they began; null where none of these decides.
+    """The rows with `generation`: the only possible one; else the one in which the value was sent; else the one with
+    the record; else the last one, if it was created before the operation began; else null.
     """
     by_value = (
         sent.drop_nulls("value")
@@ -178,49 +187,51 @@ def _of_values(
     sent_in = pl.when(pl.col("sent_in").is_between("lowest", "highest")).then("sent_in")
     found = found.with_columns(sent_in.alias("sent_in"))
     open_ = found.filter(pl.col("sent_in").is_null())
-    found = found.join(_decided(open_, held, boundaries), on="row", how="left", maintain_order="left")
-    there = pl.lit(0)
+    found = found.join(_decide_by_record(open_, held, boundaries), on="row", how="left", maintain_order="left")
+    newest = pl.lit(0)
     for boundary in boundaries:
-        there = there + (pl.col("invoked") >= boundary.created.latest).cast(pl.Int32)
-    later = pl.when(there == pl.col("highest")).then("highest")
+        newest = newest + (pl.col("invoked") >= boundary.created.latest).cast(pl.Int32)
+    later = pl.when(newest == pl.col("highest")).then("highest")
     sure = pl.when(_IN_ONE).then("lowest")
     return found.with_columns(pl.coalesce(sure, "sent_in", "decided", later).cast(pl.Int32).alias("generation"))
 
 
-def _marks(
+def _assign_marks(
     marks: pl.DataFrame, reads: pl.DataFrame, sent: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]
 ) -> pl.DataFrame:
     rows = possible_generations(marks, boundaries).with_row_index("row")
     handled = rows.filter(pl.col("kind") == "handle").with_columns(pl.lit(0, pl.Int32).alias("lowest"))
-    handled = _of_values(handled, sent, held, boundaries)
+    handled = _assign_by_value(handled, sent, held, boundaries)
     rest = rows.filter(pl.col("kind") != "handle")
-    # Where a log ended while it was deleted says nothing of either.
-    told = rest.filter(pl.col("kind").is_in(["end_offsets", "delete-records"]) & ~_IN_ONE)["row"]
-    rest = rest.filter(~pl.col("row").is_in(told.implode())).with_columns(pl.col("lowest").alias("generation"))
-    rest = _commits_of_positions(rest, reads)
+    # A log end during a deletion belongs to neither generation for certain.
+    unclear = rest.filter(pl.col("kind").is_in(["end_offsets", "delete-records"]) & ~_IN_ONE)["row"]
+    rest = rest.filter(~pl.col("row").is_in(unclear.implode())).with_columns(pl.col("lowest").alias("generation"))
+    rest = _assign_commits(rest, reads)
     both = pl.concat([handled.select(rest.columns), rest]).sort("row")
     return both.filter(pl.col("generation").is_not_null())
 
 
-def _commits_of_positions(marks: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
-    """A commit is of the log in which its process stands: one that has not noticed the deletion commits in the old."""
+def _assign_commits(marks: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
+    """Assigns commits to the generation of their process's position: it may not have noticed the deletion."""
     commit = pl.col("kind") == "commit"
     commits = marks.filter(commit & (pl.col("highest") > 0))
     if not len(commits):
         return marks
-    stands = pl.concat(
+    positions = pl.concat(
         [
             reads.filter(pl.col("generation").is_not_null()).select("process", "completed", "generation"),
             marks.filter(pl.col("kind").is_in(_POSITIONS)).select("process", "completed", "generation"),
         ]
     )
-    stands = stands.drop_nulls("completed").sort("completed", maintain_order=True)
-    asked = commits.select("row", "process", "invoked").sort("invoked")
-    before = asked.join_asof(stands, left_on="invoked", right_on="completed", by="process", check_sortedness=False)
+    positions = positions.drop_nulls("completed").sort("completed", maintain_order=True)
+    invocations = commits.select("row", "process", "invoked").sort("invoked")
+    before = invocations.join_asof(
+        positions, left_on="invoked", right_on="completed", by="process", check_sortedness=False
+    )
     position = before.select("row", pl.col("generation").alias("position"))
     out = marks.join(position, on="row", how="left", maintain_order="left")
-    there = pl.min_horizontal("position", "highest")
-    return out.with_columns(pl.coalesce(there, "generation").alias("generation")).drop("position")
+    possible = pl.min_horizontal("position", "highest")
+    return out.with_columns(pl.coalesce(possible, "generation").alias("generation")).drop("position")
 
 
 def copy_positions(
@@ -230,8 +241,8 @@ def copy_positions(
     times: Mapping[str, int],
     final: str,
 ) -> pl.DataFrame:
-    """Columns snapshot, broker and generation (a position, null where not known) of what brokers kept, by the topic id
-    of the copy, else by its time. `held`: snapshot and broker.
+    """Columns snapshot, broker and generation (a position; null: not known) of the collected copies, by topic id, else
+    by time. `held`: snapshot and broker.
     """
     rows = []
     ids = {(copy.snapshot, copy.broker): copy.topic_id for copy in copies}
@@ -243,7 +254,7 @@ def copy_positions(
             at_end = len(generations) - 1
             known = at_end if snapshot == final else existing_at(generations, times[snapshot]) if dated else None
             if id_ is not None and known is not None and generations[known].topic_id is not None:
-                known = None  # a third topic id
+                known = None  # the id belongs to no known generation
         rows.append((snapshot, broker, known))
     schema = {"snapshot": pl.String, "broker": pl.String, "generation": pl.Int32}
     return pl.DataFrame(rows, schema=schema, orient="row")
@@ -256,7 +267,7 @@ def _position_of(id_: str, generations: Sequence[TopicGeneration]) -> int | None
 def positions_of_records(
     metadata: pl.DataFrame, generations: Sequence[TopicGeneration], at: pl.Expr, topic_id: pl.Expr
 ) -> pl.Series:
-    """The generation (a position) of each record or log line of the brokers: by its topic id, else by its time `at`."""
+    """The generation (a position) of each metadata record or log line: by its topic id, else by its time `at`."""
     position: pl.Expr = pl.lit(None, pl.Int32)
     for number, one in enumerate(generations):
         if one.topic_id:

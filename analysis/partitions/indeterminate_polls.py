@@ -1,4 +1,4 @@
-"""Polls of which nobody knows how they ended: the offsets that each may have given."""
+"""Polls without a recorded completion: the offsets that each may have returned."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 
 
 def indeterminate_polls(p: Partition, processes: Iterable[str]) -> Ranges:
-    """What polls of these processes may have given: from behind what the process read before to what it read next."""
-    # Who neither read nor was assigned this partition polled others.
+    """The offsets that indeterminate polls of these processes may have returned.
+
+    A poll returns offsets after the last record that its process read before, and before the next that it read.
+    """
+    # A process that neither read this partition nor was assigned to it polled others.
     here = {*p.reads["process"].unique(), *p.marks["process"].unique()} & {*processes}
     polls = p.context.filter((pl.col("kind") == "poll") & pl.col("process").is_in(list(here)))
     lows, highs = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for process, invoked in polls.group_by("process").agg(pl.col("invoked").unique()).sort("process").iter_rows():
-        mine = p.reads.filter((pl.col("process") == process) & pl.col("offset").is_not_null()).sort("completed", "at")
-        offsets = mine["offset"].to_numpy()
-        at = np.searchsorted(mine["completed"].fill_null(MAX_INT64).to_numpy(), np.array(invoked), "right")
+        reads = p.reads.filter((pl.col("process") == process) & pl.col("offset").is_not_null()).sort("completed", "at")
+        offsets = reads["offset"].to_numpy()
+        at = np.searchsorted(reads["completed"].fill_null(MAX_INT64).to_numpy(), np.array(invoked), "right")
         before, after = np.append(-1, offsets)[at], np.append(offsets, MAX_INT64)[at]
         lows.append(before + 1)
-        # Where it goes back, or nowhere, nothing bounds what the poll may have given.
+        # If the next read is at a lower offset, or there is none, the poll is unbounded.
         highs.append(np.where(after > before, after - 1, MAX_INT64))
     return merged(np.concatenate(lows), np.concatenate(highs))

@@ -1,7 +1,7 @@
-"""Where a log starts, as far as the history tells: what stands below is gone for a legal reason.
+"""Bounds of the log start offset: records below it were deleted legally.
 
-A start is certain, or only possible: a deletion of unknown outcome or beyond the log's end, one that later reads
-refute or that came while the final reads went on, and retention, which leaves no trace in a history.
+A start is certain or possible. It is only possible after a delete-records of unknown outcome, beyond the log end,
+refuted by later reads, or concurrent with the final reads; and for retention, which a history does not record.
 """
 
 from __future__ import annotations
@@ -22,33 +22,35 @@ from .evidence import started_ms
 from .observations import Observations, once
 
 _MS = 1_000_000
-MAX_TIMESTAMP_MS = MAX_INT64 // _MS  # bounds the times made of timestamps
+MAX_TIMESTAMP_MS = MAX_INT64 // _MS  # larger timestamps would overflow as ns
 
 
-class _Told(NamedTuple):
+class StartEvidence(NamedTuple):
+    """A log start offset, from one source."""
+
     offset: int
     certain: bool
-    moved: int | None  # ns: the last moment at which it may have moved there; None: any
-    since: int = MIN_INT64  # ns: it did so no earlier
+    moved: int | None  # ns: the latest time at which the start may have moved there; None: unbounded
+    since: int = MIN_INT64  # ns: the earliest such time
 
 
 class LogStart(NamedTuple):
-    """Offsets below `certain` are legally gone, and those below `possible` may be."""
+    """Offsets below `certain` were deleted legally. Those below `possible` may have been."""
 
     certain: int
     possible: int
-    moved: int | None  # ns: the last moment at which it may have moved; None: any
-    told: tuple[_Told, ...]
+    moved: int | None  # ns: the latest time at which it may have moved; None: unbounded
+    evidence: tuple[StartEvidence, ...]
 
     def since(self, offsets: Ints) -> Ints:
-        """From when on (ns) each of the offsets may have been below the start; beyond all: never."""
-        told = sorted(self.told, key=lambda one: one.offset)
-        earliest = np.minimum.accumulate(np.array([one.since for one in told] + [MAX_INT64])[::-1])[::-1]
-        return np.asarray(earliest[np.searchsorted([one.offset for one in told], offsets, "right")])
+        """The earliest time (ns) at which each of the offsets may have been below the start; MAX_INT64: never."""
+        starts = sorted(self.evidence, key=lambda start: start.offset)
+        earliest = np.minimum.accumulate(np.array([start.since for start in starts] + [MAX_INT64])[::-1])[::-1]
+        return np.asarray(earliest[np.searchsorted([start.offset for start in starts], offsets, "right")])
 
 
-class _Heard:
-    """What of the whole history several sources of a log start are held against, each found once."""
+class _History:
+    """Bounds from the whole history that the sources of a log start are checked against."""
 
     def __init__(self, p: Observations) -> None:
         self.p = p
@@ -57,7 +59,7 @@ class _Heard:
 
     @cached_property
     def lowest(self) -> tuple[Ints, Ints]:
-        """When polls with offsets began, and the lowest offset from each on."""
+        """The invocation times of polls with offsets, and the lowest offset polled from each time on."""
         known = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
         placed = self.p.reads.filter(known).sort("invoked")
         offsets = np.append(placed["offset"].to_numpy(), MAX_INT64)
@@ -65,12 +67,12 @@ class _Heard:
 
     @cached_property
     def first_final(self) -> int:
-        """The least offset that the final reads gave."""
+        """The lowest offset in the final reads; MAX_INT64 without any."""
         least = self.p.reads.filter(_of_final(self.p))["offset"].min() if self.since is not None else None
         return least if isinstance(least, int) else MAX_INT64
 
     def refutes(self, start: int, moment: int) -> bool:
-        """Whether a poll that began after the moment gave an offset below the start."""
+        """Whether a poll that began after `moment` (ns) returned an offset below `start`."""
         if start <= 0:
             return False
         invoked, lowest = self.lowest
@@ -79,73 +81,79 @@ class _Heard:
 
 @once
 def log_start(p: Observations) -> LogStart:
-    """Where the log of a partition starts, for certain and possibly."""
+    """The log start of a partition, certain and possible."""
     below = p.legally_absent.filter(pl.col("reason") == BELOW_START)["last_offset"].max()
     return log_start_with(p, below + 1 if isinstance(below, int) else None)
 
 
 def log_start_with(p: Observations, collected: int | None) -> LogStart:
-    """`log_start`; `collected` is the start of the leader's collected log, if it is known and not 0."""
-    heard = _Heard(p)
-    deleted = _deleted(p, heard)
-    told = _answered(p, heard)
+    """`log_start`, with the start of the leader's collected log (None: not known, or 0)."""
+    history = _History(p)
+    deletions = _starts_of_delete_records(p, history)
+    starts = _starts_of_clients(p, history)
     if collected is not None:
-        # Files are copied after the final reads: what these still saw was not below the start yet.
-        told.append(_Told(min(collected, heard.first_final), True, None))
-    elsewhere = [*_of_replicas(p, heard), *_logged(p, heard)] if collected is None else []
-    if p.settings.final and not any(one.certain for one in (*deleted, *told, *elsewhere)):
-        # The final reads should begin at the log start, but a reader that was assigned behind it hides what it skips.
+        # Files are copied after the final reads: the offsets that these returned were not deleted yet.
+        starts.append(StartEvidence(min(collected, history.first_final), True, None))
+    else:
+        starts += [*_start_of_replicas(p, history), *_starts_in_server_logs(p, history)]
+    if p.settings.final and not any(start.certain for start in (*deletions, *starts)):
+        # The final reads should begin at the log start. A reader that was assigned a later offset skipped records.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()
-        told += [_Told(begun, False, None)] if isinstance(begun, int) else []
+        starts += [StartEvidence(begun, False, None)] if isinstance(begun, int) else []
     topic_deleted = p.generation.deleted if p.generation is not None else None
-    if topic_deleted is not None and (heard.until is None or topic_deleted.earliest <= heard.until):
-        # With its topic all that a log held is gone; copies and late reads of it show nothing else.
-        told.append(_Told(heard.reach, True, topic_deleted.latest, topic_deleted.earliest))
-    told = [*deleted, *(_since_deletion(one, deleted) for one in (*told, *elsewhere)), *_retained(p, heard)]
-    certain = max((one.offset for one in told if one.certain), default=0)
-    moves = [one.moved for one in told if one.offset > 0]
-    moved = None if None in moves else max((move for move in moves if move is not None), default=-(2**63))
-    return LogStart(certain, max((one.offset for one in told), default=0), moved, tuple(told))
+    if topic_deleted is not None and (history.until is None or topic_deleted.earliest <= history.until):
+        # A deleted topic has lost all records, even if copies or late reads still show some.
+        starts.append(StartEvidence(history.reach, True, topic_deleted.latest, topic_deleted.earliest))
+    starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, history)]
+    certain = max((start.offset for start in starts if start.certain), default=0)
+    moves = [start.moved for start in starts if start.offset > 0]
+    moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
+    return LogStart(certain, max((start.offset for start in starts), default=0), moved, tuple(starts))
 
 
-def _since_deletion(one: _Told, deleted: list[_Told]) -> _Told:
-    """A start that a recorded deletion explains moved there no earlier than that."""
-    explain = [d.since for d in deleted if d.offset >= one.offset and (one.moved is None or d.since <= one.moved)]
-    return one._replace(since=min(explain, default=MIN_INT64))
+def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> StartEvidence:
+    """The start; if a recorded delete-records explains it, it moved no earlier than that."""
+    explaining = [
+        deletion.since
+        for deletion in deletions
+        if deletion.offset >= start.offset and (start.moved is None or deletion.since <= start.moved)
+    ]
+    return start._replace(since=min(explaining, default=MIN_INT64))
 
 
-def _deleted(p: Observations, heard: _Heard) -> list[_Told]:
-    since, until, reach = heard.since, heard.until, heard.reach
-    told = []
-    # One that came after the final reads explains nothing that they lack.
-    intime = pl.col("invoked") <= (MAX_INT64 if until is None else until)
-    faults = p.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail") & intime)
+def _starts_of_delete_records(p: Observations, history: _History) -> list[StartEvidence]:
+    """The starts that delete-records requests of clients, or faults, caused."""
+    since, until, reach = history.since, history.until, history.reach
+    starts = []
+    # A deletion after the final reads does not explain records missing from them.
+    is_in_time = pl.col("invoked") <= (MAX_INT64 if until is None else until)
+    faults = p.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail") & is_in_time)
     for detail, begun, done in faults.select("detail", "invoked", "completed").unique().iter_rows():
         if deletions_of(detail) is None:
-            told.append(_Told(reach, False, done, begun))
-    for row in p.marks.filter((pl.col("kind") == "delete-records") & intime).iter_rows(named=True):
-        asked, begun, done = row["offset"], row["invoked"], row["completed"]
-        certain = row["outcome"] == "ok" and done is not None and done >= begun and asked is not None
-        # Without a new start, or with -1, it goes to the high watermark of its moment, which nobody knows.
-        certain = certain and asked <= reach and (since is None or done <= since)
-        certain = certain and not heard.refutes(asked, done)
-        told.append(_Told(reach if asked is None else min(asked, reach), certain, done, begun))
-    return told
+            starts.append(StartEvidence(reach, False, done, begun))
+    for row in p.marks.filter((pl.col("kind") == "delete-records") & is_in_time).iter_rows(named=True):
+        before, begun, done = row["offset"], row["invoked"], row["completed"]
+        certain = row["outcome"] == "ok" and done is not None and done >= begun and before is not None
+        # Without an offset, or with -1, it deletes up to the high watermark of that time, which is not recorded.
+        certain = certain and before <= reach and (since is None or done <= since)
+        certain = certain and not history.refutes(before, done)
+        starts.append(StartEvidence(reach if before is None else min(before, reach), certain, done, begun))
+    return starts
 
 
-def _answered(p: Observations, heard: _Heard) -> list[_Told]:
-    """What end_offsets told; an answer after the final reads may tell of a later move."""
-    until = heard.until
+def _starts_of_clients(p: Observations, history: _History) -> list[StartEvidence]:
+    """The starts that clients requested; after the final reads the start may have moved again."""
+    until = history.until
     answers = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
-    told = []
+    starts = []
     for start, end, begun, done in answers.iter_rows():
-        certain = start <= end and (until is None or begun <= until) and not heard.refutes(start, done)
-        told.append(_Told(min(start, end), certain, done))
-    return told
+        certain = start <= end and (until is None or begun <= until) and not history.refutes(start, done)
+        starts.append(StartEvidence(min(start, end), certain, done))
+    return starts
 
 
-def _of_replicas(p: Observations, heard: _Heard) -> list[_Told]:
-    """Where the logs of all replicas start, if the last leader is not known: it is one of them."""
+def _start_of_replicas(p: Observations, history: _History) -> list[StartEvidence]:
+    """The lowest start of the collected logs, if the leader is unknown. Certain if all replicas were collected."""
     if p.replica_logs is None or p.replica_logs.leader is not None:
         return []
     bounds = extents(p.replica_logs).filter(pl.col("snapshot") == p.replica_logs.last)
@@ -154,35 +162,36 @@ def _of_replicas(p: Observations, heard: _Heard) -> list[_Told]:
         return []
     configured = p.settings.topic(p.topic).get("replication.factor")
     replicas = len(p.replica_logs.replicas) or (configured if isinstance(configured, int) else MAX_INT64)
-    return [_Told(min(start, heard.first_final), bounds["broker"].n_unique() >= replicas, None)]
+    is_complete = bounds["broker"].n_unique() >= replicas
+    return [StartEvidence(min(start, history.first_final), is_complete, None)]
 
 
-def _logged(p: Observations, heard: _Heard) -> list[_Told]:
-    """Log starts of server.log, where no log of the leader was collected: certain are those of a leader of its time.
+def _starts_in_server_logs(p: Observations, history: _History) -> list[StartEvidence]:
+    """Log starts in server.log, if the leader's log was not collected. Certain if the broker led at that time.
 
-    Followers delete by retention on their own, so a follower's line counts if it repeats the leader's log start.
+    Followers apply retention on their own, so a follower's line only counts if it repeats the leader's log start.
     """
     if p.timeline is None or (p.replica_logs is not None and is_leader_collected(p.replica_logs)):
         return []
     led = sorted(
         (term.time, term.leader) for term in p.timeline.terms.values() if term.time is not None and term.leader
     )
-    told = []
+    starts = []
     for fact in p.timeline.log_starts:
         if fact.offset is None or fact.time is None:
             continue
-        leader = next((who for since, who in reversed(led) if since <= fact.time), None)
+        leader = next((broker for since, broker in reversed(led) if since <= fact.time), None)
         certain = fact.kind == LEADERS_LOG_START or leader == fact.broker
-        certain = certain and (heard.until is None or fact.time <= heard.until) and fact.offset <= heard.reach
-        certain = certain and not heard.refutes(fact.offset, fact.time)
-        told.append(_Told(min(fact.offset, heard.reach), certain, fact.time))
-    return told
+        certain = certain and (history.until is None or fact.time <= history.until) and fact.offset <= history.reach
+        certain = certain and not history.refutes(fact.offset, fact.time)
+        starts.append(StartEvidence(min(fact.offset, history.reach), certain, fact.time))
+    return starts
 
 
-def _retained(p: Observations, heard: _Heard) -> list[_Told]:
-    """What retention may have taken by the end of the reads: a prefix whose records are all old enough."""
+def _start_of_retention(p: Observations, history: _History) -> list[StartEvidence]:
+    """The possible start after retention: at the end of the reads, all records below it were old enough."""
     limit = p.settings.retention_ms(p.topic)
-    until = heard.until
+    until = history.until
     if until is None:
         last = p.reads["completed"].max()
         until = last if isinstance(last, int) else None
@@ -191,7 +200,7 @@ def _retained(p: Observations, heard: _Heard) -> list[_Told]:
         return []
     read = p.reads.filter(_of_final(p)) if p.settings.final_processes() else p.reads.clear()
     first = read["offset"].min()
-    bound = first if isinstance(first, int) else heard.reach
+    bound = first if isinstance(first, int) else history.reach
     if not p.settings.limited_in_size(p.topic):
         if limit is None:
             return []
@@ -201,18 +210,18 @@ def _retained(p: Observations, heard: _Heard) -> list[_Told]:
             return []
         first_young = young["offset"].min()
         bound = min(bound, first_young) if isinstance(first_young, int) else bound
-        # Where timestamps date the records, retention began no earlier than the oldest became too old.
+        # With timestamps, retention began no earlier than the time at which the oldest record became too old.
         oldest = records.filter(pl.col("is_stamped") & (pl.col("offset") < bound))["time"].min()
         if isinstance(oldest, int) and records.filter(pl.col("offset") < bound)["is_stamped"].all():
-            return [_Told(bound, False, None, oldest + limit * _MS)]
-    return [_Told(bound, False, None)]
+            return [StartEvidence(bound, False, None, oldest + limit * _MS)]
+    return [StartEvidence(bound, False, None)]
 
 
 def _record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
-    """Offset and time (ns of the run) of records, which retention.ms compares: their timestamps (KIP-32).
+    """Offset and time (ns of the run) of records as retention.ms sees them: their timestamps (KIP-32).
 
-    A timestamp that a poll returned is the broker's. That of a send only counts with CreateTime. A record without a
-    timestamp has the time of its send (`is_stamped` is false).
+    Polls return the broker's timestamp. The timestamp of a send only counts with CreateTime. A record without a
+    timestamp gets the time of its send (`is_stamped` is false).
     """
     started = started_ms(p.settings)
     is_append_time = p.settings.topic(p.topic).get("message.timestamp.type") == "LogAppendTime"
@@ -228,7 +237,7 @@ def _record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
 
 
 def _final_span(p: Observations) -> tuple[int | None, int | None]:
-    """ns: from when to when the processes of role final read."""
+    """The first and the last time (ns) at which processes with role final read; None without such reads."""
     if not p.settings.final or not p.settings.final_processes():
         return None, None
     times = p.reads.filter(_of_final(p))["completed"]
@@ -242,7 +251,8 @@ def _of_final(p: Observations) -> pl.Expr:
 
 
 def highest_end(p: Observations) -> int:
-    """The greatest log end that anything in the history tells."""
-    tops = [p.sends["offset"].max(), p.reads["offset"].max()]
-    ends = [p.end_offsets["offset"].max()]
-    return max([*(top + 1 for top in tops if isinstance(top, int)), *(end for end in ends if isinstance(end, int)), 0])
+    """The highest log end offset of all sends, reads and end_offsets."""
+    last_offsets = [p.sends["offset"].max(), p.reads["offset"].max()]
+    end = p.end_offsets["offset"].max()
+    ends = [last + 1 for last in last_offsets if isinstance(last, int)]
+    return max([*ends, end if isinstance(end, int) else 0])

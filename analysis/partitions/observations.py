@@ -1,6 +1,7 @@
 """What was observed of one topic-partition: frames, settings, and what follows from them alone.
 
-What takes more thought is a function of these observations, computed once each (`once`): log_start.py, final_reads.py.
+Values that need a longer computation are functions of these observations, each computed once (`once`): log_start.py,
+final_reads.py.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema
 from ..replicas.replica_logs import ReplicaLogs
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
 from ..timelines.timeline import Timeline
-from .tombstones import named
+from .tombstones import name_tombstones
 from .topic_generations import TopicGeneration
 
 if TYPE_CHECKING:
     from ...histories.bundle import Settings
 
-Found = TypeVar("Found")
-Of = TypeVar("Of", bound="Observations")
+Result = TypeVar("Result")
+Observed = TypeVar("Observed", bound="Observations")
 
 
 class Observations:
@@ -41,26 +42,26 @@ class Observations:
         confirmed: pl.Series | None = None,
         replica_logs: ReplicaLogs | None = None,
         timeline: Timeline | None = None,
-        settled: int = 0,
+        resolved_count: int = 0,
         generation: TopicGeneration | None = None,
     ) -> None:
         self.topic, self.partition, self.settings = topic, partition, settings
-        # Operations stand in the order of time, then of their lines, whatever the order of files and of tasks.
-        self.sends, self.reads = _in_order(sends, SENDS), _in_order(reads, READS)
+        # Sorted by time, then by line, so that the order of files and of tasks has no influence.
+        self.sends, self.reads = _sorted_by_time(sends, SENDS), _sorted_by_time(reads, READS)
         self.tombstones = self.sends["value"].clear()
         if settings.dialect != "jepsen":
-            self.sends, self.reads, self.tombstones = named(self.sends, self.reads)
-        self.marks = _in_order(marks, MARKS)
+            self.sends, self.reads, self.tombstones = name_tombstones(self.sends, self.reads)
+        self.marks = _sorted_by_time(marks, MARKS)
         self.context = context if context is not None else pl.DataFrame(schema=CONTEXT)
-        # Sends to the topic whose partition nobody learned: any of its partitions may hold their records.
-        self.unplaced = _in_order(unplaced, SENDS)
-        # Undecided operations that must have happened, since another operation saw what they wrote (Jepsen).
+        # Sends to the topic without a recorded partition: any of its partitions may hold their records.
+        self.unplaced = _sorted_by_time(unplaced, SENDS)
+        # Indeterminate operations that took effect: another operation read what they wrote (Jepsen).
         self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
-        self.replica_logs = replica_logs  # what brokers kept of it
+        self.replica_logs = replica_logs  # the collected logs of the brokers
         self.timeline = timeline  # dated facts about it, for causes
-        self.settled = settled  # sends whose truth the brokers' logs told
-        self.generation = generation  # of its topic, where that was deleted; else None
-        self.memo: dict[Callable[..., Any], Any] = {}  # by function: what one rule computed and another needs (once)
+        self.resolved_count = resolved_count  # sends with an outcome or offset from the leader's log
+        self.generation = generation  # of its topic; None: the topic was never deleted
+        self.memo: dict[Callable[..., Any], Any] = {}  # results by function (once)
 
     @property
     def name(self) -> str:
@@ -74,68 +75,69 @@ class Observations:
 
     @property
     def is_named_only(self) -> bool:
-        """Whether only lines of brokers' logs name it: nobody recorded operations on it, and nothing of it was kept."""
+        """Whether it only occurs in lines of brokers' logs: it has no recorded operations and no collected log."""
         return self.replica_logs is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
 
     @cached_property
     def acknowledged(self) -> pl.DataFrame:
         """Acknowledged sends with a value, in the order of invocation. Tombstones are named by their offset."""
-        mine = self.sends.filter(pl.col("acknowledged") & pl.col("value").is_not_null())
-        return mine.sort("invoked", "invoked_at", "index")
+        sends = self.sends.filter(pl.col("acknowledged") & pl.col("value").is_not_null())
+        return sends.sort("invoked", "invoked_at", "index")
 
     @cached_property
     def repeated_values(self) -> int:
-        """How many sends repeat a value of an earlier send, so that the value identifies neither."""
+        """The number of sends that repeat the value of an earlier send: such a value identifies no send."""
         values = self.sends["value"].drop_nulls()
         return len(values) - values.n_unique()
 
     @cached_property
     def legally_absent(self) -> pl.DataFrame:
-        """Ranges of offsets that the leader's log lacks for a legal reason; none without evidence."""
+        """Ranges of offsets that are legally absent from the leader's log; empty without evidence."""
         return legal_absences(self.replica_logs) if self.replica_logs is not None else pl.DataFrame(schema=ABSENCES)
 
     @cached_property
     def last_heal(self) -> int:
-        """ns of the last fault or heal; before all times without one, as some clocks begin below 0."""
+        """Time (ns) of the last fault or heal; without one MIN_INT64, as some clocks begin below 0."""
         faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
         last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
         return last if isinstance(last, int) else MIN_INT64
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
-        """Answered end_offsets of this partition, in the order of their invocation."""
+        """Completed end_offsets requests for this partition, sorted by invocation."""
         return self.marks.filter(
             (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
         ).sort("invoked", "at")
 
     @cached_property
     def transactional(self) -> bool:
-        """Whether a transaction may have written here: elsewhere isolation levels make no difference."""
+        """Whether a transaction may have written here. If not, isolation levels make no difference."""
         return bool(self.sends["txn"].any() or self.unplaced["txn"].any())
 
     def isolation(self, process: str) -> str | None:
-        """read_committed or read_uncommitted; None where nobody told."""
-        told = self.settings.processes.get(process, {}).get("isolation.level")
-        return str(told) if told in ("read_committed", "read_uncommitted") else None
+        """read_committed or read_uncommitted; None: not recorded."""
+        level = self.settings.processes.get(process, {}).get("isolation.level")
+        return str(level) if level in ("read_committed", "read_uncommitted") else None
 
     @cached_property
     def log_ends(self) -> pl.DataFrame:
-        """Those of end_offsets that tell where the log ends.
+        """The `end_offsets` that returned the high watermark.
 
-        A read_committed client is told the last stable offset, which an open transaction holds back.
+        A read_committed client gets the last stable offset, which an open transaction holds back.
         """
-        return self._answered_ends("read_uncommitted") if self.transactional else self.end_offsets
+        return self._ends_at_level("read_uncommitted") if self.transactional else self.end_offsets
 
     @cached_property
     def unsure_ends(self) -> pl.DataFrame:
-        """Those that may tell the last stable offset, as nobody told who asked for what."""
-        return self._answered_ends(None) if self.transactional else self.end_offsets.clear()
+        """The `end_offsets` that may be last stable offsets: the client's isolation level is not recorded."""
+        return self._ends_at_level(None) if self.transactional else self.end_offsets.clear()
 
-    def _answered_ends(self, level: str | None) -> pl.DataFrame:
-        who = [name for name in self.end_offsets["process"].unique() if self.isolation(name) == level]
-        return self.end_offsets.filter(pl.col("process").is_in(who))
+    def _ends_at_level(self, level: str | None) -> pl.DataFrame:
+        processes = [name for name in self.end_offsets["process"].unique() if self.isolation(name) == level]
+        return self.end_offsets.filter(pl.col("process").is_in(processes))
 
     def assigned_by(self, processes: list[str]) -> pl.DataFrame:
+        """The completed assignments and seeks of these processes to an offset."""
         return self.marks.filter(
             pl.col("process").is_in(processes)
             & pl.col("kind").is_in(["assign", "seek"])
@@ -144,21 +146,21 @@ class Observations:
         )
 
 
-def once(find: Callable[[Of], Found]) -> Callable[[Of], Found]:
-    """A function of observations that is computed once for each partition."""
+def once(function: Callable[[Observed], Result]) -> Callable[[Observed], Result]:
+    """Caches a function of observations with the partition."""
 
-    @wraps(find)
-    def found(p: Of) -> Found:
-        if find not in p.memo:
-            p.memo[find] = find(p)
-        result: Found = p.memo[find]
+    @wraps(function)
+    def cached(p: Observed) -> Result:
+        if function not in p.memo:
+            p.memo[function] = function(p)
+        result: Result = p.memo[function]
         return result
 
-    return found
+    return cached
 
 
-def _in_order(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
-    """Without the columns that say which partition it is: all rows agree in them."""
+def _sorted_by_time(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
+    """The rows sorted by time, then by line. An empty table lacks the columns topic and partition."""
     if frame is None or not len(frame):
         return pl.DataFrame(schema={name: kind for name, kind in schema.items() if name not in ("topic", "partition")})
     if frame["at"].is_sorted() and frame["completed"].is_sorted(nulls_last=True):

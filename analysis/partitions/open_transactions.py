@@ -1,4 +1,4 @@
-"""What an open transaction hides: consumers that read only committed records stop at its first record."""
+"""Records hidden by an open transaction: read_committed consumers stop at its first record."""
 
 from __future__ import annotations
 
@@ -13,47 +13,48 @@ from .observations import Observations
 def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: int) -> int:
     """The first offset that an open transaction may have hidden from reads by these processes.
 
-    The reads came to `end` (exclusive), the last of them at `until` (ns). Beyond all where nothing is hidden.
+    The reads reached offset `end` (exclusive); the last one was at `until` (ns). MAX_INT64: nothing is hidden.
     """
-    if not p.transactional or not (_stops(p, processes) or _asked_for_stable(p)):
+    if not p.transactional or not (_may_be_read_committed(p, processes) or _may_end_at_last_stable_offset(p)):
         return MAX_INT64
     ended = pl.when(pl.col("outcome") == "info").then(MAX_INT64).otherwise(pl.col("completed").fill_null(MAX_INT64))
     columns = ("at", "offset")
-    mine = pl.col("txn") & (ended >= until) & (pl.col("invoked") <= until)
-    steps = pl.concat([frame.filter(mine).select(columns) for frame in (p.sends, p.unplaced)])
-    # One of which the reads passed a record was not open.
+    is_open = pl.col("txn") & (ended >= until) & (pl.col("invoked") <= until)
+    steps = pl.concat([frame.filter(is_open).select(columns) for frame in (p.sends, p.unplaced)])
+    # A transaction was not open if the reads passed one of its records.
     passed = steps.filter(pl.col("offset") < end)
     steps = steps.join(passed, on="at", how="anti")
     if not len(steps):
         return MAX_INT64
     known = steps["offset"].min()
     first = known if isinstance(known, int) else MAX_INT64
-    return min(first, _first_gap(p, end)) if steps["offset"].null_count() else first
+    return min(first, _first_unacknowledged_offset(p, end)) if steps["offset"].null_count() else first
 
 
 def describe_open_transaction(p: Observations, since: int) -> str:
-    """The open transaction that hides records from an offset on, with what is known of it.
+    """Describes the open transaction that hides records from an offset on.
 
-    The leader's log has its first offset and producer id, the history its process and transactional.id.
+    Its first offset and producer id are from the leader's log, its process and transactional.id from the history.
     """
-    first, producer = _open_in_log(p)
+    first, producer = _first_open_transaction_in_log(p)
     since = since if first is None else first
     sends = p.sends.filter(pl.col("txn") & (pl.col("outcome") != "ok") & (pl.col("offset") == since))
     if first is not None and p.replica_logs is not None:
         written = p.replica_logs.records.filter(pl.col("offset") == first)["value"].drop_nulls()
         sends = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.implode()))
     owners = sends["process"].unique()
-    known = [str(owners[0])] if len(owners) == 1 else []
-    named = p.settings.processes.get(known[0], {}).get("transactional.id") if known else None
-    ids = [f"transactional.id {named}"] if named else []
+    process = str(owners[0]) if len(owners) == 1 else None
+    transactional_id = p.settings.processes.get(process, {}).get("transactional.id") if process else None
+    ids = [f"transactional.id {transactional_id}"] if transactional_id else []
     ids += [f"producer id {producer}"] if producer is not None else []
-    whose = f" of {known[0]}" if known else ""
-    about = f" ({', '.join(ids)})" if ids else ""
-    where = f" whose first record is at {p.name}@{since}" if since < MAX_INT64 and (first is not None or known) else ""
-    return f"an open transaction{whose}{about}{where}"
+    by = f" of {process}" if process else ""
+    id_text = f" ({', '.join(ids)})" if ids else ""
+    is_placed = since < MAX_INT64 and (first is not None or process is not None)
+    where = f" with its first record at {p.name}@{since}" if is_placed else ""
+    return f"an open transaction{by}{id_text}{where}"
 
 
-def _open_in_log(p: Observations) -> tuple[int | None, int | None]:
+def _first_open_transaction_in_log(p: Observations) -> tuple[int | None, int | None]:
     """The first offset and the producer id of the first transaction that has no marker in the leader's last log."""
     logs = p.replica_logs
     if logs is None or logs.leader is None:
@@ -64,7 +65,7 @@ def _open_in_log(p: Observations) -> tuple[int | None, int | None]:
 
 
 def count_in_logs(p: Observations, sends: pl.DataFrame) -> int:
-    """How many of the sends (value, offset) the leader's last log holds, committed or outside of transactions."""
+    """The number of sends (value, offset) that are in the leader's last log, committed or outside of transactions."""
     logs = p.replica_logs
     if logs is None or logs.leader is None:
         return 0
@@ -73,18 +74,18 @@ def count_in_logs(p: Observations, sends: pl.DataFrame) -> int:
     return sends.join(held, on=["value", "offset"], how="semi").height
 
 
-def _stops(p: Observations, processes: tuple[str, ...]) -> bool:
+def _may_be_read_committed(p: Observations, processes: tuple[str, ...]) -> bool:
     return any(p.isolation(name) != "read_uncommitted" for name in processes)
 
 
-def _asked_for_stable(p: Observations) -> bool:
-    """Whether the only end that the reads could be held to may be the last stable offset."""
+def _may_end_at_last_stable_offset(p: Observations) -> bool:
+    """Whether all end offsets requested after the last heal may be last stable offsets, not high watermarks."""
     late = pl.col("invoked") >= p.last_heal
     return bool(len(p.end_offsets.filter(late)) and not len(p.log_ends.filter(late)))
 
 
-def _first_gap(p: Observations, end: int) -> int:
-    """The first offset from `end` on that no acknowledged record is known to hold, so that another may stand there."""
+def _first_unacknowledged_offset(p: Observations, end: int) -> int:
+    """The first offset from `end` on without an acknowledged record: a record of a transaction may be there."""
     held = p.sends.filter(pl.col("acknowledged") & (pl.col("offset") >= end))["offset"].unique().sort().to_numpy()
     dense = held == end + np.arange(len(held))
     return end + (len(held) if dense.all() else int(np.argmin(dense)))

@@ -1,6 +1,6 @@
-"""One topic-partition as the rules see it: its observations, and what several rules need to know of them.
+"""The input of a rule: the observations of one topic-partition, and values that several rules derive from them.
 
-A rule is a pure function of a Partition. Nothing here knows of Spark, of files, or of other partitions.
+A rule is a pure function of a Partition. This module is independent of Spark, files and other partitions.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Offsets = npt.NDArray[np.int64]
 
 
 class Partition(Observations):
-    """The observations of one topic-partition, and lazily what several rules need to know of them."""
+    """The observations of one topic-partition, and lazily computed values that several rules need."""
 
     @cached_property
     def otherwise(self) -> list[Partition]:
-        """What it is if deletions of unknown outcome happened."""
+        """The partitions to judge instead if the topic deletions with unknown outcome took effect."""
         return []
 
     @cached_property
     def ambiguous(self) -> list[tuple[str, str]]:
-        """What rules need, and why it may be another generation's."""
+        """Pairs of a kind of evidence that rules need, and why it may belong to another generation of the topic."""
         return []
 
     @cached_property
@@ -41,9 +41,9 @@ class Partition(Observations):
 
     @cached_property
     def entries(self) -> pl.DataFrame:
-        """Each (offset, value) that the log is known to have held, by offset; for the columns see entries.py.
+        """Each (offset, value) that was in the log, by offset.
 
-        To them come first_reader and first_read_at (place).
+        Columns: those of entries.py, first_reader and first_read_at (place).
         """
         entries = self._index[0]
         return entries.with_columns(
@@ -52,7 +52,7 @@ class Partition(Observations):
         )
 
     def entries_between(self, first: int, last: int) -> pl.DataFrame:
-        """The entries at offsets first to last, without a look at all others."""
+        """The entries at offsets `first` to `last`, by binary search."""
         low, high = np.searchsorted(self._entry_offsets, [first, last + 1], "left")
         return self.entries[int(low) : int(high)]
 
@@ -72,7 +72,7 @@ class Partition(Observations):
 
     @cached_property
     def elsewhere(self) -> pl.DataFrame:
-        """Entries that were polled where no send is known to have written: mostly none."""
+        """Polled entries without a send that is known to have written there: usually none."""
         return self.entries.filter(pl.col("send").is_null())
 
     @property
@@ -82,15 +82,15 @@ class Partition(Observations):
 
     @property
     def final(self) -> FinalReads | None:
-        """The final reads of it, if anybody did them (final_reads.py)."""
+        """The final reads (final_reads.py); None: there were none."""
         return final_reads(self)
 
     @cached_property
     def committed(self) -> pl.Expr:
-        """Of entries: is it a record for a read_committed consumer, as it was acknowledged or such a one polled it?"""
+        """An expression on entries: whether read_committed consumers see it. It was acknowledged, or one polled it."""
         read = pl.col("read") & ~pl.col("aborted")
         if self.transactional and any(self.isolation(name) is None for name in self.reads["process"].unique()):
-            # Who saw a record of an open transaction may read uncommitted ones: it need not be there for others.
+            # A consumer without a recorded isolation level may have polled records of open transactions.
             unsure = self.sends.filter(pl.col("txn") & ~pl.col("acknowledged"))["value"].drop_nulls().unique()
             read = read & ~pl.col("value").is_in(unsure.implode())
         return pl.col("sent_ok") | read

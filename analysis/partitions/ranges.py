@@ -17,12 +17,12 @@ class Ranges(NamedTuple):
     last: Ints
 
     def cover(self, first: int, last: int) -> bool:
-        """Whether all from the first to the last offset lie in one range."""
+        """Whether one range contains all offsets from `first` to `last`."""
         at = int(np.searchsorted(self.first, first, "right")) - 1
         return at >= 0 and bool(last <= self.last[at])
 
     def hold(self, offsets: Ints) -> Mask:
-        """Which of the offsets lie in a range."""
+        """A mask of the offsets that are in a range."""
         if not len(self.first):
             return np.zeros(len(offsets), bool)
         at = np.searchsorted(self.first, offsets, "right") - 1
@@ -30,7 +30,7 @@ class Ranges(NamedTuple):
 
 
 def merged(low: Ints, high: Ints) -> Ranges:
-    """Ranges from a low to a high offset each, those left out that end before they begin; none touches another."""
+    """The union of the ranges low..high, as ranges that do not touch. Ranges with high < low are ignored."""
     order = np.argsort(low[low <= high], kind="stable")
     low, high = low[low <= high][order], np.maximum.accumulate(high[low <= high][order])
     starts = np.append(True, low[1:] > high[:-1] + 1)[: len(low)]
@@ -39,5 +39,5 @@ def merged(low: Ints, high: Ints) -> Ranges:
 
 
 def ranges_in(table: pl.DataFrame) -> Ranges:
-    """Those of a table with the columns first_offset and last_offset."""
+    """The union of the ranges in a table with the columns first_offset and last_offset."""
     return merged(table["first_offset"].to_numpy(), table["last_offset"].to_numpy())

@@ -1,8 +1,7 @@
-"""Which acknowledged records of a partition followed which at the same offsets: the log began anew in between.
+"""Detects rewrites of a log: acknowledged records that replaced others at the same offsets.
 
-A log's end goes back only where records are lost. So of acknowledgements in the order of time, the first that names an
-offset again begins a new generation, and records that were lost in one event are of one generation and were followed
-by the same one.
+A log's end only moves back if records are lost. So the first acknowledgement of an offset that was acknowledged before
+begins a new generation. Records lost in one event have the same generation and the same next generation.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ import polars as pl
 
 
 def generations(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
-    """`acknowledged` (columns offset, completed and `place`) with `generation`, and `followed`: the generation of the
-    next record at that offset, null where none followed. They come in the order of time, as sends of a partition do.
+    """`acknowledged` (columns offset, completed and `place`), sorted by time, with two columns.
+
+    `generation`: its number. `followed`: the generation of the next record at that offset; null: there is none.
     """
     offsets = acknowledged["offset"].drop_nulls()
     if offsets.n_unique() == len(offsets):  # as in nearly every log
-        nothing = pl.lit(None, dtype=pl.Int64).alias("followed")
-        return acknowledged.with_columns(pl.lit(0, dtype=pl.Int64).alias("generation"), nothing)
+        none_followed = pl.lit(None, dtype=pl.Int64).alias("followed")
+        return acknowledged.with_columns(pl.lit(0, dtype=pl.Int64).alias("generation"), none_followed)
     ordered = acknowledged.sort("completed", place, nulls_last=True).with_row_index("nth")
     previous = ordered.select(
         pl.when(pl.col("offset").is_not_null()).then(pl.col("nth").shift(1).over("offset")).cast(pl.Int64)
@@ -37,11 +37,11 @@ def generations(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
 
 
 def events(lost: pl.DataFrame, *then: str) -> list[pl.DataFrame]:
-    """Lost records (of `generations`), those of one event together, sorted by offset.
+    """Groups lost records (rows of `generations`) by event; each group is sorted by offset.
 
-    Where nothing followed at an offset, its record went with those below it, as what follows begins at the lower end.
-    Records below all that followed went with those above them, unless the next generation lost records too: that
-    one began above them, so they stood until its own event.
+    A new generation begins at the lower log end. So a record without a successor was lost with the records below it.
+    Records below the first successor were lost with those above them. There is one exception: if the next generation
+    lost records too, it began above these records, so they existed until its own event.
     """
     ordered = lost.sort("generation", "offset", *then, nulls_last=True)
     after = pl.col("followed").forward_fill().over("generation")

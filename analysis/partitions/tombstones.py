@@ -1,4 +1,4 @@
-"""Tombstones get names, so that rules can tell them apart: no value identifies one, but its offset does."""
+"""Names for tombstones, so that rules can distinguish them: a tombstone has no value, but its offset identifies it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import polars as pl
 NAME = pl.format("tombstone@{}", "offset")
 
 
-def named(sends: pl.DataFrame, reads: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
-    """Sends and reads with names in place of tombstones' values, and the names; what has no offset stays as it is.
+def name_tombstones(sends: pl.DataFrame, reads: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
+    """Sends and reads with names as the values of tombstones, and these names. Rows without an offset are unchanged.
 
-    A poll without a value confirms the tombstone that stands there, and says nothing elsewhere: it may be that
-    nobody recorded what it gave.
+    A polled record without a value confirms a tombstone sent to that offset. At other offsets it proves nothing: the
+    value may just not have been recorded.
     """
-    nameless = pl.col("value").is_null() & pl.col("offset").is_not_null()
-    if not sends["value"].null_count() or not len(sent := sends.filter(nameless)):
+    has_no_value = pl.col("value").is_null() & pl.col("offset").is_not_null()
+    if not sends["value"].null_count() or not len(sent := sends.filter(has_no_value)):
         return sends, reads, pl.Series("value", [], dtype=pl.String)
-    told = pl.when(nameless).then(NAME).otherwise("value").alias("value")
-    here = nameless & pl.col("offset").is_in(sent["offset"].unique().implode())
+    with_names = pl.when(has_no_value).then(NAME).otherwise("value").alias("value")
+    here = has_no_value & pl.col("offset").is_in(sent["offset"].unique().implode())
     confirmed = pl.when(here).then(NAME).otherwise("value").alias("value")
-    return sends.with_columns(told), reads.with_columns(confirmed), sent.select(NAME).to_series().unique()
+    return sends.with_columns(with_names), reads.with_columns(confirmed), sent.select(NAME).to_series().unique()
 
 
 def nameless(sends: pl.DataFrame) -> pl.DataFrame:
-    """Sends with null for the value of a tombstone again, as brokers keep it."""
+    """Sends with the tombstones' names replaced by null, as they are in the brokers' logs."""
     return sends.with_columns(pl.when(pl.col("value") != NAME).then("value").otherwise(None).alias("value"))

@@ -1,8 +1,8 @@
-"""The generations of a topic: one that is deleted and created again has a new topic id, and its logs begin anew at 0.
+"""The generations of a topic: a topic that is deleted and recreated has a new topic id, and its logs begin at 0 again.
 
-Three sources say when: TopicRecord and RemoveTopicRecord of `__cluster_metadata`, the faults delete-topic and
-create-topic of the history, and the topic ids in partition.metadata of dated copies. A deletion and a creation are
-spans of time, as no source gives the moment at which the brokers applied them.
+Three sources date them: TopicRecord and RemoveTopicRecord of `__cluster_metadata`, the faults delete-topic and
+create-topic of the history, and the topic ids in partition.metadata of dated copies. A deletion or creation is a span
+of time, as no source records the moment at which the brokers applied it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TopicChange(NamedTuple):
     kind: str  # DELETE or CREATE
     span: Span
     topic_id: str | None = None
-    is_certain: bool = True  # False: a fault of unknown outcome
+    is_certain: bool = True  # False: the fault's outcome is unknown
 
 
 class TopicCopy(NamedTuple):
@@ -48,7 +48,7 @@ class TopicCopy(NamedTuple):
 
 
 def in_words(span: Span) -> str:
-    """When something happened, in seconds of the run."""
+    """A span in words, in seconds of the run."""
     earliest, latest = (f"{time / 1e9:.3f} s" for time in span)
     if abs(span.earliest) >= MAX_INT64:
         return "at an unknown time" if abs(span.latest) >= MAX_INT64 else f"before {latest}"
@@ -62,23 +62,23 @@ class TopicGeneration:
     """The time between a topic's creation and its deletion; all its logs have one topic id."""
 
     number: int = 1
-    created: Span | None = None  # None: before all that is recorded, or unrecorded
-    deleted: Span | None = None  # None: it is there at the end
+    created: Span | None = None  # None: before the recording, or not recorded
+    deleted: Span | None = None  # None: it exists at the end
     is_deletion_certain: bool = True
     topic_id: str | None = None
     of: int = 1  # how many generations were observed
 
     def describe(self, topic: str) -> str:
-        """A sentence: which generation it is, and when it was created and deleted."""
-        known = f" (id {self.topic_id})" if self.topic_id else ""
-        says = f"generation {self.number} of topic {topic}{known}" if self.of > 1 else f"topic {topic}{known}"
-        changes = [(name, span) for name, span in (("created", self.created), ("deleted", self.deleted)) if span]
-        times = [f"{name} {in_words(span)}" for name, span in changes]
-        return f"This is {says}" + (f", {' and '.join(times)}." if times else ".")
+        """A sentence with its number, and when it was created and deleted."""
+        id_text = f" (id {self.topic_id})" if self.topic_id else ""
+        name = f"topic {topic}{id_text}" if self.of == 1 else f"generation {self.number} of topic {topic}{id_text}"
+        changes = (("created", self.created), ("deleted", self.deleted))
+        times = [f"{verb} {in_words(span)}" for verb, span in changes if span]
+        return f"This is {name}" + (f", {' and '.join(times)}." if times else ".")
 
     @property
     def existed_until(self) -> Span:
-        """When it was deleted; a generation that was not, at the end of time."""
+        """When it was deleted; MAX_INT64: never."""
         return self.deleted or Span(MAX_INT64, MAX_INT64)
 
 
@@ -92,29 +92,29 @@ def generations_of(
 
     `recorded` are the changes of the metadata log, which `is_metadata_complete` if it was copied at the end of the run.
     """
-    found = _in_turn(_matched(recorded, faults, is_metadata_complete))
-    found = _with_ids(found, copies)
-    return [replace(one, number=number) for number, one in enumerate(found, 1)]
+    generations = _generations_between(_merge_changes(recorded, faults, is_metadata_complete))
+    generations = _with_ids(generations, copies)
+    return [replace(generation, number=number) for number, generation in enumerate(generations, 1)]
 
 
-def _matched(
+def _merge_changes(
     recorded: Sequence[TopicChange], faults: Sequence[TopicChange], is_metadata_complete: bool
 ) -> list[TopicChange]:
-    """All changes, each once: a fault and the record of it are one change."""
+    """All changes, each once: a fault and its record in the metadata log are one change."""
     out: list[TopicChange] = []
     for kind in (DELETE, CREATE):
         records = [change for change in recorded if change.kind == kind]
         unmatched = []
         for fault in (change for change in faults if change.kind == kind):
-            record = next((one for one in records if _overlaps(one.span, fault.span)), None)
+            record = next((change for change in records if _overlap(change.span, fault.span)), None)
             if record is None:
                 unmatched.append(fault)
             else:
                 records.remove(record)
-                out.append(record._replace(span=_within(record.span, fault.span)))
+                out.append(record._replace(span=_intersection(record.span, fault.span)))
         sure = [fault for fault in unmatched if fault.is_certain]
         if len(sure) <= len(records):
-            # The controller's clock is not the history's: the last records are those of the faults.
+            # The controller's clock may be ahead or behind: assign the last records to the faults.
             late, records = records[len(records) - len(sure) :], records[: len(records) - len(sure)]
             out += [record._replace(span=fault.span) for record, fault in zip(late, sure, strict=True)]
         else:
@@ -122,25 +122,25 @@ def _matched(
         if not is_metadata_complete:
             out += [fault for fault in unmatched if not fault.is_certain]
         out += records
-    # A deletion comes before the creation that has the same time.
+    # A deletion precedes a creation at the same time.
     return sorted(out, key=lambda change: (change.span.earliest, change.kind == CREATE, change.span.latest))
 
 
-def _overlaps(one: Span, other: Span) -> bool:
+def _overlap(one: Span, other: Span) -> bool:
     return one.earliest <= other.latest and other.earliest <= one.latest
 
 
-def _within(one: Span, other: Span) -> Span:
+def _intersection(one: Span, other: Span) -> Span:
     return Span(max(one.earliest, other.earliest), min(one.latest, other.latest))
 
 
-def _in_turn(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
+def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
     out: list[TopicGeneration] = []
     current = TopicGeneration()
     for change in changes:
         if change.kind == CREATE:
             if current.deleted is not None:
-                # Only a topic that does not exist can be created.
+                # A topic can only be created if it does not exist.
                 latest = min(current.deleted.latest, change.span.latest)
                 certain = current.is_deletion_certain or change.is_certain
                 span = Span(min(current.deleted.earliest, latest), latest)
@@ -149,13 +149,13 @@ def _in_turn(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
             elif current.created is None:
                 current = replace(current, created=change.span, topic_id=current.topic_id or change.topic_id)
         elif current.deleted is not None and current.is_deletion_certain:
-            # Somebody created it again between the two deletions.
+            # The topic was recreated between the two deletions.
             out.append(current)
             current = TopicGeneration(
                 deleted=change.span, is_deletion_certain=change.is_certain, topic_id=change.topic_id
             )
         else:
-            # The first of two attempts to delete it may have done nothing.
+            # The first of two deletions may have failed.
             current = replace(
                 current,
                 deleted=change.span,
@@ -166,7 +166,7 @@ def _in_turn(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
 
 
 def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list[TopicGeneration]:
-    """The generations with the topic ids of the copies, which may show further ones."""
+    """The generations with the topic ids of the copies. The ids may add generations."""
     dated = sorted((copy for copy in copies if copy.time is not None), key=lambda copy: copy.time or 0)
     for copy in dated:
         if _has_id(found, copy.topic_id):
@@ -175,9 +175,9 @@ def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list
         if number is not None and found[number].topic_id is None:
             found[number] = replace(found[number], topic_id=copy.topic_id)
     final = next((copy.topic_id for copy in copies if copy.snapshot == FINAL), None)
-    found = _decided(found, final, dated)
+    found = _resolve_deletions(found, final, dated)
     if len(found) == 1 and found[0].deleted is None:
-        return _of_copies(found[0], copies)
+        return _generations_of_copies(found[0], copies)
     last = found[-1]
     if final and last.deleted is not None and last.topic_id and not _has_id(found, final):
         return [*found[:-1], replace(last, is_deletion_certain=True), TopicGeneration(topic_id=final)]
@@ -188,29 +188,32 @@ def _has_id(found: Iterable[TopicGeneration], id_: str) -> bool:
     return any(one.topic_id is not None and same_id(one.topic_id, id_) for one in found)
 
 
-def _decided(found: list[TopicGeneration], final: str | None, dated: Sequence[TopicCopy]) -> list[TopicGeneration]:
-    """Whether deletions of unknown outcome happened, where topic ids from before and after show it."""
+def _resolve_deletions(
+    found: list[TopicGeneration], final: str | None, dated: Sequence[TopicCopy]
+) -> list[TopicGeneration]:
+    """The generations; topic ids from before and after a deletion of unknown outcome decide whether it took effect."""
     out: list[TopicGeneration] = []
     for number, one in enumerate(found):
         before = out.pop() if out and out[-1].deleted is None else None
         current = (
             one if before is None else replace(before, deleted=one.deleted, is_deletion_certain=one.is_deletion_certain)
         )
-        if current.deleted is not None and not current.is_deletion_certain and current.topic_id:
+        topic_id = current.topic_id
+        if current.deleted is not None and not current.is_deletion_certain and topic_id:
             later = [each.topic_id for each in found[number + 1 :] if each.topic_id]
             seen = [copy for copy in dated if (copy.time or 0) <= current.deleted.earliest]
-            if any(not same_id(current.topic_id, id_) for id_ in later):
+            if any(not same_id(topic_id, id_) for id_ in later):
                 current = replace(current, is_deletion_certain=True)
-            elif final and same_id(final, current.topic_id) and seen:
+            elif final and same_id(final, topic_id) and seen:
                 current = replace(current, deleted=None, is_deletion_certain=True)
         out.append(current)
     return out
 
 
-def _of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) -> list[TopicGeneration]:
-    """A generation an id, where nothing but copies shows that the topic was deleted, some time between them.
+def _generations_of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) -> list[TopicGeneration]:
+    """One generation for each topic id of the copies, if no other source records a deletion.
 
-    An undated snapshot was copied some time before the end.
+    The deletion was between the copies. An undated snapshot was copied at some time before the end.
     """
     seen: list[tuple[str, int, int]] = []  # id, first and last time
     for time, copy in sorted(((MIN_INT64 if copy.time is None else copy.time), copy) for copy in copies):
@@ -231,7 +234,7 @@ def _of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) -> list[Topi
 
 
 def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
-    """The position of the generation that existed at a time for certain; None where that is not known."""
+    """The position of the generation that certainly existed at a time; None: not known."""
     for number, one in enumerate(found):
         since = one.created.latest if one.created else found[number - 1].existed_until.latest if number else MIN_INT64
         if since <= time <= one.existed_until.earliest:
@@ -241,25 +244,25 @@ def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
 
 def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
     """The deletions and creations of a topic that the history records as faults."""
-    told = context.filter(
+    faults = context.filter(
         (pl.col("kind") == "fault")
         & (pl.col("outcome") != "fail")
         & pl.col("detail").str.contains("-topic", literal=True)
     ).unique(maintain_order=True)
     out = []
-    for row in told.sort("invoked", "at").iter_rows(named=True):
-        about = _object(row["detail"])
-        if about.get("kind") not in (DELETE, CREATE) or about.get("topic") != topic:
+    for row in faults.sort("invoked", "at").iter_rows(named=True):
+        fault = _json_object(row["detail"])
+        if fault.get("kind") not in (DELETE, CREATE) or fault.get("topic") != topic:
             continue
         certain = row["outcome"] == "ok"
         latest = row["completed"] if certain and row["completed"] is not None else MAX_INT64
-        topic_id = about.get("topic_id")
+        topic_id = fault.get("topic_id")
         known = topic_id if isinstance(topic_id, str) else None
-        out.append(TopicChange(str(about["kind"]), Span(row["invoked"], max(row["invoked"], latest)), known, certain))
+        out.append(TopicChange(str(fault["kind"]), Span(row["invoked"], max(row["invoked"], latest)), known, certain))
     return out
 
 
-def _object(text: str | None) -> dict[str, Any]:
+def _json_object(text: str | None) -> dict[str, Any]:
     try:
         value = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
@@ -268,8 +271,9 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) -> tuple[list[TopicChange], bool]:
-    """The deletions and creations of a topic in the longest copy of the metadata log (METADATA with its location), and
-    whether that copy is of the end of the run. `started`: ms since the epoch.
+    """The deletions and creations of a topic in the longest copy of the metadata log, and whether that copy is final.
+
+    `metadata`: METADATA with its location. `started`: ms since the epoch.
     """
     if not len(metadata) or started is None:
         return [], False
@@ -290,7 +294,7 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
 
 
 def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[TopicCopy]:
-    """The topic ids of a partition's copies. Those at the end have the last time of all; undated snapshots none."""
+    """The topic ids of a partition's copies. Final copies have the time MAX_INT64, undated snapshots None."""
     if properties is None or not len(properties):
         return []
     ids = properties.filter((pl.col("key") == "topic_id") & pl.col("file").str.ends_with("partition.metadata"))

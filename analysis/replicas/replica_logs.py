@@ -29,7 +29,8 @@ from ...histories.evidence.tables import (
 )
 from .identical_batches import IDENTICAL
 
-SENDS: Schema = {
+# Acknowledged sends, as the rules on replicas and the causes take them.
+SENT_RECORDS: Schema = {
     "value": pl.String,
     "offset": pl.Int64,
     "acknowledged": pl.Boolean,
@@ -251,6 +252,6 @@ def where(snapshot: str) -> str:
 
 
 def complete_sends(sends: pl.DataFrame) -> pl.DataFrame:
-    """The frame with all columns of SENDS, null where the history does not tell."""
-    missing = [pl.lit(None, dtype).alias(name) for name, dtype in SENDS.items() if name not in sends.columns]
-    return sends.with_columns(missing).select(pl.col(n).cast(t) for n, t in SENDS.items())
+    """The frame with all columns of SENT_RECORDS, null where they are not recorded."""
+    missing = [pl.lit(None, dtype).alias(name) for name, dtype in SENT_RECORDS.items() if name not in sends.columns]
+    return sends.with_columns(missing).select(pl.col(n).cast(t) for n, t in SENT_RECORDS.items())

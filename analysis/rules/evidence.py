@@ -28,7 +28,7 @@ def _nameless(p: Partition) -> pl.DataFrame:
 
 @once
 def sends_of(p: Partition) -> pl.DataFrame:
-    """Acknowledged sends, with the columns that replica rules and causes take (replica_logs.SENDS)."""
+    """Acknowledged sends, with the columns that replica rules and causes take (replica_logs.SENT_RECORDS)."""
     seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"))
     if not len(seen):
         seen = pl.DataFrame({"read": [False], "held": [False]})

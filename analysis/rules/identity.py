@@ -92,8 +92,8 @@ def duplicate(p: Partition) -> Iterator[Result]:
     twice = p.entries.filter(pl.col("value").is_duplicated())
     if p.repeated_values or len(p.unplaced):
         # Two sends may each have written it once; the assumptions report that values are not unique.
-        sent = pl.concat([p.sends["value"], p.unplaced["value"]])
-        twice = twice.filter(~pl.col("value").is_in(sent.filter(sent.is_duplicated()).implode()))
+        values = pl.concat([p.sends["value"], p.unplaced["value"]])
+        twice = twice.filter(~pl.col("value").is_in(values.filter(values.is_duplicated()).implode()))
     if not len(twice):
         return
     places = (

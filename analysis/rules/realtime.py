@@ -36,46 +36,57 @@ from .rule import Rule
     follows="value",
 ).judged_by
 def realtime_order(p: Partition) -> Iterator[Result]:
-    """Appends below the highest offset that was known strictly before their invocation; adjacent ones are one finding.
-
-    The witness is the record or end offset that set this highest offset.
-    """
-    later = _placed(p)
-    if not len(later):
+    """One finding for each run of adjacent appends, with one witness."""
+    appends = _placed(p).with_row_index("append")
+    if not len(appends):
         return
-    done = pl.concat([_known(p), _ends(p)]).sort("completed", "at", maintain_order=True)
-    offsets = done["offset"].to_numpy()
-    highest = np.maximum.accumulate(offsets)
-    # The row that set the running maximum.
-    setter = np.maximum.accumulate(np.where(offsets == highest, np.arange(len(offsets)), 0))
-    index = np.searchsorted(done["completed"].to_numpy(), later["invoked"].to_numpy(), "left") - 1
-    before = np.where(index >= 0, highest[np.maximum(index, 0)], -1)
-    broken = before > later["offset"].to_numpy()
-    if not broken.any():
+    known = pl.concat([_known(p), _ends(p)]).sort("completed", "at", maintain_order=True)
+    breaches = appends_below_known(appends, known)
+    if not len(breaches):
         return
-    rows = later.with_columns(pl.Series("witness", setter[np.maximum(index, 0)])).filter(pl.Series(broken))
     # A lost record does not separate the records that took its place.
-    sound = later.filter(~pl.Series(broken)).join(outcomes_of_sends(p).filter(pl.col("lost")), on="value", how="anti")
-    for run in adjacent_runs(rows.sort("offset", "invoked"), sound["offset"].sort().to_numpy()):
-        first = run.row(0, named=True)
-        witness = done.row(int(first["witness"]), named=True)
-        one = len(run) == 1
-        yield finding(
-            p,
-            "realtime-order",
-            f"{_event(p, witness)} at {seconds(witness['completed'])}, but {plural(len(run), 'later append')}"
-            f" ({some(run['value'].to_list())}) {'is' if one else 'are'} before it, at"
-            f" {where(p, first['offset'], run['offset'][-1])}",
-            (first["offset"], run["offset"][-1]),
-            [
-                _evidence(witness),
-                (f"{first['process']} sends {first['value']} afterwards", first["invoked_at"]),
-                (f"{first['value']}{first['how']} at offset {first['offset']}", first["at"]),
-            ],
-            count=len(run),
-            values=distinct([witness["value"], *run["value"].to_list()]),
-            processes=[witness["process"], *run["process"]],
-        )
+    lost = outcomes_of_sends(p).filter(pl.col("lost"))
+    between = appends.join(breaches, on="append", how="anti").join(lost, on="value", how="anti")
+    for run in adjacent_runs(breaches.sort("offset", "invoked"), between["offset"].sort().to_numpy()):
+        yield _early_appends(p, run, known.row(run["witness"][0], named=True))
+
+
+def appends_below_known(appends: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Appends (offset, invoked) below the highest offset that was known strictly before their invocation.
+
+    `known` (offset, completed) is in the order of time. `witness` is the row of it that set this highest offset.
+    """
+    highest = pl.col("offset").cum_max()
+    earlier = known.with_row_index("row").select(
+        "completed",
+        highest.alias("highest"),
+        pl.when(pl.col("offset") == highest).then("row").forward_fill().alias("witness"),
+    )
+    return (
+        appends.sort("invoked", maintain_order=True)
+        .join_asof(earlier, left_on="invoked", right_on="completed", allow_exact_matches=False, check_sortedness=False)
+        .filter(pl.col("offset") < pl.col("highest"))
+    )
+
+
+def _early_appends(p: Partition, run: pl.DataFrame, witness: Row) -> Finding:
+    first = run.row(0, named=True)
+    return finding(
+        p,
+        "realtime-order",
+        f"{_event(p, witness)} at {seconds(witness['completed'])}, but {plural(len(run), 'later append')}"
+        f" ({some(run['value'].to_list())}) {'is' if len(run) == 1 else 'are'} before it, at"
+        f" {where(p, first['offset'], run['offset'][-1])}",
+        (first["offset"], run["offset"][-1]),
+        [
+            _evidence(witness),
+            (f"{first['process']} sends {first['value']} afterwards", first["invoked_at"]),
+            (f"{first['value']}{first['how']} at offset {first['offset']}", first["at"]),
+        ],
+        count=len(run),
+        values=distinct([witness["value"], *run["value"].to_list()]),
+        processes=[witness["process"], *run["process"]],
+    )
 
 
 def _known(p: Partition) -> pl.DataFrame:

@@ -56,7 +56,7 @@ class Divergence(NamedTuple):
     snapshot: str
     first: int
     last: int
-    count: int
+    offsets: int  # the number of diverging offsets
     sides: list[list[str]]  # brokers with the same records
     winner: int | None  # the side that was elected later, if known
     records: pl.DataFrame  # of all replicas, from first to last
@@ -202,7 +202,7 @@ def _high_watermarks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | Non
 
 
 def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) -> Finding:
-    snapshot, first, last, count, sides, winner, _, uncommitted, lost = divergence
+    snapshot, first, last, offsets, sides, winner, _, uncommitted, lost = divergence
     names = " and ".join(map(brokers, sides))
     sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
     if winner is not None:
@@ -217,7 +217,7 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
         sentence,
         (first, last),
         _evidence(divergence, bounds.filter(pl.col("snapshot") == snapshot)),
-        count=count,
+        count=offsets,
         severity="note" if uncommitted else "violation",
         values=lost["value"].drop_nulls() if winner is not None else (),
         processes=lost["process"].drop_nulls().unique().sort() if winner is not None else (),

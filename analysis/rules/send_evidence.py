@@ -10,17 +10,17 @@ from ..partitions.partition import Partition
 
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:
-    """Acknowledged sends beside what is known of reads of their values; `offset` is where the value stands."""
+    """Acknowledged sends, each with the reads of its value; `offset` is where the value is, if known."""
     rows = p.sends["acknowledged"].to_numpy() & p.sends["value"].is_not_null().to_numpy()
     if p.repeated_values:
         rows &= p.sends["value"].is_first_distinct().to_numpy()
     entry = pl.Series(p.entry_of_send[rows])
     known = entry.set(entry < 0, None)
     seen = p.entries.select(pl.col(_SEEN).gather(known)) if len(p.entries) else _nothing_seen(len(entry))
-    fate = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
+    sent = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
     if not len(p.elsewhere):
-        return fate
-    # The same value polled at another offset, or at the only one known.
+        return sent
+    # The same value was polled at another offset, or its send has no offset.
     by_value = p.elsewhere.sort("first_read", "first_read_at").group_by("value", maintain_order=True)
     other = by_value.agg(
         pl.col("offset").first(),
@@ -28,7 +28,7 @@ def sends_with_reads(p: Partition) -> pl.DataFrame:
         pl.col("last_read").max(),
         pl.col("in_final").any(),
     )
-    joined = fate.join(other, on="value", how="left", maintain_order="left", suffix="_other")
+    joined = sent.join(other, on="value", how="left", maintain_order="left", suffix="_other")
     earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(MAX_INT64)
     return joined.with_columns(
         pl.coalesce("offset", "offset_other").alias("offset"),
@@ -38,7 +38,7 @@ def sends_with_reads(p: Partition) -> pl.DataFrame:
         ),
         pl.max_horizontal("last_read", "last_read_other").alias("last_read"),
         (pl.col("in_final") | pl.col("in_final_other").fill_null(False)).alias("in_final"),
-    ).select(fate.columns)
+    ).select(sent.columns)
 
 
 _SEEN = ["first_read", "first_reader", "first_read_at", "last_read", "in_final"]
@@ -49,10 +49,10 @@ def _nothing_seen(count: int) -> pl.DataFrame:
     return pl.DataFrame({name: pl.Series([None] * count, dtype=kind) for name, kind in zip(_SEEN, kinds, strict=True)})
 
 
-def with_other_value(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
-    """Another value that the offset held later: known later than this one was."""
+def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
+    """Adds `other`: another value at the same offset that is known from a later time."""
     crowded = p.entries.filter(pl.col("offset").is_duplicated()).select("offset", "value")
-    nothing = fate.with_columns(
+    nothing = sent.with_columns(
         pl.lit(None, dtype=pl.String).alias("other"), pl.lit(None, dtype=pl.Int64).alias("other_at")
     )
     if not len(crowded):
@@ -75,46 +75,47 @@ def with_other_value(p: Partition, fate: pl.DataFrame) -> pl.DataFrame:
         )
         .drop_nulls("other_since")
     )
-    pairs = fate.select("offset", "value", pl.min_horizontal("completed", "first_read").alias("since")).join(
+    pairs = sent.select("offset", "value", pl.min_horizontal("completed", "first_read").alias("since")).join(
         known, on="offset"
     )
     later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
     latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
-    return fate.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
+    return sent.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
 
 
-def with_later_end(ends: pl.DataFrame, fate: pl.DataFrame) -> pl.DataFrame:
-    """The least end offset asked after the acknowledgement, and after every read, that is at or below the offset."""
+def with_later_end(ends: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Adds `later_end`: the least end offset requested after the acknowledgement and all reads, if at or below its
+    offset."""
     known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
-        return fate.with_columns(
+        return sent.with_columns(
             pl.lit(None, dtype=pl.Int64).alias("later_end"),
             pl.lit(None, dtype=pl.Int64).alias("later_end_at"),
         )
-    # From the last answer backwards, the least end that any later answer gave.
-    asked, told, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
-    least = np.minimum.accumulate(told[::-1])[::-1]
-    when = fate.select(known).to_series().fill_null(MAX_INT64).to_numpy()
-    index = np.searchsorted(asked, when, "right")
-    offset = fate["offset"].fill_null(-1).to_numpy()
+    # From the last answer backwards: the least end of all later answers.
+    requested, answers, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
+    least = np.minimum.accumulate(answers[::-1])[::-1]
+    when = sent.select(known).to_series().fill_null(MAX_INT64).to_numpy()
+    index = np.searchsorted(requested, when, "right")
+    offset = sent["offset"].fill_null(-1).to_numpy()
     bounded = np.append(least, MAX_INT64)[index]
     shrunk = (bounded <= offset) & (offset >= 0)
-    latest = np.zeros(len(fate), np.int64)  # place of the last answer that gave this end
-    by_end = np.argsort(told, kind="stable")
-    latest[shrunk] = places[by_end[np.searchsorted(told[by_end], bounded[shrunk], "right") - 1]]
-    return fate.with_columns(
+    latest = np.zeros(len(sent), np.int64)  # place of the last answer that gave this end
+    by_end = np.argsort(answers, kind="stable")
+    latest[shrunk] = places[by_end[np.searchsorted(answers[by_end], bounded[shrunk], "right") - 1]]
+    return sent.with_columns(
         pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
         pl.when(pl.Series(shrunk)).then(pl.Series(latest)).alias("later_end_at"),
     )
 
 
-def passed_over(p: Partition, fate: pl.DataFrame) -> pl.Series:
-    """Never read by anyone, though one consumer read records before and behind it (Jepsen's lost-write)."""
+def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
+    """Whether no read returned it, although one consumer read before and behind it (Jepsen's lost-write)."""
     spans = p.reads.group_by("process").agg(pl.col("offset").min().alias("low"), pl.col("offset").max().alias("high"))
     if not len(spans):
-        return pl.Series(np.zeros(len(fate), bool))
-    offset = fate["offset"].fill_null(-1).to_numpy()
-    within = np.zeros(len(fate), bool)
-    for low, high in spans.select("low", "high").drop_nulls().iter_rows():  # polls may tell no offsets
+        return pl.Series(np.zeros(len(sent), bool))
+    offset = sent["offset"].fill_null(-1).to_numpy()
+    within = np.zeros(len(sent), bool)
+    for low, high in spans.select("low", "high").drop_nulls().iter_rows():  # polls may have no offsets
         within |= (offset > low) & (offset < high)
-    return pl.Series(within & fate["first_read"].is_null().to_numpy())
+    return pl.Series(within & sent["first_read"].is_null().to_numpy())

@@ -1,4 +1,4 @@
-"""Dated facts, each with where it is written, and chains of them in order of time."""
+"""Dated facts, each with its source, and chains of them in order of time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from ...histories.tables import MAX_INT64, Evidence
 
 SECOND = 1_000_000_000  # ns
-RESTART = "restart"  # kind of a start that the history tells
+RESTART = "restart"  # kind of a start that the history records
 LEADERS_LOG_START = "leader-log-start"  # kind of a line in which any replica states the leader's log start
 ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "snapshot")
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One dated thing that happened, and where it is written. Undated facts come from files.
+    """One dated event and its source. Facts from files may have no date.
 
-    What it `says` is for people alone: code goes by what ABOUT names, as far as it applies to a kind.
+    `says` is for people. Code uses the fields that ABOUT names, as far as they apply to a kind.
     """
 
     says: str
@@ -34,11 +34,11 @@ class Fact:
     isr: frozenset[str] | None = None  # from then on
     offset: int | None = None
     snapshot: str | None = None
-    also: tuple[Fact, ...] = ()  # the same as other files tell it
+    also: tuple[Fact, ...] = ()  # the same event in other files
 
     @property
     def about(self) -> tuple[Any, ...]:
-        """What happened, alike in all sources that tell of it (telling.py)."""
+        """The event as a key, alike in all sources that record it."""
         if self.kind == "isr":
             return self.kind, self.isr
         kind = "started" if self.kind == RESTART else self.kind
@@ -48,10 +48,10 @@ class Fact:
         return Evidence(self.says, self.place, self.source, self.line, self.byte)
 
     def record(self) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("says", "time", "source", "line", "byte", "place")}
+        record = {name: getattr(self, name) for name in ("says", "time", "source", "line", "byte", "place")}
         known = {name: value for name in ABOUT if (value := getattr(self, name)) is not None}
-        told |= {name: sorted(value) if isinstance(value, frozenset) else value for name, value in known.items()}
-        return {**told, "also": [fact.record() for fact in self.also]} if self.also else told
+        record |= {name: sorted(value) if isinstance(value, frozenset) else value for name, value in known.items()}
+        return {**record, "also": [fact.record() for fact in self.also]} if self.also else record
 
 
 def ordered(facts: list[Fact]) -> list[Fact]:

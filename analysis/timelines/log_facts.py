@@ -15,7 +15,7 @@ def _fact(builder: Builder, row: dict[str, Any], says: str, kind: str, **about: 
 
 
 def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    """A broker says that it leads: `starts at leader epoch 2 from offset 487`, ISR with it since 2.5."""
+    """A broker reports that it leads: `starts at leader epoch 2 from offset 487`; with the ISR since 2.5."""
     term = builder.term(fields["leader_epoch"])
     broker, start = row["broker"], fields["offset"]
     says = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
@@ -23,7 +23,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     if isr is not None:
         says += f", ISR {fields['isr']}"
     fact = _fact(builder, row, says, "begins", epoch=term.epoch, offset=start, broker=broker, isr=isr)
-    # A leader that restarts says so again in the same epoch, from where its log ends then.
+    # A leader that restarts reports again in the same epoch, from its log end at that time.
     again = term.leader == broker and term.start is not None
     term.name_leader(broker)
     term.claims.setdefault(broker, fact.time)
@@ -47,7 +47,7 @@ def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
 
 
 def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
-    """Keep what somebody says of the ISR of one partition epoch."""
+    """Records the ISR of a partition epoch, once."""
     if isinstance(fields.get("partition_epoch"), int) and "isr" in fields:
         builder.stated.setdefault(fields["partition_epoch"], (ids(fields["isr"]), fact))
 
@@ -57,11 +57,11 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     if leader is not None and leader < 0:
         return
     term = builder.term(fields["leader_epoch"])
-    whom = "" if leader is None else f" broker {leader}"
-    says = f"broker {row['broker']} followed{whom} in epoch {term.epoch} of {_name(row)}"
+    followed = "" if leader is None else f" broker {leader}"
+    says = f"broker {row['broker']} followed{followed} in epoch {term.epoch} of {_name(row)}"
     if leader is not None:
         term.name_leader(str(leader))
-    says += f", its log ending at {fields['offset']}"
+    says += f", with log end {fields['offset']}"
     led = None if leader is None else ids([leader])
     fact = _fact(
         builder, row, says, "followed", epoch=term.epoch, broker=row["broker"], brokers=led, offset=fields["offset"]
@@ -72,7 +72,7 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
 
 
 def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    """A controller says who leads (ZooKeeper's, or the first record of a KRaft partition)."""
+    """A controller names the leader (ZooKeeper's, or the first record of a KRaft partition)."""
     isr, leader = ids(fields.get("isr")), str(fields["leader"])
     says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
     says += f", ISR {fields.get('isr')}"
@@ -83,7 +83,7 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     term = builder.term(fields["leader_epoch"])
     _epochs_of(term, fields)
     term.name_leader(leader)
-    # Requests and caches repeat a decision for as long as it stands: one fact a file is enough.
+    # Requests and caches repeat a decision while it is valid: one fact a file is enough.
     files = builder.decisions.setdefault((term.epoch, leader, isr), set())
     if not files and any(fact.about == other.about for other in term.facts):
         fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", isr=isr)
@@ -103,11 +103,11 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     says = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became [{listed}]"
     says += f"; broker {leader} led in epoch {fields['leader_epoch']}"
     if leader < 0:
-        says = f"{name} had no leader any more, as broker {fields['removed']} was gone, ISR [{listed}]"
+        says = f"{name} lost its leader, as broker {fields['removed']} was gone, ISR [{listed}]"
     who = None if leader < 0 else str(leader)
     gone = ids([fields["removed"]])
     fact = _fact(builder, row, says, "isr", epoch=fields["leader_epoch"], broker=who, brokers=gone, isr=isr)
-    # A controller that takes over says again what the one before had done.
+    # A controller that takes over repeats the changes of the one before.
     if fields["partition_epoch"] in builder.stated:
         return
     _state(builder, fields, fact)
@@ -122,7 +122,7 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
 
 
 def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    """A KRaft controller says what it changes; since 4.0 at INFO only where the election is unclean."""
+    """A KRaft controller logs its changes; since 4.0 at INFO only unclean elections."""
     if not isinstance(fields.get("leader"), int) or fields["leader"] < 0 or "leaderEpoch" not in fields:
         return
     term = builder.term(fields["leaderEpoch"])
@@ -137,7 +137,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{eligible(could)}"
     if last_known:
         term.last_known = True
-        says += "; it was the last known leader, which Kafka elects again though nobody is in sync (KIP-966)"
+        says += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
     fact = _fact(builder, row, says, "elected", epoch=term.epoch, broker=leader, brokers=could)
     term.facts.append(fact)
     term.elections.append((before, fact))
@@ -145,7 +145,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
 
 
 def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    says = f"the controller elected broker {fields['leader']} for {_name(row)} though no broker of the ISR lived"
+    says = f"the controller elected broker {fields['leader']} leader of {_name(row)}, as no broker of the ISR was alive"
     fact = _fact(builder, row, says, "elected-unclean", broker=str(fields["leader"]))
     # The line has no epoch: it is that of the next term that names this leader (see _clean_successions).
     builder.outsiders.append((fact.time, str(fields["leader"]), fact))
@@ -158,12 +158,12 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
         old = ids(fields["old"])
         says = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
     fact = _fact(builder, row, says, "isr", isr=ids(fields["isr"]), broker=row["broker"], brokers=old)
-    builder.said.append((row["broker"], fact.time, ids(fields["isr"]), fact))
+    builder.reported.append((row["broker"], fact.time, ids(fields["isr"]), fact))
     _state(builder, fields, fact)
 
 
 def _loaded(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    says = f"broker {row['broker']} loaded {_name(row)}, ending at {fields['end_offset']}"
+    says = f"broker {row['broker']} loaded {_name(row)} with log end {fields['end_offset']}"
     fact = _fact(builder, row, says, "loaded", broker=row["broker"], offset=fields["end_offset"])
     builder.ends.append(LogEnd(row["broker"], fields["end_offset"], "loaded", fact, fact.time))
 
@@ -171,7 +171,7 @@ def _loaded(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
 def _corruption(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     if "offset" not in fields:
         return
-    says = f"broker {row['broker']} found its log of {_name(row)} broken and cut it at offset {fields['offset']}"
+    says = f"broker {row['broker']} found its log of {_name(row)} corrupt and truncated it to offset {fields['offset']}"
     fact = _fact(builder, row, says, "corruption", broker=row["broker"], offset=fields["offset"])
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "corruption", fact, fact.time))
 
@@ -187,9 +187,9 @@ def _truncated(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
 
 
 def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    why = f" ({fields['reason']})" if fields.get("reason") else ""
+    reason = f" ({fields['reason']})" if fields.get("reason") else ""
     to = f" to offset {fields['offset']}" if "offset" in fields else ""
-    says = f"broker {row['broker']} moved the log start of {_name(row)}{to}{why}"
+    says = f"broker {row['broker']} moved the log start of {_name(row)}{to}{reason}"
     # Only a leader deletes records for a client (LogStartOffsetIncrementReason).
     of_leader = fields.get("reason") in ("leader offset increment", "client delete records request")
     kind = LEADERS_LOG_START if of_leader else "log-start"

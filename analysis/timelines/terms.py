@@ -1,4 +1,4 @@
-"""Terms of leadership, log ends and what brokers did: the parts of which a timeline is built."""
+"""Terms of leadership, log ends and brokers' events: the parts of a timeline."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Term:
     leader: str | None = None
     start: int | None = None  # the first offset of the epoch
     time: int | None = None  # ns, when it was elected or began to lead
-    ended: int | None = None  # ns, when the controller recorded that nobody led any more
+    ended: int | None = None  # ns, when the controller recorded that there was no leader
     isr: frozenset[str] | None = None  # at its beginning
     before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
-    before_fact: Fact | None = None  # where `before` is said, if not by facts of the term's own:
-    elections: list[tuple[frozenset[str], Fact]] = field(default_factory=list)  # who was in sync before, as each says
-    outsider: Fact | None = None  # where the controller says that it chose from outside the ISR
+    before_fact: Fact | None = None  # the source of `before`, if it is no fact of the term's own
+    elections: list[tuple[frozenset[str], Fact]] = field(default_factory=list)  # each with the ISR before it
+    outsider: Fact | None = None  # the controller's report that it chose from outside the ISR
     last_known: bool = False  # the leader was the last known one, out of sync or not (KIP-966)
     conflict: bool = False
-    claims: dict[str, int | None] = field(default_factory=dict)  # who said of itself that it led, and when first
+    claims: dict[str, int | None] = field(default_factory=dict)  # who reported to lead, and when first
     facts: list[Fact] = field(default_factory=list)
     start_facts: list[Fact] = field(default_factory=list)
-    partition_epochs: list[int] = field(default_factory=list)  # said during the term
+    partition_epochs: list[int] = field(default_factory=list)  # recorded during the term
 
     def name_leader(self, leader: str) -> None:
         if self.leader is not None and self.leader != leader:
@@ -39,7 +39,7 @@ class Term:
 
     @property
     def elected_uncleanly(self) -> bool | None:
-        """Whether the leader was out of sync when it was elected; None where nothing tells.
+        """Whether the leader was out of sync when it was elected; None where that is not known.
 
         The last known leader that KIP-966 elects again is no out-of-sync follower, though Kafka calls its
         election unclean: it has all that it ever acknowledged, unless its disk lost it.
@@ -52,9 +52,9 @@ class Term:
 
     @property
     def how_elected(self) -> str:
-        """How the leader was elected, or that nothing tells; empty for the first term, which elects nobody."""
+        """How the leader was elected, or that it is not known; empty for the first term, which has no election."""
         if self.conflict:
-            return "sources disagree about who led this epoch"
+            return "sources name different leaders of this epoch"
         unclean = self.elected_uncleanly
         if unclean is None:
             return "" if self.epoch == 0 else "whether it was clean is not known"
@@ -94,7 +94,7 @@ class Builder:
         self.ends: list[LogEnd] = []
         self.events: list[BrokerEvent] = []
         self.isr: list[tuple[int | None, frozenset[str], Fact]] = []
-        self.said: list[tuple[str, int | None, frozenset[str], Fact]] = []  # of the ISR, by a broker that leads
+        self.reported: list[tuple[str, int | None, frozenset[str], Fact]] = []  # the ISR, as a leader reports it
         self.fault_facts: list[Fact] = []
         self.config: dict[str, Any] = {}
         self.version: str | None = None
@@ -102,8 +102,8 @@ class Builder:
         self.topic_changes: list[Fact] = []
         self.log_starts: list[Fact] = []
         self.cleanings: list[Fact] = []
-        self.stated: dict[int, tuple[frozenset[str], Fact]] = {}  # partition epoch -> ISR, as logs say it
-        # Leader epoch, leader and ISR, as elections and requests say them -> the files that do.
+        self.stated: dict[int, tuple[frozenset[str], Fact]] = {}  # partition epoch -> ISR, from logs
+        # Leader epoch, leader and ISR of elections and requests -> the files that record them.
         self.decisions: dict[tuple[int, str, frozenset[str]], set[str]] = {}
         self.outsiders: list[tuple[int | None, str, Fact]] = []
 
@@ -111,14 +111,14 @@ class Builder:
         return self.terms.setdefault(epoch, Term(epoch))
 
     def facts(self) -> list[Fact]:
-        """All that was gathered."""
+        """All facts so far."""
         of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
         happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
-        in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.said)]
+        in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.reported)]
         return [*of_terms, *happened, *in_sync, *self.topic_changes, *self.log_starts, *self.cleanings]
 
     def overruled(self, broker: str, time: int | None) -> bool:
-        """Whether another broker led when this one spoke as a leader, and a moment later, too."""
+        """Whether another broker led when this one reported as leader, and also a second later."""
         if time is None:
             return False
         led = sorted((t.time, t.leader) for t in self.terms.values() if t.time is not None and t.leader is not None)
@@ -135,7 +135,7 @@ class Builder:
 
 
 def eligible(before: frozenset[str]) -> str:
-    """Who could have been elected, as a clause."""
+    """The ISR before an election, as a clause."""
     return f"; the ISR had been [{', '.join(sorted(before))}]" if before else "; the ISR had been empty"
 
 

@@ -1,7 +1,7 @@
 """The dated facts of one topic-partition, put together from every kind of evidence.
 
 Sources, from proof to hint: `__cluster_metadata`, segments, epoch files and checkpoints, then the brokers'
-own logs and the history's faults. Each fact keeps its source. Where two sources name different leaders of
+own logs and the history's faults. Each fact names its source. Where two sources name different leaders of
 one epoch, the term is marked as in conflict and proves nothing.
 """
 
@@ -18,10 +18,10 @@ from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas.replica_logs import ReplicaLogs, extents, where
 from .facts import RESTART, Fact
 from .log_facts import HANDLERS
-from .telling import merge_sources
+from .merging import merge_sources
 from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
-# What metadata records say of brokers: the event, the kind of fact, and its wording.
+# By kind of metadata record: the broker's event, the kind of fact, and its wording.
 BROKERS = {
     "fence": ("died", "fenced", "the controller fenced broker {}"),
     "unfence": ("unfenced", "unfenced", "the controller unfenced broker {}"),
@@ -49,7 +49,7 @@ class Timeline:
     ends: list[LogEnd]
     events: list[BrokerEvent]
     isr: list[tuple[int | None, frozenset[str], Fact]]
-    overruled: list[Fact]  # what leaders said of the ISR when they had been replaced
+    overruled: list[Fact]  # the ISR as reported by leaders that had been replaced
     faults: list[Fault]
     fault_facts: list[Fact]
     config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
@@ -59,7 +59,7 @@ class Timeline:
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
     clocks: Mapping[str, Clock] = field(default_factory=dict)  # by broker: how its times were corrected
-    told: Mapping[Fact, Fact] = field(default_factory=dict)  # each fact, as it is told for all sources that tell it
+    merged: Mapping[Fact, Fact] = field(default_factory=dict)  # by fact: the one that names all its sources
 
     def ends_of(self, broker: str, *kinds: str) -> list[LogEnd]:
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
@@ -106,8 +106,8 @@ def build_timeline(
         builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
     ends = sorted(builder.ends, key=lambda e: (e.time is None, e.time or 0))
     events = sorted(builder.events, key=lambda e: (e.time is None, e.time or 0))
-    stale = [said for said in builder.said if builder.overruled(*said[:2])]
-    isr = [*builder.isr, *(said[1:] for said in builder.said if said not in stale)]
+    stale = [report for report in builder.reported if builder.overruled(*report[:2])]
+    isr = [*builder.isr, *(report[1:] for report in builder.reported if report not in stale)]
     isr.sort(key=lambda e: (e[0] is None, e[0] or 0))
     _leader_changes(builder)
     return Timeline(
@@ -167,14 +167,14 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
-        says = f"{name} had no leader any more, ISR [{listed}]"
+        says = f"{name} lost its leader, ISR [{listed}]"
         builder.isr.append((time, isr, Fact(says, "leaderless", time, *source, partition=name, isr=isr)))
         return
     if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
         if row["isr"] != previous["isr"]:
             verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
             fact = Fact(f"the ISR of {name} {verb} to [{listed}]", "isr", time, *source, partition=name, isr=isr)
-            # A batch of records takes brokers out one by one: what it comes to is told.
+            # A batch of records takes brokers out one by one: only its last state is a fact.
             if (last := builder.isr[-1][2]).kind == "isr" and last.byte == fact.byte:
                 builder.isr.pop()
             builder.isr.append((time, isr, fact))
@@ -247,14 +247,13 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
 def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
     for fault in faults:
         nodes = ", ".join(fault.nodes)
-        verb = "began" if fault.type == "fault" else "came" if fault.kind == "restart" else "ended"
         brokers = "brokers" if len(fault.nodes) > 1 else "broker"
-        says = f"{fault.kind} of {brokers} {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
+        says = _fault_sentence(fault, f"{brokers} {nodes}" if nodes else "")
         details = fault.details or {}
         topic, partition = details.get("topic"), details.get("partition")
         if fault.kind in DISK_FAULTS and fault.type == "fault":
-            of = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
-            says = DISK_FAULTS[fault.kind].format(of, f"{brokers} {nodes}")
+            logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
+            says = DISK_FAULTS[fault.kind].format(logs, f"{brokers} {nodes}")
         if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
             _topic_fault(builder, fault, str(topic))
             continue
@@ -269,13 +268,20 @@ def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
                 )
                 builder.events.append(BrokerEvent(node, "died", fault.completed, died))
             elif fault.type == "heal" and fault.kind == "restart":
-                says = f"broker {node} was started again"
-                again = Fact(says, RESTART, fault.invoked, place=fault.place, broker=node)
+                again = Fact(f"broker {node} was restarted", RESTART, fault.invoked, place=fault.place, broker=node)
                 builder.events.append(BrokerEvent(node, "started", fault.invoked, again))
 
 
+def _fault_sentence(fault: Fault, brokers: str) -> str:
+    """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
+    if fault.kind == "restart" and fault.type == "heal":
+        return f"{brokers or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
+    verb = "began" if fault.type == "fault" else "ended"
+    return f"{fault.kind} of {brokers} {verb}" if brokers else f"{fault.kind} {verb}"
+
+
 def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:
-    """A topic was deleted or created by somebody, who may not know whether it worked."""
+    """Adds the deletion or creation of a topic by a client, whose outcome may be unknown."""
     kind, verb = TOPIC_FAULTS[fault.kind]
     done = fault.outcome == "ok"
     says = f"topic {topic} was {verb}d" if done else f"the attempt to {verb} topic {topic} has no known outcome"
@@ -287,16 +293,16 @@ def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:
 
 
 def _leader_changes(builder: Builder) -> None:
-    """Who was in sync before each election, where the neighbouring terms show it.
+    """Fills in the ISR before each election, where the neighbouring terms show it.
 
-    Partition epochs (zkVersions) count every change of leader or ISR: the ISR before an election is the one that
-    somebody stated with the partition epoch just before it.
+    Partition epochs (zkVersions) count every change of leader or ISR: the ISR before an election is the one that was
+    recorded with the partition epoch just before it.
     """
     terms = [builder.terms[e] for e in sorted(builder.terms)]
     for term in terms:
-        said = builder.stated.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
-        if term.before is None and said is not None:
-            term.before, term.before_fact = said
+        recorded = builder.stated.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
+        if term.before is None and recorded is not None:
+            term.before, term.before_fact = recorded
     for time, leader, fact in builder.outsiders:
         named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
         if named:

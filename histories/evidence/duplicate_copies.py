@@ -123,7 +123,7 @@ def _latest(ages: dict[Path, list[Age | None]]) -> Path | None:
     if any(len(known[dir_]) != len(own) for dir_, own in ages.items()):
         return None
     for one in known.values():
-        if all(mine >= others for other in known.values() for mine, others in zip(one, other, strict=True)):
+        if all(own_age >= age for other in known.values() for own_age, age in zip(one, other, strict=True)):
             return next(dir_ for dir_, own in known.items() if own == one)
     return None
 

@@ -12,16 +12,15 @@ Forms become:
     {:a 1} #{1 2}        Map (a dict that can be a key), frozenset
     #inst "2026-…"       Tagged("inst", "2026-…")
 
-Comments and discarded forms (`#_`) are skipped. Whatever else a text holds is an EdnError, a ValueError with
-the position in the text; nothing else is raised. Two keys that Clojure tells apart but Python doesn't (1, 1.0
-and true) are an error too, rather than silently one. `dumps(form)` writes a form, in one way for equal forms.
+Comments and discarded forms (`#_`) are skipped. Other text raises EdnError, a ValueError with the position, and
+nothing else. Keys that differ in Clojure but not in Python (1, 1.0 and true) are an error, too. `dumps(form)` writes
+a form; equal forms have equal texts.
 
-With `exact` forms equal only themselves, as the values of a register must: nil, integers and strings are Python's,
-every other scalar is a `Word`, maps inside others are `FrozenMap`s, and tags are dropped.
+With `exact` a form is only equal to itself, as the values of a register must be: nil, integers and strings are
+Python's, every other scalar is a `Word`, maps inside others are `FrozenMap`s, and tags are dropped.
 
-Why not edn-format (0.8) from PyPI: it is a grammar in pure Python (ply), which reads
-2,100 lines a second of Porcupine's key-value histories, where this one reads 46,000 (96,000 `exact`); and it makes
-values that compare equal where EDN's do not.
+edn-format (0.8) from PyPI is a grammar in pure Python (ply). It reads 2,100 lines a second of Porcupine's key-value
+histories, this module 46,000 (96,000 `exact`); and its values may be equal where those of EDN differ.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MAX_NUMBER = 1000  # characters; Python refuses to convert more than a few thous
 
 
 class EdnError(ValueError):
-    """What was found at which character of the text (from 0), and what was expected."""
+    """What was found at a position of the text (a character, from 0), and what was expected."""
 
     def __init__(self, found: str, expected: str, position: int) -> None:
         super().__init__(f"found {found} at character {position}, expected {expected}")
@@ -48,34 +47,42 @@ class EdnError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
+    """A keyword such as :a/b."""
+
     name: str  # without the colon
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
+    """A symbol such as a/b."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Char:
+    """A character such as \\a."""
+
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
+    """A form with a tag, such as #inst."""
+
     tag: str
     value: Any
 
 
 class Map(dict[Any, Any]):
-    """A map. Nobody changes a parsed form, so it may be hashed: EDN has maps as keys and in sets."""
+    """A map that can be hashed, as EDN has maps as keys and in sets. Parsed forms are not changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
 
 class Word:
-    """A scalar that is itself and nothing else: a keyword, a symbol, a boolean, a float, a character."""
+    """A scalar that is only equal to itself: a keyword, symbol, boolean, float or character."""
 
     __slots__ = ("text",)
 
@@ -93,7 +100,7 @@ class Word:
 
 
 class FrozenMap(frozenset[tuple[Hashable, Hashable]]):
-    """A map as a value: its pairs. A type of its own, so that it is no set of pairs."""
+    """A map as a hashable value: its pairs. It is not equal to a set of these pairs."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FrozenMap) and frozenset.__eq__(self, other)
@@ -131,7 +138,7 @@ _RADIX = re.compile(r"([+-]?)([1-9][0-9]?)[rR]([0-9A-Za-z]+)N?")
 _RATIO = re.compile(r"([+-]?[0-9]+)/([0-9]+)")
 _FLOAT = re.compile(r"(?=.*[.eEM])([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(M?)")
 _NAME = re.compile(r"[^/:](?:[^:]|:(?=[^:]))*|/")  # no empty part, no colon at an end, no double colon
-WORDS = 10_000  # different atoms that are remembered; of times and values there may be millions
+MAX_CACHED_ATOMS = 10_000  # there may be millions of different times and values
 _WORDS = {"nil": None, "true": True, "false": False}
 _SYMBOLIC = {"##Inf": math.inf, "##-Inf": -math.inf, "##NaN": math.nan}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|.)", re.DOTALL)
@@ -151,7 +158,7 @@ def loads(text: str) -> Any:
 
 @dataclass(slots=True)
 class _Frame:
-    """A form that is not complete: a collection, or a tag or discard mark that waits for its form."""
+    """An open form: a collection without its end, or a tag or discard mark without its form."""
 
     opener: str  # of _CLOSERS, or "#tag", or "#_"
     position: int
@@ -164,9 +171,9 @@ def read_all(text: str) -> list[Any]:
 
 
 def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tuple[int, Any]]:
-    """The forms of the text with their positions; to `unwrap` is to pass over a vector around all of them.
+    """The forms of the text with their positions; with `unwrap`, those of a vector around all of them.
 
-    An explicit stack, because Python's own is shallow and texts may be hostile.
+    The stack is explicit, as a hostile text would exceed Python's recursion limit.
     """
     stack: list[_Frame] = []
     wrapper: int | None = None
@@ -181,7 +188,7 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
             form = words.get(token, _TOKEN)
             if form is _TOKEN:
                 form = _exact(_atom(token, position), token)
-                if len(words) < WORDS:
+                if len(words) < MAX_CACHED_ATOMS:
                     words[token] = form
         elif kind == "atom":
             form = _atom(token, position)
@@ -222,12 +229,12 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
 
 
 def _exact(form: Any, token: str) -> Any:
-    """A scalar as what equals only itself."""
+    """A scalar that is only equal to itself."""
     return form if form is None or type(form) in (int, str) else Word(token)
 
 
 def _close(stack: list[_Frame], token: str, position: int) -> Any:
-    """The collection that ends here."""
+    """The collection that ends at this token."""
     if not stack:
         raise EdnError(token, "a form", position)
     frame = stack.pop()
@@ -315,7 +322,7 @@ def _unescape(body: str, position: int) -> str:
         return _ESCAPES[code]
 
     text = _ESCAPE.sub(replace, body)
-    try:  # Java's strings are UTF-16: two escapes can make one character, one alone makes none
+    try:  # Java's strings are UTF-16: a character may be two escapes, and half of one is not a character
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise EdnError("half a surrogate pair in a string", "a whole character", position) from None

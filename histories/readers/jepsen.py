@@ -1,31 +1,27 @@
-"""Histories of Jepsen's kafka workload: EDN, one operation map a line, as `history.edn` of a Jepsen store is.
+"""Reads histories of Jepsen's kafka workload: EDN, one operation map a line, as `history.edn` of a Jepsen store.
 
     {:index 4, :time 2720, :type :ok, :process 0, :f :txn, :value [[:send 6 [10 1]] [:poll {:x [[0 2]]}]]}
 
-Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. How an operation becomes an event:
+Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. An operation becomes an event as follows:
 
-- Keys are topics, each with the partition 0. A key or value becomes text by `text_of` in
-  jepsen_operations.py: integers and keywords plain (`1`, `x`), and whatever could be taken for one of these
-  marked, so that different EDN scalars are different texts.
-- The time is `:time`, or `:index` where there is none. An operation without both is malformed.
-- `:send` with one send is f `send`; `:poll` is f `poll` with the records of all its polls in order; `:txn`,
-  and `:send` with several sends or none, is f `txn`. Jepsen looks at the sends of `:send` and `:txn` and at
-  the polls of `:poll` and `:txn` alone: a poll inside `:send`, or a send inside `:poll`, is left out here.
-- `{:x []}` in a poll becomes a record of topic x without offset and value: polled, and gave nothing.
-- `:assign` and `:subscribe` carry keys, `:crash` nothing; `:rebalance-log [{:keys […]} …]` becomes
-  `rebalanced`.
-- Processes other than integers are no clients: what they do is a fault (`:start`, `:heal` and the like: a
-  heal).
+- Keys are topics, each with the partition 0. `text_of` in jepsen_operations.py makes texts of keys and values: integers
+  and keywords are plain (`1`, `x`), and scalars that look like one of these are marked, so different EDN scalars have
+  different texts.
+- The time is `:time`, or else `:index`. An operation without both is malformed.
+- `:send` with one send is f `send`; `:poll` is f `poll` with the records of all its polls in order; `:txn`, and `:send`
+  with several sends or none, is f `txn`. Jepsen only looks at the sends of `:send` and `:txn` and at the polls of
+  `:poll` and `:txn`, so a poll inside `:send` and a send inside `:poll` are left out.
+- `{:x []}` in a poll becomes a record of topic x without offset and value: x was polled and returned no records.
+- `:assign` and `:subscribe` have keys, `:crash` has none; `:rebalance-log [{:keys […]} …]` becomes `rebalanced`.
+- Processes other than integers are not clients: their operations are faults or heals (`:start`, `:heal` and the like).
 - Other `:f` of clients (`:debug-topic-partitions`) make no event; other entries of an operation are ignored.
 
-Operations have no identifiers: an event's completion is the next event of its process (`op` is null).
-Malformed lines are quarantined. Nothing depends on the lines before, so that a history may be parsed in
-pieces.
+Operations have no identifiers: the completion of an event is the next event of its process (`op` is null). Malformed
+lines are quarantined. A line is parsed without those before it, so a history may be parsed in pieces.
 
-The lines that such histories mostly consist of are read as columns (jepsen_columns.py), the others one by
-one in Python (jepsen_operations.py, edn.py), with the same result. On one core of the machine it was written
-on, columns take 300,000 lines a second, the parser of edn.py 15,000, and edn-format 0.8, which is pure
-Python too, 1,900.
+jepsen_columns.py reads the common lines as columns, jepsen_operations.py and edn.py the others one by one, with the
+same result. On one core, columns take 300,000 lines a second, the parser of edn.py 15,000, and edn-format 0.8, which
+is pure Python too, 1,900.
 """
 
 from __future__ import annotations
@@ -39,11 +35,11 @@ from ..tables import EVENTS, QUARANTINE
 from . import jepsen_columns
 from .contents import LOG
 from .jepsen_operations import event
-from .lines import one_by_one
+from .lines import parse_each
 
 NAME = "jepsen"
 CONTENT = LOG
-_BLOCK = 6 << 20  # bytes; the arrays of a block stay in a processor's cache
+_BLOCK = 6 << 20  # bytes; the arrays of a block fit into the processor's cache
 
 _KAFKA = re.compile(
     rb"^(?:\xef\xbb\xbf)?[\s,]*(?:#[\w.]+\s*)?\{\s*:[^\n]*"
@@ -53,12 +49,12 @@ _KAFKA = re.compile(
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a line begins a map and holds an operation of the kafka workload."""
+    """Whether a line begins a map with an operation of the kafka workload."""
     return _KAFKA.search(head) is not None
 
 
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
-    """The events and the malformed lines of whole lines."""
+    """EVENTS and QUARANTINE of complete lines."""
     events = [pl.DataFrame(schema=EVENTS)]
     malformed = [pl.DataFrame(schema=QUARANTINE)]
     first = 0
@@ -83,7 +79,7 @@ def _blocks(blob: bytes) -> Iterator[bytes]:
 
 def _parse(lines: list[bytes]) -> tuple[pl.DataFrame, pl.DataFrame]:
     events, read = jepsen_columns.read(lines)
-    rows, malformed = one_by_one(lines, (~read).nonzero()[0].tolist(), event)
+    rows, malformed = parse_each(lines, (~read).nonzero()[0].tolist(), event)
     if rows:
         events = pl.concat([events, pl.DataFrame(rows, schema=EVENTS)]).sort("line")
     return events, malformed

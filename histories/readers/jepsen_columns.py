@@ -1,15 +1,13 @@
-"""Reads the common lines of Jepsen's kafka histories as columns, without an object a line.
+"""Reads the common lines of Jepsen's kafka histories as columns, without Python objects for each line.
 
-A line is common if it is an operation map written as Clojure prints it, with its entries in an order of
-`_ORDERS`, processes, offsets and values that are integers, and keys that are integers or keywords. Further
-entries (:error, :rebalance-log) may follow. A regular expression of polars decides that; whatever it
-doesn't match is left to jepsen_operations.py, and so is a poll with a key twice, which no regular
-expression sees.
+A common line is an operation map as Clojure prints it, with its entries in an order of `_ORDERS`, with integers as
+processes, offsets and values, and with integers or keywords as keys. Further entries (:error, :rebalance-log) may
+follow. A regular expression of polars selects these lines. jepsen_operations.py reads the others, and polls with a
+duplicate key, which a regular expression cannot find.
 
-What a matching line holds is then known from its tokens (runs of bytes between blanks, commas and
-brackets): the entries before and after the value by counting from the line's ends, and each token of the
-value by the bytes before it. Numpy finds tokens and roles for all lines at once, polars makes texts and
-numbers of them.
+The tokens of a line (runs of bytes between blanks, commas and brackets) then have known roles: those of the entries
+before and after the value by their count from the line's ends, those of the value by the bytes before them. numpy
+finds tokens and roles of all lines at once, polars makes texts and numbers of them.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def _vector(item: str) -> str:
     return rf"\[(?:{item}(?: {item})*)?\]"
 
 
-_INT = r"(?:0|-?[1-9][0-9]{0,17})"  # all of them have 64 bits, and one spelling
+_INT = r"(?:0|-?[1-9][0-9]{0,17})"  # at most 64 bits, in one spelling
 _KEY = rf"(?:{_INT}|:[A-Za-z][A-Za-z0-9_.*+!?-]*)"
 _RECORD = rf"\[(?:{_INT}|nil) {_INT}\]"
 _POLLED = rf"{_KEY} {_vector(_RECORD)}"
@@ -64,7 +62,7 @@ _ENTRIES = {
     rf"|(?:assign|subscribe|crash), :value (?:nil|{_vector(_KEY)}))",
     "silent": rf":f :debug-topic-partitions, :value (?:nil|{_vector(_KEY)})",  # makes no event
 }
-_ODD_KEYWORDS = [":nil", ":true", ":false"]  # text_of keeps their colon
+_ODD_KEYWORDS = [":nil", ":true", ":false"]  # text_of keeps their colons
 _DELIMITERS = b" ,[]{}\n\r"
 _IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
 _FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
@@ -75,13 +73,13 @@ _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
 
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
-    """The events of the common lines, in their order, and which lines these are."""
-    left = texts(lines).to_frame().with_row_index("line").cast({"line": pl.Int64})
-    left = left.filter(~pl.col("text").str.contains_any(_ODD_KEYWORDS))  # and drops the nulls
+    """The events of the common lines, in order, and a mask of these lines."""
+    remaining = texts(lines).to_frame().with_row_index("line").cast({"line": pl.Int64})
+    remaining = remaining.filter(~pl.col("text").str.contains_any(_ODD_KEYWORDS))  # also drops the nulls
     done = np.zeros(len(lines), dtype=bool)
     frames = [pl.DataFrame(schema=EVENTS)]
     for order in _ORDERS:
-        candidates = left.filter(pl.col("text").str.starts_with(f"{{:{order[0]} "))
+        candidates = remaining.filter(pl.col("text").str.starts_with(f"{{:{order[0]} "))
         if not candidates.height:
             continue
         plain = candidates["text"].str.contains(_pattern(order, "op"))
@@ -95,19 +93,19 @@ def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
         silent = rest.filter(pl.col("text").str.contains(_pattern(order, "silent")))
         for read_now in (common, silent):
             done[read_now["line"].to_numpy()] = True
-        left = left.filter(~pl.Series(done).gather(left["line"]))
+        remaining = remaining.filter(~pl.Series(done).gather(remaining["line"]))
     events = pl.concat(frames, how="diagonal")
     return (events if events["line"].is_sorted() else events.sort("line")), done
 
 
 def _pattern(order: tuple[str, ...], op: str) -> str:
-    """What matches a line of these entries."""
+    """The regular expression of a line with these entries."""
     return rf"^\{{{', '.join(_ENTRIES[op if name == 'op' else name] for name in order)}\}}\r?$"
 
 
 def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
-    """The lines that begin with these entries, cut after them, with the columns of the further ones."""
-    if order[-1] == "op":  # in a poll's value, what follows a comma and a key is a list of records
+    """The lines that begin with these entries, without their further entries, and with the columns of those."""
+    if order[-1] == "op":  # in a poll's value, a list of records follows a comma and a key
         before = r"^(\{.*? :value .*?), :[a-z?-]+ (?:[^\[ ]|\[[^\[\]])"
     else:
         before = rf"^(\{{.*?:{order[-1]} {_INT}), :"
@@ -123,7 +121,7 @@ def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
 
 
 def _notes(rest: str, names: set[str]) -> dict[str, Any] | None:
-    """The columns of further entries; None if they are malformed or repeat one that stands before them."""
+    """The columns of further entries; None if they are malformed or repeat an earlier entry."""
     try:
         entries = by_name(edn.loads(f"{{{rest}}}"))
         return None if names & entries.keys() else notes(entries)
@@ -133,7 +131,7 @@ def _notes(rest: str, names: set[str]) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The tokens of some lines, all in one row."""
+    """The tokens of some lines, in one sequence."""
 
     data: Bytes  # the text of the lines
     start: Ints  # of each token, in the data
@@ -142,10 +140,11 @@ class _Tokens:
     first: Ints  # token of each line
 
     def before(self, tokens: Ints, distance: int) -> Bytes:
-        """The byte so many bytes before each of these tokens."""
+        """The byte at this distance before each of these tokens."""
         return self.data[self.start[tokens] - distance]
 
     def letter(self, tokens: Ints, number: int) -> Bytes:
+        """The byte with this index of each of these tokens."""
         return self.data[self.start[tokens] + number]
 
 
@@ -163,7 +162,7 @@ def _tokens(text: pl.Series) -> _Tokens:
 
 
 def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The events of lines with entries in this order, after the lines: some may turn out to be uncommon."""
+    """The lines that are common, and their events. A line with a duplicate key is dropped."""
     if not lines.height:
         return lines, pl.DataFrame(schema=EVENTS)
     tokens = _tokens(lines["text"])
@@ -174,7 +173,7 @@ def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, 
     function = _functions(tokens, tokens.first + 2 * count + 1)
     begin = tokens.first + 2 * count + 3
     value = _Value(tokens, begin, last + 1 - 2 * len(order[count + 1 :]), function)
-    uncommon = value.with_key_twice()
+    uncommon = value.with_duplicate_key()
     if uncommon.size:
         keep = np.ones(lines.height, dtype=bool)
         keep[uncommon] = False
@@ -198,7 +197,7 @@ def _functions(tokens: _Tokens, at: Ints) -> Ints:
 
 
 class _Value:
-    """The tokens of the values of all lines, in one row, and what each of them is."""
+    """The tokens of the values of all lines, in one sequence, and the role of each."""
 
     def __init__(self, tokens: _Tokens, begin: Ints, stop: Ints, function: Ints) -> None:
         nil = tokens.before(np.minimum(begin, len(tokens.start) - 1), 1) == ord(" ")
@@ -219,8 +218,8 @@ class _Value:
         self.value = data & ~(self.step | self.polled | self.offset | after_step)
         self.number_of_step = np.cumsum(self.step) - 1
 
-    def with_key_twice(self) -> Ints:
-        """The lines with a poll that names a key twice."""
+    def with_duplicate_key(self) -> Ints:
+        """The lines with a poll that has a key twice."""
         at = np.flatnonzero(self.polled)
         step = self.number_of_step[at]
         at = at[np.bincount(step)[step] > 1] if at.size else at
@@ -228,7 +227,7 @@ class _Value:
         return np.unique(self.line[at[keys.is_duplicated().to_numpy()]])
 
     def columns(self) -> dict[str, pl.Series]:
-        """The columns of the events that the values fill."""
+        """The columns of the events that come from the values."""
         records = self._records()
         steps = self._steps(records)
         function = self.function
@@ -255,7 +254,7 @@ class _Value:
         return topic.str.strip_prefix(":") if self.keyword[at].any() else topic
 
     def _records(self) -> pl.DataFrame:
-        """The records of all polls; where a key has none, one that says so."""
+        """The records of all polls. A key without records has one without offset and value."""
         polled = np.flatnonzero(self.polled)
         after = self.tokens.end[self.token[polled]] + len(" [")
         of_send = np.append(self.send[self.step], False)  # the last for tokens before any step
@@ -320,19 +319,19 @@ def _nulls(count: int) -> pl.Series:
 
 
 def _where(present: Mask, series: pl.Series) -> pl.Series:
-    """The series, null where nothing is present."""
+    """The series, null where not present."""
     if present.all():
         return series
     return series.zip_with(pl.Series(present), pl.Series([None], dtype=series.dtype))
 
 
 def _lists(items: pl.Series, owner: Ints, present: Mask) -> pl.Series:
-    """A list for each owner (a number from 0): its items, which stand in the order of their owners.
+    """A list of items for each owner (a number from 0). The items are ordered by owner.
 
-    Owners that are not present have null; their items are left out.
+    Owners that are not present have null, and their items are left out.
     """
-    kept = present[owner]
-    if not kept.all():
-        items, owner = items.filter(kept), owner[kept]
+    has_owner = present[owner]
+    if not has_owner.all():
+        items, owner = items.filter(has_owner), owner[has_owner]
     ends = np.cumsum(np.bincount(owner, minlength=len(present)))
     return pl.Series(arrow.lists(ends, items.to_arrow(compat_level=pl.CompatLevel.newest()), present))

@@ -1,4 +1,4 @@
-"""One operation of Jepsen's kafka workload, from any EDN: the mapping that jepsen.py describes."""
+"""Reads one operation of Jepsen's kafka workload from any EDN, by the mapping in jepsen.py."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from ..tables import TYPES
 from . import edn
 from .edn import Keyword, Symbol, Tagged
-from .lines import MalformedError, decoded
+from .lines import MalformedError, decode_line
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _PLAIN_KEYWORD = re.compile(r"[A-Za-z].*")
-_HEALS = {  # Jepsen's nemesis packages: what ends which fault, by format.md's names
+_HEALS = {  # of Jepsen's nemesis packages: the fault that each function ends, as format.md names it
     "start": "restart",
     "resume": "pause",
     "heal": "partition",
@@ -25,7 +25,7 @@ _FAULTS = {"start-partition": "partition"}
 def event(line: bytes) -> dict[str, Any] | None:
     """The event of one line (a row of EVENTS without its line), or None where the line makes none."""
     try:
-        forms = edn.read_all(decoded(line))
+        forms = edn.read_all(decode_line(line))
     except edn.EdnError as error:
         raise MalformedError(str(error)) from None
     if not forms:
@@ -39,12 +39,12 @@ def event(line: bytes) -> dict[str, Any] | None:
 
 
 def by_name(operation: dict[Any, Any]) -> dict[str, Any]:
-    """The entries that go by a keyword."""
+    """The entries with a keyword as key, by its name."""
     return {key.name: value for key, value in operation.items() if isinstance(key, Keyword)}
 
 
 def notes(operation: dict[str, Any]) -> dict[str, Any]:
-    """The columns that operations of every kind may have."""
+    """The columns of entries that any operation may have."""
     return {
         "error": _plain(operation.get("error")),
         "rebalanced": _rebalanced(operation.get("rebalance-log")),
@@ -52,7 +52,7 @@ def notes(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
-    """The event of an operation, whose entries go by the names of their keywords."""
+    """The event of an operation, given by the names of its entries."""
     for name in ("process", "type", "f"):
         if operation.get(name) is None:
             raise MalformedError(f"found an operation without :{name}, expected :process, :type and :f")
@@ -75,7 +75,7 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _data(function: str, value: Any) -> dict[str, Any] | None:
-    """The columns that an operation's :f and :value fill."""
+    """The columns from :f and :value, or None where they make no event."""
     if function in ("send", "poll", "txn"):
         steps = [_step(step) for step in _vector(value, ":value")]
         if function == "poll":
@@ -163,13 +163,12 @@ def _scalar(form: Any, what: str) -> str:
 
 
 def text_of(form: Any) -> str:
-    """The text of a key or value: equal texts for equal EDN forms only.
+    """The text of a key or value: only equal EDN forms have equal texts.
 
-    Plain are nil, booleans, numbers, keywords that begin with an ASCII letter (`:x` is `x`; not so `:nil`,
-    `:true` and `:false`), and strings that begin with such a letter and hold a space, which no keyword
-    does. Other keywords keep their colon and other strings their quotes (`:1` is `:1`, `"1"` is `"1"`);
-    symbols get an apostrophe before them; characters and tagged literals are written as in EDN. So are
-    collections.
+    Unmarked are nil, booleans, numbers, keywords that begin with an ASCII letter (`:x` becomes `x`; except `:nil`,
+    `:true` and `:false`), and strings that begin with such a letter and contain a space, as no keyword does. Other
+    keywords keep their colon and other strings their quotes (`:1`, `"1"`); symbols get an apostrophe. Characters,
+    tagged literals and collections are written as in EDN.
     """
     match form:
         case Keyword(name) if _PLAIN_KEYWORD.fullmatch(name) and name not in ("nil", "true", "false"):
@@ -182,7 +181,7 @@ def text_of(form: Any) -> str:
 
 
 def _plain(form: Any) -> str | None:
-    """Text for people, where nothing depends on its being unambiguous."""
+    """A readable text, which may be ambiguous."""
     match form:
         case None:
             return None

@@ -1,6 +1,6 @@
-"""Compiled loops over the tokens of JSON, for `native_scan`: strings without escapes, plain integers, literals.
+"""Compiled loops over the tokens of JSON, for native_scan.py: strings without escapes, plain integers, literals.
 
-Each takes the bytes, a position and an end, and never raises: -1 says that what stands there is something else.
+Each takes the bytes, a position and an end. None raises: -1 means that the bytes are a different token.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ...models.compiled import compiled
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 
-BRACE, BRACKET = 125, 93  # what closes an object, and a list
-INLINE = 12  # bytes that an Arrow string view holds itself
-COPIED = 512  # rows of `copied` for long texts that need not be copied again; the row after them counts their bytes
+BRACE, BRACKET = 125, 93  # the ends of an object and of a list
+INLINE = 12  # bytes within an Arrow string view itself
+COPIED = 512  # rows of `copied`, a cache of long texts that were copied; the row after them counts their bytes
 
 
 def _packed(word: str) -> int:
@@ -26,7 +26,7 @@ def _packed(word: str) -> int:
 
 
 def _hash(packed: int, length: int) -> int:
-    """No two of our words share it; `word_table` fails where a new one does."""
+    """A hash that differs for all words of native_scan.py; `word_table` fails on a collision."""
     return (packed ^ packed >> 11 ^ packed >> 29 ^ length * 5) & 255
 
 
@@ -46,6 +46,7 @@ hash_of = compiled(_hash)
 
 @compiled
 def skip_blanks(buf: Bytes, i: int, end: int) -> int:
+    """The first position from i on that is not a blank."""
     while i < end and (buf[i] == 32 or buf[i] == 9 or buf[i] == 13):
         i += 1
     return i
@@ -53,7 +54,7 @@ def skip_blanks(buf: Bytes, i: int, end: int) -> int:
 
 @compiled
 def close_quote(buf: Bytes, i: int, end: int) -> int:
-    """The closing quote of the string whose text begins at i; -1 with an escape, a control character, or no end."""
+    """The closing quote of the string with its text from i on; -1 for an escape, a control character, or no end."""
     while i < end:
         c = buf[i]
         if c == 34:
@@ -66,7 +67,7 @@ def close_quote(buf: Bytes, i: int, end: int) -> int:
 
 @compiled
 def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
-    """The number of the word whose letters begin at i (-1: none of these), and its closing quote (-1: none)."""
+    """The number of the word at i (-1: not in the table), and its closing quote (-1: none)."""
     packed: Any = np.int64(0)
     start = i
     while i < end:
@@ -88,7 +89,7 @@ def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
 
 @compiled
 def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
-    """The plain integer of at most 18 digits at i, and its end; -1 as its end if there is none."""
+    """The plain integer of at most 18 digits at i, and its end; the end is -1 if there is none."""
     negative = buf[i] == 45
     if negative:
         i += 1
@@ -105,7 +106,7 @@ def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
 
 @compiled
 def short_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int) -> None:
-    """Arrow's view of a text of at most INLINE bytes: its length and the text itself."""
+    """Writes Arrow's view of a text of at most INLINE bytes: its length and the text."""
     low: Any = end - i
     high: Any = 0
     for k in range(i, min(end, i + 4)):
@@ -118,9 +119,9 @@ def short_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int) 
 
 @compiled
 def long_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, long: Bytes, copied: Longs) -> None:
-    """Arrow's view of a longer text: its length, first four bytes, and where in `long` it was copied to."""
+    """Writes Arrow's view of a longer text: its length, first four bytes, and its position in `long`, its copy."""
     length = end - i
-    # Topics and processes repeat: a text that was copied lately is not copied again.
+    # Topics and processes repeat, so a text in the cache is not copied again.
     place = (length * 31 + np.int64(buf[end - 1]) * 7 + np.int64(buf[end - 2])) & (COPIED - 1)
     seen, start = copied[place, 0], copied[place, 2]
     same = copied[place, 1] == length
@@ -155,7 +156,7 @@ def literal_end(buf: Bytes, i: int, end: int) -> int:
 
 @compiled
 def value_after_key(buf: Bytes, stop: int, end: int) -> int:
-    """Where the value begins whose key closes at `stop`; -1 where there is none."""
+    """The start of the value after the key that ends at `stop`; -1 if there is none."""
     if stop < 0:
         return -1
     i = skip_blanks(buf, stop + 1, end)
@@ -167,7 +168,7 @@ def value_after_key(buf: Bytes, stop: int, end: int) -> int:
 
 @compiled
 def after_value(buf: Bytes, i: int, end: int, close: int) -> tuple[int, bool]:
-    """Past the comma or the `close` that follows a value that ends at i, and whether it was `close`; -1: neither."""
+    """The position after the comma or `close` after the value before i, and whether it is `close`; -1: neither."""
     if i < 0:
         return -1, False
     i = skip_blanks(buf, i, end)

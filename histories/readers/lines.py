@@ -1,4 +1,4 @@
-"""What the readers of formats with one event a line share."""
+"""Functions that the readers of line-based formats share."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import polars as pl
 
 from ..tables import QUARANTINE
 
-MAX_LINE = 16 << 20  # bytes; the objects of a line parsed in Python need some twenty times its size
-_BOM = b"\xef\xbb\xbf"  # files put together from several have it at other lines than the first, too
+MAX_LINE = 16 << 20  # bytes; parsing a line in Python takes about twenty times its size
+_BOM = b"\xef\xbb\xbf"  # concatenated files also have it at later lines
 
 
 class MalformedError(ValueError):
-    """What was found on a line, and what was expected."""
+    """A line that cannot be read: what was found, and what was expected."""
 
 
-def decoded(line: bytes) -> str:
+def decode_line(line: bytes) -> str:
     """The line as text, without a byte order mark."""
     if len(line) > MAX_LINE:
         raise MalformedError(f"found a line of {len(line)} bytes, expected at most {MAX_LINE}")
@@ -27,10 +27,10 @@ def decoded(line: bytes) -> str:
         raise MalformedError(f"found a byte at {error.start} that is not UTF-8, expected UTF-8") from None
 
 
-def one_by_one(
+def parse_each(
     lines: list[bytes], numbers: Iterable[int], read: Callable[[bytes], dict[str, Any] | None]
 ) -> tuple[list[dict[str, Any]], pl.DataFrame]:
-    """The rows that `read` makes of the lines with these numbers, and those that it finds malformed."""
+    """The rows that `read` makes of the lines with these numbers, and QUARANTINE of malformed ones."""
     rows = []
     malformed = []
     for number in numbers:
@@ -48,7 +48,7 @@ def texts(lines: list[bytes]) -> pl.Series:
     """The lines as text; null where they are too long or not UTF-8."""
     try:
         text = pl.Series("text", lines, dtype=pl.Binary).cast(pl.String)
-    except pl.exceptions.ComputeError:  # which line it is, polars doesn't say
+    except pl.exceptions.ComputeError:  # polars does not name the line
         text = pl.Series("text", [_text_or_none(line) for line in lines], dtype=pl.String)
     return text.set(text.str.len_bytes() > MAX_LINE, None)
 

@@ -1,8 +1,8 @@
 """The native history: JSON lines of the run bundle (format 1).
 
-Great blocks go through compiled loops that know the plain lines of the format (`native_scan.py`). What these leave,
-and small blocks, for which loading the loops would cost more than it saves, go through polars' JSON reader, which is
-strict once it is given a schema. What that refuses is taken line by line, so that one bad line costs no other.
+Compiled loops (native_scan.py) read the plain lines of large blocks. polars' JSON reader reads their other lines and
+small blocks, for which loading the loops takes longer than it saves. With a schema this reader is strict. Lines that
+it refuses are read one by one, so that a malformed line does not affect others.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .contents import LOG
 NAME = "native"
 CONTENT = LOG
 
-# What is read from the file; the rest of EVENTS is added.
+# The columns that a file has; the other columns of EVENTS are added.
 _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
 _INTEGERS = ("time", "op", "partition", "offset", "timestamp")
 _LISTS = ("records", "ops", "offsets", "topics")
 _FLAGS = ("group", "revoked", "auto")
-# Bytes that a process parses before it loads the compiled loops: loading takes as long as parsing so many without them.
+# Bytes that a process parses before it loads the compiled loops: loading them takes as long as parsing these bytes.
 SCANNED_FROM = 8 << 20
 MIN_SCANNED_BYTES = 64 << 10  # of a block that goes through the loops once they are loaded
 
 
 def recognises(head: bytes) -> bool:
-    """A JSON object with `process` and `type` among the first lines."""
+    """Whether one of the first lines is a JSON object with `process`, `type` and `f`."""
     for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:50]:
         try:
             event = orjson.loads(line)
@@ -45,21 +45,21 @@ def recognises(head: bytes) -> bool:
 
 
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
-    """Whole lines to (EVENTS, QUARANTINE), `line` counting from 0. Never raises, whatever the bytes."""
+    """EVENTS and QUARANTINE of complete lines; `line` counts from 0. Raises nothing, whatever the bytes."""
     blob = blob.removeprefix(b"\xef\xbb\xbf")
     if not _is_worth_scanning(len(blob)) or not _is_utf8(blob):
         return _parse_lines(list(enumerate(blob.split(b"\n"))))
     from . import native_columns
 
-    events, left = native_columns.read(blob)
-    if not left:
+    events, remaining = native_columns.read(blob)
+    if not remaining:
         return events, pl.DataFrame(schema=QUARANTINE)
-    others, bad = _parse_lines(left)
-    return pl.concat([events, others]).sort("line"), bad
+    others, malformed = _parse_lines(remaining)
+    return pl.concat([events, others]).sort("line"), malformed
 
 
 def _is_worth_scanning(size: int) -> bool:
-    """Whether a block of so many bytes goes through the compiled loops. Counts the bytes that this process parses."""
+    """Whether the compiled loops read a block of this size. Counts the bytes that this process parses."""
     _parsed["bytes"] += size
     return _parsed["bytes"] >= SCANNED_FROM and size >= min(MIN_SCANNED_BYTES, SCANNED_FROM)
 
@@ -75,51 +75,51 @@ def _is_utf8(blob: bytes) -> bool:
 
 
 def _parse_lines(lines: Sequence[tuple[int, bytes]]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Numbered lines by polars. Bad ones are told apart first: of a key given twice it would take the first."""
-    good: list[tuple[int, bytes]] = []
-    bad: list[tuple[int, str]] = []
+    """EVENTS and QUARANTINE of numbered lines. Checks each line first, as polars takes the first of two equal keys."""
+    valid: list[tuple[int, bytes]] = []
+    malformed: list[tuple[int, str]] = []
     for number, line in lines:
         text = line.strip(b" \t\r")
         if not text:
             continue
-        reason = _reason(text)
+        reason = _malformed_reason(text)
         if reason:
-            bad.append((number, reason))
+            malformed.append((number, reason))
         else:
-            good.append((number, text))
-    accepted, refused = checked(_bisect(good, bad))
-    quarantine = pl.DataFrame(bad, schema=QUARANTINE, orient="row")
+            valid.append((number, text))
+    accepted, refused = check_events(_bisect(valid, malformed))
+    quarantine = pl.DataFrame(malformed, schema=QUARANTINE, orient="row")
     return accepted, pl.concat([quarantine, refused]).sort("line")
 
 
-def _numbered(lines: list[tuple[int, bytes]]) -> pl.DataFrame:
-    """A row a line. Raises PolarsError or ValueError where a line is no object or has a field of the wrong type."""
+def _read_with_polars(lines: list[tuple[int, bytes]]) -> pl.DataFrame:
+    """One row for each line. Raises PolarsError or ValueError for a line that is not an object or has a wrong type."""
     blob = b"\n".join(text for _, text in lines)
     events = pl.read_ndjson(io.BytesIO(blob), schema=_FIELDS) if blob else pl.DataFrame(schema=_FIELDS)
-    # A wrong number of rows is a ValueError: something was taken for more than one object.
+    # A wrong number of rows raises ValueError: a line had more than one object.
     return events.insert_column(0, pl.Series("line", [number for number, _ in lines], dtype=pl.Int64))
 
 
-def _bisect(lines: list[tuple[int, bytes]], bad: list[tuple[int, str]]) -> pl.DataFrame:
-    """Reads the lines, halving at a failure until the lines that polars refuses stand alone."""
+def _bisect(lines: list[tuple[int, bytes]], malformed: list[tuple[int, str]]) -> pl.DataFrame:
+    """Reads the lines; after a failure in halves, until each line that polars refuses is in `malformed`."""
     try:
-        return _numbered(lines)
+        return _read_with_polars(lines)
     except (pl.exceptions.PolarsError, ValueError):
         if len(lines) == 1:
-            bad.append((lines[0][0], _refusal(lines[0][1])))
+            malformed.append((lines[0][0], _schema_reason(lines[0][1])))
             return pl.DataFrame(schema={"line": pl.Int64, **_FIELDS})
     half = len(lines) // 2
-    return pl.concat([_bisect(lines[:half], bad), _bisect(lines[half:], bad)])
+    return pl.concat([_bisect(lines[:half], malformed), _bisect(lines[half:], malformed)])
 
 
-def _refusal(text: bytes) -> str:
-    """Why polars refused a line, by field and shape: its own words name neither."""
-    found = _odd_shape(orjson.loads(text), pl.Struct(_FIELDS), "")
+def _schema_reason(text: bytes) -> str:
+    """Why polars refused a line. Its own error names neither the field nor the expected type."""
+    found = _schema_mismatch(orjson.loads(text), pl.Struct(_FIELDS), "")
     return found or "found an event that cannot be read, expected one as in docs/format.md"
 
 
-def _odd_shape(value: Any, expected: Any, where: str) -> str:
-    """The first part of a value that is not as the schema has it, or nothing. Null is allowed everywhere."""
+def _schema_mismatch(value: Any, expected: Any, where: str) -> str:
+    """The first part of a value that does not match the schema, or nothing. Null matches everything."""
     if value is None:
         return ""
     if isinstance(expected, pl.Struct):
@@ -137,25 +137,27 @@ def _odd_shape(value: Any, expected: Any, where: str) -> str:
             (pl.Int32, int, "an integer of 32 bits"),
         ):
             is_wide = kinds == pl.Int32 and isinstance(value, int) and not -(2**31) <= value < 2**31
-            if expected == kinds and (not isinstance(value, accepted) or is_wide or _is_odd_integer(value, accepted)):
+            if expected == kinds and (not isinstance(value, accepted) or is_wide or _is_not_int64(value, accepted)):
                 return f"{where}: expected {words}, found {_kind(value)}"
-        return ""  # anything can be taken as text
-    return next((odd for part in parts if (odd := _odd_shape(part[0], part[1], part[2].lstrip(".")))), "")
+        return ""  # every value can be text
+    return next(
+        (mismatch for part in parts if (mismatch := _schema_mismatch(part[0], part[1], part[2].lstrip(".")))), ""
+    )
 
 
 def _one_line(message: str) -> str:
     return message.split("\n", 1)[0][:200]
 
 
-def _reason(text: bytes) -> str:
-    """Why a line is no event as JSON, or nothing. Types are checked here only to say it in plain words."""
+def _malformed_reason(text: bytes) -> str:
+    """Why a line is not an event, or nothing. polars checks types, too, but its errors are not clear."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         return f"no JSON: {_one_line(str(error))}"
     if not isinstance(event, dict):
         return f"found {_kind(event)}, expected a JSON object"
-    if text.count(b'":') != _keys(event) and (twice := _key_given_twice(text)):
+    if text.count(b'":') != _count_keys(event) and (twice := _duplicate_key(text)):
         return f"found {twice} twice in one object, expected it once"
     for names, wanted, accepted in (
         (_INTEGERS, "an integer of 64 bits", int),
@@ -164,36 +166,36 @@ def _reason(text: bytes) -> str:
     ):
         for name in names:
             value = event.get(name)
-            if value is not None and (not isinstance(value, accepted) or _is_odd_integer(value, accepted)):
+            if value is not None and (not isinstance(value, accepted) or _is_not_int64(value, accepted)):
                 return f"found {_kind(value)} as {name}, expected {wanted}"
     return ""
 
 
-def _keys(value: Any) -> int:
-    """How many keys the objects in a JSON value have, however deep."""
-    number, inside = 0, [value]
-    while inside:
-        one = inside.pop()
-        if isinstance(one, dict):
-            number += len(one)
-            one = one.values()
-        inside.extend(inner for inner in one if isinstance(inner, dict | list))
-    return number
+def _count_keys(value: Any) -> int:
+    """The number of keys in all objects of a JSON value, at any depth."""
+    count, waiting = 0, [value]
+    while waiting:
+        container = waiting.pop()
+        if isinstance(container, dict):
+            count += len(container)
+            container = container.values()
+        waiting.extend(item for item in container if isinstance(item, dict | list))
+    return count
 
 
-def _key_given_twice(text: bytes) -> str:
-    """The first key that an object of the line has twice, or nothing."""
+def _duplicate_key(text: bytes) -> str:
+    """The first key that occurs twice in one object of the line, or nothing."""
     found: list[str] = []
 
-    def look(pairs: list[tuple[str, Any]]) -> None:
+    def collect(pairs: list[tuple[str, Any]]) -> None:
         counts = Counter(name for name, _ in pairs)
         found.extend(name for name, count in counts.items() if count > 1)
 
-    json.loads(text, object_pairs_hook=look)
+    json.loads(text, object_pairs_hook=collect)
     return found[0] if found else ""
 
 
-def _is_odd_integer(value: Any, accepted: type) -> bool:
+def _is_not_int64(value: Any, accepted: type) -> bool:
     return accepted is int and (isinstance(value, bool) or not -(2**63) <= value < 2**63)
 
 
@@ -203,10 +205,10 @@ def _kind(value: Any) -> str:
     return "a list" if isinstance(value, list) else str(orjson.dumps(value), "utf-8", "replace")[:40]
 
 
-def checked(events: pl.DataFrame, numbered: bool = True, placed: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Splits rows into events and quarantine by what every event must have.
+def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """EVENTS and QUARANTINE of rows: checks the fields that every event needs.
 
-    Histories of other origin may have operations without number, and Jepsen's have records that are not `placed`.
+    Without `numbered` operations may lack a number; without `placed` records may lack an offset, as in Jepsen's.
     """
     of_records = ("topic", "partition", "offset") if placed else ("topic", "partition")
     no_topic = (pl.col("f") == "send") & pl.col("topic").is_null()
@@ -222,27 +224,27 @@ def checked(events: pl.DataFrame, numbered: bool = True, placed: bool = True) ->
         .when(pl.col("f").is_in(FUNCTIONS).not_() | pl.col("f").is_null())
         .then(pl.format("found f {}, expected one of " + ", ".join(FUNCTIONS), pl.col("f").fill_null("null")))
         .when(no_topic)
-        .then(pl.lit("found a send without topic"))
+        .then(pl.lit("found a send without topic, expected its topic"))
         .when((pl.col("partition") < 0) | (pl.col("offset") < 0) | (pl.col("offset") > MAX_OFFSET))
-        .then(pl.lit("found a partition or offset below 0, or beyond any log"))
+        .then(pl.lit("found a partition or offset below 0 or too large, expected one that a log can have"))
         .when(_bad_items(events, "records", of_records))
-        .then(pl.lit("found a record without topic, partition or offset"))
+        .then(pl.lit("found a record without topic, partition or offset, expected all three"))
         .when(_bad_items(events, "offsets", ("topic", "partition")))
-        .then(pl.lit("found an offset without topic or partition"))
+        .then(pl.lit("found an offset without topic or partition, expected both"))
         .when(_bad_items(events, "ops", ("f",)))
-        .then(pl.lit("found a step of a transaction without f"))
+        .then(pl.lit("found a step of a transaction without f, expected its function"))
     )
-    judged = events.with_columns(reason.alias("reason"))
-    if judged["reason"].null_count() == len(judged):
+    reasons = events.with_columns(reason.alias("reason"))
+    if reasons["reason"].null_count() == len(reasons):
         return complete(events, EVENTS), pl.DataFrame(schema=QUARANTINE)
     return (
-        complete(events.filter(judged["reason"].is_null()), EVENTS),
-        judged.filter(pl.col("reason").is_not_null()).select(list(QUARANTINE)),
+        complete(events.filter(reasons["reason"].is_null()), EVENTS),
+        reasons.filter(pl.col("reason").is_not_null()).select(list(QUARANTINE)),
     )
 
 
 def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
-    """Rows whose list has an item without one of the needed fields."""
+    """Selects rows whose list has an item that lacks a needed field."""
     items = events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
     wrong = items.filter(
         pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed)

@@ -1,4 +1,4 @@
-"""What `native_scan` filled, as columns: texts are Arrow string views, so nothing is copied but numbers."""
+"""Makes columns of the arrays that native_scan.py fills. Texts are Arrow string views, so only numbers are copied."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SMALL = {"partition": pa.int32()}
 
 
 def _views(words: tuple[str, ...]) -> Longs:
-    """Arrow's views of words of at most twelve letters."""
+    """Arrow's views of words of at most INLINE letters."""
     views = [len(word).to_bytes(4, "little") + word.encode().ljust(INLINE, b"\0") for word in words]
     return np.frombuffer(b"".join(views), np.int64).reshape(-1, 2)
 
@@ -30,24 +30,24 @@ def _views(words: tuple[str, ...]) -> Longs:
 _WORDS = {"type": _views(TYPES), "f": _views(FUNCTIONS)}
 
 
-class Other(NamedTuple):
-    """A line that the scan left: its number and its bytes."""
+class OtherLine(NamedTuple):
+    """A line that is not plain: its number and its bytes."""
 
     number: int
     text: bytes
 
 
-def read(blob: bytes) -> tuple[pl.DataFrame, list[Other]]:
-    """The plain events of whole lines (columns of EVENTS), and the lines that are none. `blob` is UTF-8."""
+def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
+    """EVENTS of the plain lines, and the other lines. `blob` has complete lines in UTF-8."""
     buf = np.frombuffer(blob, np.uint8)
     lines, braces = 1 + scanned.count(buf, 10), 1 + scanned.count(buf, 123)
     events, steps = _table(min(lines, braces), WIDTH), _table(braces, WIDTH)
     items = [_table(braces, ITEM_WIDTH) for _ in range(4)]
     ends, step_ends = _table(min(lines, braces), 4), _table(braces, 4)
-    others, filled = np.empty((lines, 3), np.int64), np.zeros(scanned.COUNTED, np.int64)
+    others, filled = np.empty((lines, 3), np.int64), np.zeros(scanned.COUNTERS, np.int64)
     texts, copied = np.empty(len(blob), np.uint8), np.zeros((COPIED + 1, 3), np.int64)
     tables = (events, *items, steps, ends, step_ends)
-    rows, left = scanned.scan(buf, tables, others, texts, copied, filled)
+    rows, other_rows = scanned.scan(buf, tables, others, texts, copied, filled)
     long = pa.py_buffer(texts[: copied[COPIED, 0]].copy())
     lists = [_struct(table[:count], names, long) for table, count, names in _item_lists(items, filled)]
     columns = _columns(events[:rows], [name for name in FIELDS if name in EVENTS], long)
@@ -61,13 +61,15 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[Other]]:
     frame = pl.DataFrame({name: pl.Series(name, column) for name, column in columns.items()})
     return (
         complete(frame, EVENTS).cast(EVENTS),  # type: ignore[arg-type]
-        [Other(int(number), blob[start:end]) for number, start, end in others[:left]],
+        [OtherLine(int(number), blob[start:end]) for number, start, end in others[:other_rows]],
     )
 
 
 def _table(rows: int, width: int) -> Longs:
-    """Filled row by row and read column by column: each column is one piece of memory. Two rows at least, as one row
-    is of another type to numba."""
+    """An array that is filled by rows and read by columns, so each column is contiguous.
+
+    It has at least two rows, as numba gives one row another type.
+    """
     return np.empty((rows + 1, width), np.int64, order="F")
 
 
@@ -89,16 +91,16 @@ def _steps(table: Longs, ends: Longs, lists: list[pa.StructArray], long: pa.Buff
 
 
 def _columns(table: Longs, names: list[str] | tuple[str, ...], long: pa.Buffer) -> dict[str, pa.Array]:
-    """The fields of the rows. Those that no row has are all null."""
-    anywhere = int(np.bitwise_or.reduce(table[:, scanned.PRESENT])) if len(table) else 0
-    return {name: _column(table, name, long, anywhere) for name in names}
+    """The columns of the fields. A field that no row has is all null."""
+    in_any_row = int(np.bitwise_or.reduce(table[:, scanned.PRESENT])) if len(table) else 0
+    return {name: _column(table, name, long, in_any_row) for name in names}
 
 
-def _column(table: Longs, name: str, long: pa.Buffer, anywhere: int) -> pa.Array:
+def _column(table: Longs, name: str, long: pa.Buffer, in_any_row: int) -> pa.Array:
     slot, bit = SLOTS[name], FIELDS.index(name)
     kind = pa.string_view() if name in TEXTS or name in _WORDS else pa.bool_() if name in FLAGS else pa.int64()
     kind = _SMALL.get(name, kind)
-    if not anywhere >> bit & 1:
+    if not in_any_row >> bit & 1:
         return pa.nulls(len(table), kind)
     has = (table[:, scanned.PRESENT] >> bit & 1).astype(bool)
     if name in TEXTS:

@@ -1,10 +1,10 @@
-"""Compiled loops over the bytes of native JSON lines: plain events into arrays, several times faster than a parser.
+"""Compiled loops over the bytes of native JSON lines. They fill arrays, several times faster than a parser.
 
-A history of ten million operations is gigabytes of short lines. Measured on such lines, one core: polars 85 MB/s,
-pyarrow.json 74 MB/s, orjson 104 MB/s without making columns of it; these loops come to about 300 MB/s. They know the
-format's own fields and nothing else: a line with an escape, a fraction, a transaction, a field given twice, an item
-without offset, or anything else that they do not expect is left to `native.py`, which reads it by polars. So they
-can be strict and need no reasons: each line is either an event that passes all checks, or somebody else's.
+A history of ten million operations has gigabytes of short lines. One core reads 85 MB/s with polars, 74 MB/s with
+pyarrow.json, 104 MB/s with orjson without columns, and about 300 MB/s with these loops. They only read plain lines
+with the fields of the format. native.py reads all other lines with polars: those with an escape, a fraction, a
+duplicate field, an item without offset, or anything else that is unexpected. So the loops are strict and need no
+error messages.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .json_tokens import (
     word_table,
 )
 
-# A row of the table that is filled holds 64-bit slots: which fields are there, then the fields, those of an item
-# of a list first. A text takes two slots, an Arrow string view.
+# A row of a table has 64-bit slots: the sets of present and seen fields, then the fields, beginning with those of list
+# items. A text takes two slots, an Arrow string view.
 FIELDS = (
     *("partition", "offset", "start", "timestamp", "topic", "key", "value"),
     *("time", "op", "process", "acks", "reason", "error", "type", "f", "group", "revoked", "auto"),
@@ -42,15 +42,15 @@ FIELDS = (
 TEXTS = ("topic", "key", "value", "process", "acks", "reason", "error")
 FLAGS = ("group", "revoked", "auto")
 LISTS = ("records", "offsets")  # of an event or a step
-NAMES = (*FIELDS, *LISTS, "ops", "topics", "fault")  # lines with one of the last two are left to polars
+NAMES = (*FIELDS, *LISTS, "ops", "topics", "fault")  # polars reads lines with one of the last two
 SLOTS = {name: 2 + sum(2 if before in TEXTS else 1 for before in FIELDS[:i]) for i, name in enumerate(FIELDS)}
 WIDTH = SLOTS["auto"] + 1
 ITEM_WIDTH = SLOTS["value"] + 2
 
-PRESENT, SEEN = 0, 1  # fields that are there and not null; fields that are there
-# What `scan` counts: items of each list, and steps of transactions.
+PRESENT, SEEN = 0, 1  # sets of fields: not null; in the line
+# The counters of `scan`: items of each list, and steps of transactions.
 RECORDS, OFFSETS, STEP_RECORDS, STEP_OFFSETS, STEPS = range(5)
-COUNTED = 5
+COUNTERS = 5
 PARTITION, OFFSET, TOPIC = (FIELDS.index(name) for name in ("partition", "offset", "topic"))
 TYPE, FUNCTION = FIELDS.index("type"), FIELDS.index("f")
 N_FIELDS, N_ITEM_FIELDS = len(FIELDS), FIELDS.index("value") + 1
@@ -74,7 +74,7 @@ _NAMES, _TYPES, _FUNCTIONS = (word_table(words) for words in (NAMES, TYPES, FUNC
 
 @compiled
 def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
-    """Reads the value at i into the field's slots (-1: into none); its end, or -1 where it is not as expected."""
+    """Reads the value at i into the slots of the field (-1: none). Returns its end, or -1 for an unexpected value."""
     c = buf[i]
     kind = _KINDS[field] if field >= 0 else -1
     slot = _SLOT_OF[field] if field >= 0 else 0
@@ -120,7 +120,7 @@ def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, lon
 
 @compiled
 def count(buf: Bytes, byte: int) -> int:
-    """How often a byte occurs."""
+    """The number of occurrences of a byte."""
     found = 0
     for c in buf:
         found += c == byte
@@ -128,8 +128,8 @@ def count(buf: Bytes, byte: int) -> int:
 
 
 @compiled
-def is_odd(table: Longs, row: int) -> bool:
-    """Whether a partition or offset is negative, or too great for a partition's number."""
+def is_out_of_range(table: Longs, row: int) -> bool:
+    """Whether the partition or the offset of a row is negative or too large."""
     present = table[row, PRESENT]
     if present >> PARTITION & 1 and not 0 <= table[row, PARTITION_SLOT] < 1 << 31:
         return True
@@ -138,7 +138,7 @@ def is_odd(table: Longs, row: int) -> bool:
 
 @compiled
 def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
-    """Reads the flat object whose brace stands before i into a row; the end of the object, or -1."""
+    """Reads the flat object whose brace is before i into a row. Returns its end, or -1."""
     table[row, PRESENT] = 0
     seen = 0
     while True:
@@ -159,7 +159,7 @@ def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copi
 
 @compiled
 def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, copied: Longs, filled: Longs) -> int:
-    """Reads the list at i, an object a row of the table that `which` counts; the end of the list, or -1."""
+    """Reads the list at i into rows of the table that `which` counts. Returns the end of the list, or -1."""
     needed = ITEM_NEEDED[which & 1]
     i = skip_blanks(buf, i + 1, end)
     if i < end and buf[i] == 93:
@@ -167,7 +167,7 @@ def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, c
     while i < end and buf[i] == 123:
         row = filled[which]
         i = item(buf, i + 1, end, table, row, long, copied)
-        if i < 0 or table[row, PRESENT] & needed != needed or is_odd(table, row):
+        if i < 0 or table[row, PRESENT] & needed != needed or is_out_of_range(table, row):
             return -1
         filled[which] = row + 1
         i, closed = after_value(buf, i, end, BRACKET)
@@ -191,9 +191,9 @@ def fields(
     copied: Longs,
     filled: Longs,
 ) -> tuple[int, bool]:
-    """Reads fields of an event or a step from i on, its lists into `records` (counted by `which`) and `offsets`.
+    """Reads the fields of an event or a step at i, and its lists into `records` (counted by `which`) and `offsets`.
 
-    Returns where it stopped (-1: not as expected), and whether the object is closed there: else its steps begin.
+    Returns the position after them (-1: unexpected bytes), and whether the object ends there; else its steps begin.
     """
     while True:
         i = skip_blanks(buf, i, end)
@@ -235,7 +235,7 @@ def steps(
     copied: Longs,
     filled: Longs,
 ) -> int:
-    """Reads the steps of a transaction at i, a step a row; the end of the list, or -1."""
+    """Reads the steps of a transaction at i, one row for each. Returns the end of the list, or -1."""
     i = skip_blanks(buf, i + 1, end)
     if i < end and buf[i] == 93:
         return i + 1
@@ -243,7 +243,7 @@ def steps(
         row = filled[STEPS]
         table[row, PRESENT] = table[row, SEEN] = 0
         i, closed = fields(buf, i + 1, end, table, row, STEP_RECORDS, records, offsets, long, copied, filled)
-        if i < 0 or not closed or table[row, PRESENT] >> FUNCTION & 1 == 0 or is_odd(table, row):
+        if i < 0 or not closed or table[row, PRESENT] >> FUNCTION & 1 == 0 or is_out_of_range(table, row):
             return -1
         ends[row, 1], ends[row, 2] = filled[STEP_RECORDS], filled[STEP_OFFSETS]
         filled[STEPS] = row + 1
@@ -258,7 +258,7 @@ def steps(
 def event(
     buf: Bytes, i: int, end: int, row: int, tables: tuple[Longs, ...], long: Bytes, copied: Longs, filled: Longs
 ) -> bool:
-    """Reads the object of a line whose brace stands before i, to its end; False where it is not as expected."""
+    """Reads the object of a line whose brace is before i. Returns whether it is a plain event."""
     table, records, offsets, step_records, step_offsets, of_steps, _, step_ends = tables
     table[row, PRESENT] = table[row, SEEN] = 0
     while True:
@@ -273,7 +273,7 @@ def event(
         if closed:
             break
     present = table[row, PRESENT]
-    if skip_blanks(buf, i, end) < end or present & NEEDED != NEEDED or is_odd(table, row):
+    if skip_blanks(buf, i, end) < end or present & NEEDED != NEEDED or is_out_of_range(table, row):
         return False
     return bool(table[row, F_SLOT] != SEND or present >> TOPIC & 1 == 1)
 
@@ -282,13 +282,13 @@ def event(
 def scan(
     buf: Bytes, tables: tuple[Longs, ...], others: Longs, long: Bytes, copied: Longs, filled: Longs
 ) -> tuple[int, int]:
-    """Reads all lines. Returns how many are plain, and how many are not: `others` has their number, start and end.
+    """Reads all lines. Returns the counts of plain and of other lines; `others` has the line, start and end of those.
 
-    `tables`: of events, then of items in the order that `filled` (zeros at first) counts them, of steps, and two of
-    `ends` by event and by step: number of the line, and how many records, offsets and steps there were after it.
+    `tables`: events, the items in the order of their counters in `filled` (zeros at first), steps, and two of `ends`
+    for events and for steps: the line, and the counts of records, offsets and steps after it.
     """
     ends = tables[6]
-    before = np.zeros(COUNTED, np.int64)
+    before = np.zeros(COUNTERS, np.int64)
     i, number, row, other = 0, 0, 0, 0
     while i < len(buf):
         end = i

@@ -1,4 +1,4 @@
-"""The events that readers of general operations yield, whatever the format."""
+"""The events that all readers of general operations yield."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class OperationLine(NamedTuple):
     f: str
     value: Any = None
     key: Hashable = None
-    result: Any = UNKNOWN  # of a completion, where the format has it beside the value
-    time: float | None = None  # where the format has it; any unit
-    client: Hashable = None  # the client of the operation, where that is not the process
+    result: Any = UNKNOWN  # of a completion, if the format separates it from the value
+    time: float | None = None  # None: the format has none; any unit
+    client: Hashable = None  # the client, if it is not the process

@@ -1,8 +1,8 @@
-"""Histories of operations in EDN: Jepsen's history.edn, and the key-value histories of Porcupine's test data.
+"""Reads general operations in EDN: Jepsen's history.edn, and the key-value histories of Porcupine's test data.
 
-An event is a map with :process, :type, :f and :value; :key where there are several objects, or every value
-is a pair [key value] as Jepsen's `independent` writes them. Events of processes that are no numbers
-(:nemesis) are annotations.
+An event is a map with :process, :type, :f and :value. Where there are several objects it has :key, or each value is a
+pair [key value], as Jepsen's `independent` writes them. Events of processes other than numbers (:nemesis) are
+annotations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .operation_lines import OperationLine
 
 NAME = "edn"
 CONTENT = OPERATIONS
-_FORM = re.compile(rb'\{(?!\s*["}])|[\[#;(]')  # of what begins with a string JSON is made
+_FORM = re.compile(rb'\{(?!\s*["}])|[\[#;(]')  # a map that begins with a string is JSON
 _OF_A_LOG = re.compile(rb"\[:(?:send|poll)\b")  # a step of the kafka workload
 _PROCESS, _TYPE, _F, _VALUE = Word(":process"), Word(":type"), Word(":f"), Word(":value")
 _KEY, _RESULT = Word(":key"), Word(":result")
@@ -35,7 +35,7 @@ def recognises(head: bytes) -> bool:
 
 
 def _name(event: dict[Any, Any], key: Word, source: str, line: int) -> str:
-    """The name that a keyword or a string stands for."""
+    """The name in a keyword or a string."""
     value = event.get(key)
     if isinstance(value, Word) and value.text.startswith(":"):
         return intern(value.text[1:])
@@ -47,13 +47,13 @@ def _name(event: dict[Any, Any], key: Word, source: str, line: int) -> str:
 
 def _event(line: int, event: Any, source: str) -> OperationLine:
     if not isinstance(event, dict):
-        raise InputError(source, f"{event!r:.60}", "a map, an event each", line=line)
+        raise InputError(source, f"{event!r:.60}", "one map for each event", line=line)
     process = event.get(_PROCESS)
     f = _name(event, _F, source, line)
     value = event.get(_VALUE)
     if not isinstance(process, int):
         if process is None:
-            raise InputError(source, "an event without :process", "one with it", line=line)
+            raise InputError(source, "an event without :process", "its process", line=line)
         return OperationLine(line, None, "info", f, f"{process!r} {f} {value!r}".replace(":", ""))
     kind = _name(event, _TYPE, source, line)
     if kind not in TYPES:
@@ -65,8 +65,8 @@ def _event(line: int, event: Any, source: str) -> OperationLine:
 
 
 def _is_independent(lines: list[OperationLine]) -> bool:
-    """Whether a register's values are pairs of a key and a value, as Jepsen's `independent` makes."""
-    reads = 0
+    """Whether all values are pairs of a key and a register's value, as with Jepsen's `independent`."""
+    read_count = 0
     for line in lines:
         if line.process is None or line.type != "invoke":
             continue
@@ -78,22 +78,25 @@ def _is_independent(lines: list[OperationLine]) -> bool:
         if line.f == "read":
             if line.value[1] is not None:
                 return False
-            reads += 1
-    return reads > 0
+            read_count += 1
+    return read_count > 0
 
 
 def _split_key(line: OperationLine, source: str) -> OperationLine:
+    """The line with the key of its pair as key."""
     if line.process is None:
         return line
     if not (isinstance(line.value, tuple) and len(line.value) == 2):
         if line.type in ("info", "fail"):
             return line._replace(value=None)
-        raise InputError(source, f"the value {line.value!r}", "a pair of key and value, as elsewhere", line=line.line)
+        raise InputError(
+            source, f"the value {line.value!r}", "a pair of key and value, as in the other lines", line=line.line
+        )
     return line._replace(key=line.value[0], value=line.value[1])
 
 
 def _forms(text: str, source: str) -> Iterator[tuple[int, Any]]:
-    """The forms with their lines; a vector around all of them is passed over."""
+    """The forms with their lines, also of a vector around all of them."""
     line, counted = 1, 0
     try:
         for position, form in forms(text, exact=True, unwrap=True):
@@ -106,15 +109,15 @@ def _forms(text: str, source: str) -> Iterator[tuple[int, Any]]:
 
 
 def read(text: str, source: str) -> Iterable[OperationLine]:
-    """The events of a history."""
+    """The events of a history. Raises InputError for a malformed form."""
     lines = [_event(line, event, source) for line, event in _forms(text, source)]
     if _is_independent(lines):
         return (_split_key(line, source) for line in lines)
-    return _without_echo(lines)
+    return _without_arguments_of_gets(lines)
 
 
-def _without_echo(lines: list[OperationLine]) -> Iterator[OperationLine]:
-    """The lines without the arguments of gets, where some histories have an empty string."""
+def _without_arguments_of_gets(lines: list[OperationLine]) -> Iterator[OperationLine]:
+    """The lines without the arguments of gets, which are an empty string in some histories."""
     for line in lines:
         if line.f == "get" and line.type == "invoke":
             line = line._replace(value=None)

@@ -1,11 +1,10 @@
-"""Histories of operations in JSON, an object a line.
+"""Reads histories of general operations in JSON, one object a line.
 
-Either events, `{"process": 1, "type": "invoke", "f": "write", "value": 3}` and later the same process with
-`ok`, `fail` or `info` (and `"result"`, or the answer in `"value"`), or whole operations, `{"process": 1,
-"f": "write", "value": 3, "call": 0, "end": 10}` with `"result"`, where an `end` of null or none at all means
-that the outcome is unknown. `"key"` names the object where there are several. `"time"` may give the time of
-every event; otherwise their order is the order of time. `{"note": "text"}` and events of the process
-"nemesis" are annotations.
+Either events, `{"process": 1, "type": "invoke", "f": "write", "value": 3}` and later the same process with `ok`,
+`fail` or `info` (and `"result"`, or the result in `"value"`), or complete operations, `{"process": 1, "f": "write",
+"value": 3, "call": 0, "end": 10}` with `"result"`. Without `end`, or with null, the outcome is unknown. `"key"` is
+the object where there are several. Each event may have a `"time"`; otherwise their order is the order of time.
+`{"note": "text"}` and events of the process "nemesis" are annotations.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def recognises(head: bytes) -> bool:
 
 
 def freeze(value: Any) -> Hashable:
-    """A value of JSON as one that can be hashed and equals nothing that JSON tells apart: true is not 1."""
+    """A hashable value that is only equal to equal JSON: true is not 1."""
     if isinstance(value, bool):
         return _BOOLEANS[value]
     if isinstance(value, list):
@@ -83,26 +82,28 @@ def _events(line: int, event: dict[str, Any], source: str) -> Iterator[Operation
         return
     result: Hashable = UNKNOWN
     if "result" in event:
-        asked = event["result"]
-        result = asked if f in ("cas", "contains") and isinstance(asked, bool) else freeze(asked)
-    value, key, by = freeze(event.get("value")), freeze(event.get("key")), freeze(process)
+        given = event["result"]
+        result = given if f in ("cas", "contains") and isinstance(given, bool) else freeze(given)
+    value, key, client = freeze(event.get("value")), freeze(event.get("key")), freeze(process)
     if "call" in event:
-        # A whole operation is a process of its own here: its client may have several under way.
-        alone = ("operation", line, by)
-        yield OperationLine(line, alone, "invoke", f, value, key, time=_time(event, "call", source, line), client=by)
+        # A complete operation gets its own process, as its client may have concurrent operations.
+        own_process = ("operation", line, client)
+        yield OperationLine(
+            line, own_process, "invoke", f, value, key, time=_time(event, "call", source, line), client=client
+        )
         if event.get("end") is not None:
-            yield OperationLine(line, alone, "ok", f, value, key, result, _time(event, "end", source, line))
+            yield OperationLine(line, own_process, "ok", f, value, key, result, _time(event, "end", source, line))
         return
     kind = event.get("type")
     if kind not in TYPES:
         raise InputError(source, f"type {kind!r}", f"one of {', '.join(TYPES)}", line=line)
     if process is None:
-        raise InputError(source, "an event without process", "one with it", line=line)
-    yield OperationLine(line, by, kind, f, value, key, result, time)
+        raise InputError(source, "an event without process", "its process", line=line)
+    yield OperationLine(line, client, kind, f, value, key, result, time)
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines one by one: all of a large file at once would take as much again."""
+    """The lines, one by one: a list of all would take as much memory as the text."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
         yield text[start:end]
@@ -111,7 +112,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def read(text: str, source: str) -> Iterator[OperationLine]:
-    """The events of a history."""
+    """The events of a history. Raises InputError for a malformed line."""
     for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue

@@ -1,4 +1,4 @@
-"""Events in Parquet, as `logjudge convert` writes them: the columns of EVENTS, a row a line."""
+"""Reads and writes events in Parquet, as `logjudge convert` does: the columns of EVENTS, one row for each line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DIALECT = b"logjudge.dialect"
 
 
 def inspect_parquet(path: Path) -> tuple[int, str]:
-    """The number of row groups, and whose rules judge a converted history: jepsen, or nothing.
+    """The number of row groups, and the dialect of a converted history: jepsen, or nothing.
 
-    Raises InputError for Parquet that is no history.
+    Raises InputError for Parquet that is not a history.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -31,14 +31,14 @@ def inspect_parquet(path: Path) -> tuple[int, str]:
         expected = "the columns that `logjudge convert` writes"
         raise InputError(str(path), f"no column {', '.join(missing)}", expected, "convert it")
     for field in pl.DataFrame(schema=EVENTS).to_arrow().schema:
-        # A float would lose its fraction, and has lost digits of great offsets already.
+        # A float loses its fraction, and has already lost digits of large offsets.
         if field.name in schema.names and (kind := _fraction(schema.field(field.name).type)):
             raise InputError(str(path), f"{kind} in column {field.name}", f"{field.type}", "write it as integers")
     return groups, str((schema.metadata or {}).get(_DIALECT, b""), "utf-8", "replace")
 
 
 def _fraction(kind: pa.DataType) -> pa.DataType | None:
-    """The type of numbers with a fraction in a type, however deep."""
+    """The first type with a fraction within a type, at any depth, or None."""
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return kind
     fields = [kind.field(number) for number in range(kind.num_fields)]
@@ -47,7 +47,7 @@ def _fraction(kind: pa.DataType) -> pa.DataType | None:
 
 def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
     """EVENTS, QUARANTINE, the number of rows, and damage if the group cannot be read."""
-    from .native import checked
+    from .native import check_events
 
     try:
         file = pq.ParquetFile(path)
@@ -55,22 +55,22 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
         frame = pl.DataFrame(pl.from_arrow(file.read_row_group(group, columns=names)))
         typed = frame.with_columns(pl.col(name).cast(EVENTS[name]) for name in names)
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
-        nothing = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
-        return *nothing, 0, f"row group {group} cannot be read: {describe_error(error)}"
+        empty = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
+        return *empty, 0, f"row group {group} cannot be read: {describe_error(error)}"
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in [*names, "line"]]
     numbered = typed.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64), *missing)
-    jepsen = (file.schema_arrow.metadata or {}).get(_DIALECT) == b"jepsen"
-    events, bad = checked(numbered, numbered=False, placed=not jepsen)
-    return events.select(list(EVENTS)), bad, len(frame), ""
+    is_jepsen = (file.schema_arrow.metadata or {}).get(_DIALECT) == b"jepsen"
+    events, malformed = check_events(numbered, numbered=False, placed=not is_jepsen)
+    return events.select(list(EVENTS)), malformed, len(frame), ""
 
 
 def writer(path: Path, dialect: str) -> pq.ParquetWriter:
-    """For `write`; a history of Jepsen stays one."""
+    """A writer for `write`. The file records the dialect."""
     schema = pl.DataFrame(schema=EVENTS).to_arrow().schema.with_metadata({_DIALECT: dialect.encode()})
     return pq.ParquetWriter(path, schema, compression="zstd")
 
 
 def write(events: pl.DataFrame, writer: pq.ParquetWriter) -> None:
-    """Appends EVENTS."""
+    """Appends EVENTS to the file."""
     table = events.select(list(EVENTS)).to_arrow()
     writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=ROW_GROUP)

@@ -1,9 +1,8 @@
-"""The log of a register under Jepsen, as in Porcupine's test data of etcd.
+"""Reads the log of a register under Jepsen, as in Porcupine's test data of etcd.
 
-A line is `INFO  jepsen.util - PROCESS  :invoke|:ok|:fail|:info  :read|:write|:cas  VALUE`; lines of other
-loggers are passed over, and so is what stands before `jepsen.util`, as a time. A cas that fails did not match, which
-is an answer; a write that fails did not happen; a read that fails says nothing. A process that timed out (`:info`) is
-not used again.
+A line is `INFO  jepsen.util - PROCESS  :invoke|:ok|:fail|:info  :read|:write|:cas  VALUE`. Lines of other loggers and
+text before `jepsen.util`, such as a time, are ignored. A failed cas did not match, which is a result; a failed write
+had no effect; a failed read has no result. A process that timed out (`:info`) is not used again.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def _number(text: str) -> int | None:
 
 
 def _value(f: str, kind: str, text: str, source: str, line: int) -> Any:
-    """The value of a line: what was asked or read. An error's words, as :timed-out, are none."""
+    """The argument or the result of a line. The text of an error, such as :timed-out, is not a value."""
     if kind in ("info", "fail") and f != "cas":
         return None
     match = _PAIR.fullmatch(text) if f == "cas" else None
@@ -51,7 +50,7 @@ def _value(f: str, kind: str, text: str, source: str, line: int) -> Any:
 
 
 def read(text: str, source: str) -> Iterator[OperationLine]:
-    """The events of a log."""
+    """The events of a log. Raises InputError for a malformed line."""
     for number, line in enumerate(text.split("\n"), 1):
         if "jepsen.util" not in line:
             continue
@@ -67,8 +66,7 @@ def read(text: str, source: str) -> Iterator[OperationLine]:
             raise InputError(source, f":{kind} :{f}", expected, line=number)
         value = _value(f, kind, rest, source, number)
         if f == "cas" and kind in ("ok", "fail") and value is not None:
-            # A pair after :fail is the comparison that did not match; a word would be an error, and no
-            # answer.
+            # A pair after :fail is a cas that did not match; a word is an error, not a result.
             yield OperationLine(number, int(process), "ok", f, value, result=kind == "ok")
         else:
             yield OperationLine(number, int(process), kind, f, value)

@@ -1,27 +1,26 @@
-"""The JSON lines of Kafka's VerifiableProducer and VerifiableConsumer (org.apache.kafka.tools).
+"""Reads the JSON lines of Kafka's VerifiableProducer and VerifiableConsumer (org.apache.kafka.tools).
 
     {"timestamp":1795253745865,"name":"producer_send_success","key":"1","value":"7.1","topic":"t","partition":0,"offset":0}
     {"timestamp":1795253745840,"name":"record_data","key":"0","value":"7.0","topic":"t","partition":2,"offset":0}
 
-Times are milliseconds since 1970, made nanoseconds. What each name becomes:
+Times are converted from milliseconds to nanoseconds since 1970. The names become these events:
 
-- `producer_send_success`: a send that is ok. An offset of -1 says that the broker told none (acks=0): null.
-- `producer_send_error`: a send that is info, as a timeout or a lost connection says nothing of the record.
-- `record_data` (the consumer's --verbose): a poll of one record. `records_consumed` repeats the same in sums.
-- `offsets_committed`: a commit, ok or else info.
-- `partitions_assigned`, `partitions_revoked`: an assign by the group. One of no partitions says nothing,
-  whereas a revocation without partitions means all of them in our events: it makes none.
-- All others make no event.
+- `producer_send_success`: a send with ok. An offset of -1 (acks=0: the broker returns none) becomes null.
+- `producer_send_error`: a send with info, as a timeout or a lost connection leaves the outcome indeterminate.
+- `record_data` (the consumer's --verbose): a poll of one record. `records_consumed` repeats these as sums.
+- `offsets_committed`: a commit with ok, or else info.
+- `partitions_assigned`, `partitions_revoked`: an assign by the group. Without partitions they make no event, as a
+  revocation without partitions means all of them in EVENTS.
+- All other names make no event.
 
-The tools write completions alone. Before each stands an invocation that we made up, with the same time and
-line, and `synthetic`: what needs its time, is unknown. `op` is null: completion and invocation are
-neighbours.
+The tools only write completions. The reader adds an invocation before each, with its time and line, and `synthetic`
+set: rules that need the time of invocation are unknown. `op` is null, as completion and invocation are adjacent.
 
-A line does not say who wrote it; a file holds one process. So the process is the stem of the file's name, or
-`producer` or `consumer` where there is no name. Of a key that stands twice in a JSON object, the last counts.
+A line does not name its process, and a file has one process. So the process is the stem of the file's name, or
+`producer` or `consumer` where there is no name. Of a duplicate key in a JSON object, the last value counts.
 
-The frequent lines are recognised by a regular expression and parsed by polars, the others one by one by
-orjson; polars alone is too lenient (it takes lone surrogates, and the first of two equal keys).
+A regular expression selects the frequent lines for polars; orjson parses the others one by one. polars alone is too
+lenient: it accepts lone surrogates, and takes the first of two equal keys.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ import polars as pl
 
 from ..tables import EVENTS, Schema
 from .contents import LOG
-from .lines import MalformedError, decoded, one_by_one, texts
+from .lines import MalformedError, decode_line, parse_each, texts
 
 NAME = "verifiable"
 CONTENT = LOG
@@ -48,11 +47,11 @@ _NAMED = re.compile(
     re.MULTILINE,
 )
 _SUFFIXES = frozenset((".gz", ".zst", ".json", ".jsonl", ".ndjson", ".log", ".txt", ".out"))
-_MILLISECONDS = range(-(1 << 63) // 1_000_000 + 1, (1 << 63) // 1_000_000)  # that nanoseconds of 64 bits can hold
+_MILLISECONDS = range(-(1 << 63) // 1_000_000 + 1, (1 << 63) // 1_000_000)  # whose nanoseconds fit 64 bits
 _INT64 = range(-(1 << 63), 1 << 63)
 _INT32 = range(1 << 31)
 
-# The frequent lines as Jackson writes them; all other spellings are left to orjson.
+# The frequent lines as Jackson writes them. orjson parses all other spellings.
 _TIME = r'"timestamp":(?:[1-9][0-9]{0,11}|[1-8][0-9]{12})'
 _TEXT = r'"[^"\\\x00-\x1f]*"'
 _KEY_VALUE = rf'"key":(?:null|{_TEXT}),"value":(?:null|{_TEXT})'
@@ -76,16 +75,16 @@ _RECORD = ("topic", "partition", "offset", "key", "value")  # the tools do not p
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a line is an object with a name that these tools write."""
+    """Whether a line is an object with a name of these tools."""
     return _NAMED.search(head) is not None
 
 
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The events and the malformed lines of whole lines of the file `source`."""
+    """EVENTS and QUARANTINE of complete lines of the file `source`."""
     lines = blob.split(b"\n")
     text = texts(lines)
     frequent = text.str.contains(_FREQUENT).fill_null(False)
-    rows, malformed = one_by_one(lines, (~frequent).arg_true().to_list(), completion)
+    rows, malformed = parse_each(lines, (~frequent).arg_true().to_list(), completion)
     completions = [pl.DataFrame(rows, schema=EVENTS)]
     if frequent.any():
         completions.append(_columns(text.filter(frequent), frequent.arg_true()))
@@ -107,7 +106,7 @@ def _columns(text: pl.Series, line: pl.Series) -> pl.DataFrame:
 
 
 def _with_invocations(completions: pl.DataFrame, process: pl.Expr) -> pl.DataFrame:
-    """The completions, each after an invocation that says what could be known before."""
+    """The completions, each after an invocation with the fields that were known before it."""
     completions = completions.with_columns(process=process)
     unknown = {"partition": pl.Int32, "offset": pl.Int64, "error": pl.String, "records": EVENTS["records"]}
     invocations = completions.with_columns(
@@ -128,8 +127,8 @@ def _process(source: str) -> pl.Expr:
 
 
 def completion(line: bytes) -> dict[str, Any] | None:
-    """The completion that one line tells of (a row of EVENTS without line and process), or None."""
-    text = decoded(line).strip(" \t\r")
+    """The completion of one line (a row of EVENTS without line and process), or None."""
+    text = decode_line(line).strip(" \t\r")
     if not text:
         return None
     try:
@@ -153,14 +152,14 @@ def _sent(entries: dict[str, Any]) -> dict[str, Any]:
 
 def _send_error(entries: dict[str, Any]) -> dict[str, Any]:
     kind = (_string_or_none(entries, "exception") or "").removeprefix("class ").rpartition(".")[2]
-    said = (kind, _string_or_none(entries, "message"))
+    parts = (kind, _string_or_none(entries, "message"))
     return {
         "type": "info",
         "f": "send",
         "topic": _string(entries, "topic"),
         "key": _string_or_none(entries, "key"),
         "value": _string_or_none(entries, "value"),
-        "error": ": ".join(part for part in said if part) or None,
+        "error": ": ".join(part for part in parts if part) or None,
     }
 
 
@@ -214,7 +213,7 @@ def _place(entries: dict[str, Any]) -> dict[str, Any]:
 def _objects(entries: dict[str, Any], name: str) -> list[dict[str, Any]]:
     objects = entries.get(name)
     if not isinstance(objects, list) or not all(isinstance(entry, dict) for entry in objects):
-        raise MalformedError(f"found {_shown(objects)} as {name}, expected a list of nothing but objects")
+        raise MalformedError(f"found {_shown(objects)} as {name}, expected a list of objects")
     return objects
 
 
@@ -239,7 +238,7 @@ def _string_or_none(entries: dict[str, Any], name: str) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, (dict, list)):  # may be deep or long
+    if isinstance(value, (dict, list)):  # may be deeply nested or long
         return "an object" if isinstance(value, dict) else "a list"
     text = orjson.dumps(value).decode()
     return text if len(text) <= 60 else text[:60] + "…"

@@ -19,17 +19,21 @@ Fields = dict[str, Any]
 class InterruptiblePoll(Protocol):
     """A poll that a callback may interrupt."""
 
-    def suspend(self) -> None: ...
+    def suspend(self) -> None:
+        """Complete it, as a callback interrupts it."""
 
-    def resume(self) -> None: ...
+    def resume(self) -> None:
+        """Begin it again, after the callback."""
 
 
 class OpenTransaction(Protocol):
     """A transaction without an outcome."""
 
-    def unfinished(self) -> Fields: ...
+    def unfinished(self) -> Fields:
+        """The line that completes it as `info`."""
 
-    def info(self, error: object = "") -> None: ...
+    def info(self, error: object = "") -> None:
+        """Complete it as `info`."""
 
 
 class Journal:
@@ -49,6 +53,7 @@ class Journal:
         return monotonic_ns() - self.start
 
     def write(self, process: str, op: int, type_: str, f: str, fields: Fields) -> None:
+        """Append an event of now."""
         event = {"time": self.now(), "process": process, "op": op, "type": type_, "f": f, **fields}
         self.append(dumps(event, None, OPT_APPEND_NEWLINE))
 
@@ -65,5 +70,6 @@ class Journal:
             self.polls[process].suspend()
 
     def resume_poll(self, process: str) -> None:
+        """Begin the poll of a process again, after the callback."""
         if process in self.polls:
             self.polls[process].resume()

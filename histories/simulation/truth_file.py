@@ -1,4 +1,4 @@
-"""truth.json: what really happened in a simulated run, with the causes of losses."""
+"""Writes truth.json: the losses, duplicates and other effects in a simulated run, with the causes of losses."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from ...models.replication.cluster import Cluster
 from ...models.replication.scenario import Scenario
 from .names import value
 
-Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> where they differ
+Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> differing offsets
 
 
 def divergence(cluster: Cluster, found: dict[int, dict[tuple[int, int], list[tuple[int, int]]]]) -> Divergence:
+    """The ranges of offsets at which replicas of a partition differ (`found`: by partition and pair of brokers)."""
     result: Divergence = {}
     for partition, pairs in found.items():
         name = f"{cluster.config.topic}-{partition}"
@@ -38,6 +39,7 @@ def divergence(cluster: Cluster, found: dict[int, dict[tuple[int, int], list[tup
 
 
 def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]) -> dict[str, Any]:
+    """The content of truth.json; `divergent` has the divergence at each snapshot."""
     gone = losses(cluster)
     topic = cluster.config.topic
     values: dict[str, list[list[Any]]] = {}
@@ -68,7 +70,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "cause": ", ".join(causes) or "no fault, no loss",
         "causes": causes,
         "acknowledged": acknowledged,
-        # Availability: records refused or given up, and the longest time without an acknowledgement; none for acks=0.
+        # Availability: records without acknowledgement, and the longest time without one; null for acks=0.
         "not_acknowledged": cluster.config.ops - acknowledged if acknowledges else None,
         "longest_silence_ms": longest_silence(cluster) / 1000 if acknowledges else None,
         "lost_acked": values,
@@ -80,7 +82,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "divergent": divergent,
         "duplicates": [_repeat(topic, one) for one in duplicates],
         "reordered": [_repeat(topic, one) for one in reordered],
-        # Values that leaders wrote more than once, wherever the copies are now; and acknowledgements out of order.
+        # Values that leaders appended more than once, even if no copy remains; and acknowledgements out of order.
         "written_again": _written_again(cluster),
         "went_back": [
             [value(producer, p, before), value(producer, p, number)]
@@ -107,7 +109,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
 
 
 def _consumed(cluster: Cluster) -> dict[str, Any]:
-    """Resets of consumers' positions, and what they handled."""
+    """Resets of consumers' positions, and the offsets that they handled."""
     topic, ledger = cluster.config.topic, cluster.ledger
     return {
         "consumer_resets": [
@@ -139,7 +141,7 @@ def _written_again(cluster: Cluster) -> list[str]:
 
 
 def _losses(topic: str, gone: list[LostAck]) -> list[dict[str, Any]]:
-    """One entry for adjacent losses with one cause."""
+    """The losses; adjacent ones with the same cause, epoch and acks are one entry."""
     found: list[dict[str, Any]] = []
     for run in adjacent_losses(gone, lambda one: (one.cause, one.epoch, one.ack.acks)):
         one, end = run[0], run[-1].ack.end

@@ -192,8 +192,9 @@ class _Check:
         assert self.encoding is not None
         if not parts or not self.encoding.monitor or self.budget.is_late():
             return parts
-        from .monitors import ILLEGAL as BROKEN
-        from .monitors import UNDECIDED, monitor_parts
+        from .monitors import monitor_parts
+        from .spans import ILLEGAL as BROKEN
+        from .spans import UNDECIDED
 
         events, starts, action_of = self._events
         _, initial, _, values, kind = self.encoding

@@ -16,7 +16,12 @@ from .tables import FRONT, rehash_memo, rehash_pairs
 
 FUEL = 100_000  # candidates between two looks at the clock: a few milliseconds
 NO_MACHINE = Machine(  # of a model that is Python alone
-    *(np.empty(shape, np.int32) for shape in ((0, 3), 0, 0, 1, 0, (0, COLUMNS))),
+    code=np.empty((0, 3), np.int32),
+    units=np.empty(0, np.int32),
+    word_start=np.empty(0, np.int32),
+    spelled=np.empty(1, np.int32),
+    matched=np.empty(0, np.int32),
+    nodes=np.empty((0, COLUMNS), np.int32),
     node_keys=np.empty(0, np.int64),
     node_values=np.empty(0, np.int32),
     node_count=np.ones(1, np.int32),
@@ -37,11 +42,12 @@ class CompiledSearch:
             machine, initial = steps.encoding.machine, steps.encoding.initial
         else:
             # The arrays number those actions alone that this history has: there may be many others.
-            used, action_of = np.unique(action_of, return_inverse=True)
+            used, positions = np.unique(action_of, return_inverse=True)
+            action_of = positions.astype(np.int32)
             self.actions, machine, initial = used.tolist(), NO_MACHINE, 0
         machine = new_trie(machine, len(action_of) + 64)
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
-        self.layout = lay_out(events_of(history), action_of.astype(np.int32), *scratch)
+        self.layout = lay_out(events_of(history), action_of, *scratch)
         observes = np.array([steps.observes[i] for i in self.actions], np.int32)
         self.search = arrays.new_search(self.layout, machine, observes, initial)
         if steps.encoding is None:

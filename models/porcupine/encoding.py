@@ -214,7 +214,13 @@ def _append_log(actions: Sequence[Action], _: Counts) -> Encoding:
 
 
 def _buffer(
-    monitor: int, insert: int, insert_name: str, take: int, take_any: int, values: Iterable[Any], wrap: Any
+    monitor: int,
+    insert: int,
+    insert_name: str,
+    take: int,
+    take_any: int,
+    values: Iterable[Any] | Callable[[Sequence[Action]], Any],
+    wrap: Any,
 ) -> Any:
     """The encoder of a queue, a stack or a priority queue."""
 

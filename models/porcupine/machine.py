@@ -75,7 +75,7 @@ def child(m: Machine, node: int, label: int) -> int:
     if m.node_keys[place] == key:
         known: int = m.node_values[place]
         return known
-    made = m.node_count[0]
+    made: int = m.node_count[0]
     if made == len(m.nodes):
         return UNASKED
     m.node_count[0] = made + 1
@@ -196,7 +196,7 @@ def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
     for each in greater:
         if made < 0:
             break
-        made = child(m, made, each)
+        made = child(m, made, int(each))
     return int(made)
 
 

@@ -20,7 +20,7 @@ def place_appends(
     word_start: Ints,
     position: Ints,
     witness: Ints,
-):  # type: ignore[no-untyped-def]
+) -> tuple[int, int]:
     """The offset of each append of a log (-1: none), how many offsets are known, and a verdict, else -1."""
     appends = 0
     for i in events:

@@ -68,7 +68,8 @@ def check_register(
             last[value] = write
         starts[1 + min(spans.end[first[value]], spans.call[last[value]])] = value
     holder = -1  # the value of the forward zone that started last
-    for value in starts:
+    for started in starts:
+        value = int(started)
         if value < 0:
             continue
         if holder >= 0 and spans.call[last[holder]] > spans.end[first[value]]:
@@ -99,7 +100,7 @@ def check_buffer(kind: int, events: Ints, spans: Spans, action_of: Ints, code: I
 @compiled
 def monitor(
     kind: int, events: Ints, action_of: Ints, machine: Machine, values: int, initial: int, call: Ints, end: Ints
-):  # type: ignore[no-untyped-def]
+) -> tuple[int, Ints]:
     """The verdict on one part, and up to four operations that show an illegal one, filled up with -1.
 
     `call` and `end` are scratch by operation, `values` is how many values the machine's code numbers.
@@ -129,7 +130,7 @@ def monitor(
 @compiled
 def monitor_parts(
     kind: int, events: Ints, starts: Ints, chosen: Ints, action_of: Ints, machine: Machine, values: int, initial: int
-):  # type: ignore[no-untyped-def]
+) -> tuple[Ints, Ints]:
     """`monitor` for each chosen part, until one is illegal: verdicts, and the witness of the last."""
     verdicts = np.full(len(chosen), UNDECIDED, np.int32)
     call, end = np.empty(len(action_of), np.int32), np.empty(len(action_of), np.int32)

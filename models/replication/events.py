@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class ClusterEvent(NamedTuple):
-    """One event. The kinds, and their details:
+    """One event. Its `kind` determines its `details`:
 
     start, ready            a broker's process starts; it serves requests
     stop                    reason: crash, power-loss, shutdown, disk-full
@@ -24,7 +24,7 @@ class ClusterEvent(NamedTuple):
     isr-refused             partition, isr, version
     isr-propagated          whether the ISRs were quiet for 5 s
     elected                 partition, old state, new state
-    stored                  partition, old state (None: a new partition), new state; every change, whoever made it
+    stored                  partition, old state (None: a new partition), new state; for every change of the state
     fenced, registered      broker
     fenced-unseen, registered-unseen    broker, with ZooKeeper while no controller watches
     leaving, left           broker: its controlled shutdown is granted; its process ends
@@ -48,8 +48,8 @@ class Led(NamedTuple):
 
     partition: int
     epoch: int
-    end: int  # of its log
-    mark: int  # its high watermark
+    end: int  # the log end offset
+    mark: int  # the high watermark
     isr: tuple[int, ...]
     version: int
     previous: tuple[int, int]  # leader and leader epoch before
@@ -73,7 +73,7 @@ class Truncated(NamedTuple):
     """Details of `truncate`."""
 
     partition: int
-    before: int  # the log's end
+    before: int  # the log end offset before the truncation
     after: int
     reason: str  # high-watermark, epoch, out-of-range, unclean-disk
     detail: tuple[Any, ...]
@@ -88,7 +88,7 @@ class Shrunk(NamedTuple):
     new: tuple[int, ...]
     mark: int
     end: int
-    out: tuple[tuple[int, int], ...]  # each replica that left the ISR, with the end of its log
+    out: tuple[tuple[int, int], ...]  # each replica that left the ISR, with its log end offset
 
 
 _SHAPES: dict[str, Callable[..., Any]] = {
@@ -101,6 +101,6 @@ _SHAPES: dict[str, Callable[..., Any]] = {
 
 
 def arguments(kind: str, details: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a function that words an event: the details, or one object where there are many."""
+    """The arguments for a function that formats an event: the details, or one object if the kind has a class."""
     shape = _SHAPES.get(kind)
     return details if shape is None else (shape(*details),)

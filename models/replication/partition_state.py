@@ -1,4 +1,4 @@
-"""What the quorum (or ZooKeeper) stores of a partition, and how a controller sends it to brokers."""
+"""The state of a partition as the quorum (or ZooKeeper) stores it and controllers send it to brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Leader, ISR and their epochs; one immutable version a change (PartitionRegistration, LeaderAndIsr)."""
+    """Leader, ISR and their epochs. Each change makes a new version (PartitionRegistration, LeaderAndIsr)."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -24,9 +24,9 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """What a controller sends a broker: LeaderAndIsr with UpdateMetadata, or the metadata log's next records."""
+    """A controller's message to a broker: LeaderAndIsr with UpdateMetadata, or the next records of the metadata log."""
 
     controller: int
     controller_epoch: int
     states: tuple[tuple[int, PartitionState], ...]
-    registration: int = 0  # the broker's registration that it is for; 0: any
+    registration: int = 0  # the registration of the broker that it is sent to; 0: any

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .postmortem import headline, write_report
+from .postmortem import first_screen, headline, write_report
 
-__all__ = ["headline", "write_report"]
+__all__ = ["first_screen", "headline", "write_report"]

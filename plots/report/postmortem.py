@@ -61,6 +61,12 @@ def write_report(
         (folder / name).write_text(text, encoding="utf-8")
 
 
+def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
+    """The head of report.html as a page of its own: the verdict, what happened, how sure it is, and the numbers."""
+    shown = _told(verdict, findings, figures, [])
+    return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
+
+
 def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
     """Every figure that has something to show: its names, caption and SVG for the page."""
     folder.mkdir(exist_ok=True)

@@ -52,8 +52,9 @@ def root_cause_of(incident: Incident, started_at: str | None) -> RootCause:
         for one in incident.readings
     ]
     steps = steps_of(incident.chain, started_at)
-    about = (incident.prevented_by, incident.citation, incident.missing)
-    return RootCause(incident, incident.cause, *steps, *about, readings)
+    return RootCause(
+        incident, incident.cause, *steps, incident.prevented_by, incident.citation, incident.missing, readings
+    )
 
 
 def steps_of(chain: Sequence[Record], started_at: str | None) -> tuple[list[Step], int]:

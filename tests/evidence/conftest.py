@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
-from logjudge.analysis.replicas.replica_logs import SENDS, ReplicaLogs, complete_sends, replica_logs_of
+from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules.judgement import Judgement
 from logjudge.analysis.rules.log_order import judge_checkpoints, judge_epochs, judge_segments
 from logjudge.analysis.rules.replica_absent import judge_absence
@@ -77,7 +77,7 @@ class Run:
         return sorted((t, p) for t, p in self.tables if t is not None and p is not None)
 
     def sent(self, topic: str, partition: int) -> pl.DataFrame:
-        return complete_sends(self.sends.get((topic, partition), pl.DataFrame(schema=dict(SENDS))))
+        return complete_sends(self.sends.get((topic, partition), pl.DataFrame(schema=dict(SENT_RECORDS))))
 
     def replica_logs(self, topic: str, partition: int) -> ReplicaLogs:
         here = (topic, partition)
@@ -159,7 +159,7 @@ def _sends(events: list[tuple[int, dict[str, Any]]], about: dict[str, Any]) -> d
     for (topic, partition), sends in rows.items():
         for row in sends:
             row["read"] = (topic, partition, row["offset"], row["value"]) in read
-    return {where: pl.DataFrame(sends, schema=dict(SENDS)) for where, sends in rows.items()}
+    return {where: pl.DataFrame(sends, schema=dict(SENT_RECORDS)) for where, sends in rows.items()}
 
 
 def _faults(events: list[tuple[int, dict[str, Any]]]) -> list[Fault]:

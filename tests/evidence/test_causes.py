@@ -23,7 +23,7 @@ from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs
 from logjudge.analysis.rules.identity import duplicate
 from logjudge.analysis.rules.sending import nonmonotonic_send
 from logjudge.analysis.timelines.facts import Fact, ordered
-from logjudge.analysis.timelines.telling import merge_sources
+from logjudge.analysis.timelines.merging import merge_sources
 from logjudge.analysis.timelines.timeline import build_timeline
 from logjudge.histories.bundle import Settings
 from logjudge.histories.evidence.clock import Fault
@@ -700,7 +700,7 @@ def test_a_source_that_tells_it_twice_tells_of_two():
 
 
 def test_a_restart_of_the_history_is_the_start_that_its_broker_logs():
-    history = Fact("broker 2 was started again", "restart", 5 * SECOND, place=1, broker="2")
+    history = Fact("broker 2 was restarted", "restart", 5 * SECOND, place=1, broker="2")
     assert told([history, log_fact(51, "started")]) == [(history.time, "controller.log")]
 
 

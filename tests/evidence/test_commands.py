@@ -91,8 +91,8 @@ def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
     ]
     assert unexplained([*told, *left], causes) == left
     assert why_no_cause(left, {"t-0"}) == [
-        "The run holds no broker's files that tell of t-1, so why is not known.",
-        "Why is never asked of poll-skip.",
+        "The run has no broker files of t-1, so the cause is not known.",
+        "logjudge looks for no causes of poll-skip.",
         "The brokers' files prove no cause of replica-divergence.",
     ]
 
@@ -148,7 +148,7 @@ def test_what_several_files_tell_is_told_once(unpacked: Unpack) -> None:
     (elected,) = [moment for moment in part["moments"] if "elected broker 2 leader" in moment["says"]]
     assert elected["source"].startswith("brokers/1/data/__cluster_metadata-0/")
     assert [(other["source"], other["line"]) for other in elected["also"]] == [("brokers/100/server.log", 133)]
-    (restart,) = [moment for moment in part["moments"] if moment["says"] == "broker 3 was started again"]
+    (restart,) = [moment for moment in part["moments"] if moment["says"] == "broker 3 was restarted"]
     assert (restart["source"], restart["also"][0]["source"]) == ("history.jsonl", "brokers/3/server.log")
     assert all("checkpoint" not in moment["says"] for moment in part["moments"])
     chain = run("explain", unpacked("unclean-election-m"), "orders-0@500").output
@@ -322,23 +322,23 @@ def test_replicas_that_nobody_kept_are_missed(unpacked: Unpack, tmp_path: Path) 
     (root / "run.json").write_text(json.dumps(about))
     run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
-    assert any("are missing of orders-0 (1 replica)" in item["says"] for item in verdict["assumptions"])
+    assert any("are missing: orders-0 (1 replica)" in item["says"] for item in verdict["assumptions"])
 
 
 def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path) -> None:
     alone = unpacked("kip-101-a") / "brokers" / "1" / "data" / "orders-0"
     assert run("check", alone, "--engine", "local", "--no-plots", "--out", tmp_path).return_value == 3
     verdict = json.loads((tmp_path / "verdict.json").read_text())
-    [kept] = [item for item in verdict["assumptions"] if item["name"] == "logs of all replicas kept"]
+    [kept] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
     assert not kept["holds"]
-    assert "nobody says how many replicas there are" in kept["says"]
+    assert "the number of replicas is not recorded" in kept["says"]
     assert verdict["rules"]["replica-divergence"]["verdict"] == "unknown"
 
 
 def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
     run("check", DATA / "emptied", "--engine", "local", "--no-plots", "--out", tmp_path)
     verdict = json.loads((tmp_path / "verdict.json").read_text())
-    [kept] = [item for item in verdict["assumptions"] if item["name"] == "logs of all replicas kept"]
+    [kept] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
     assert kept["holds"]
     assert "the others are empty" in kept["says"]
 

@@ -64,5 +64,5 @@ def why_unknown(held):
     ],
 )
 def test_an_open_transaction_is_named_where_it_is_known(held, ids, rest):
-    whose = f"an open transaction of t (transactional.id {ids}) whose first record is at x-0@1"
+    whose = f"an open transaction of t (transactional.id {ids}) with its first record at x-0@1"
     assert why_unknown(held) == f"{whose} may hide them from the final reads{rest}"

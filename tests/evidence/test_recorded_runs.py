@@ -234,9 +234,11 @@ def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(recorded):
 def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):
     root = unpacked("unclean-election-m") / "snapshots" / "before-rejoin" / "brokers"
     tables = gathered(block for part in find_parts(root) for block in read_part(part))
-    from logjudge.analysis.replicas.replica_logs import SENDS, replica_logs_of
+    from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, replica_logs_of
 
-    judged = judge_divergence(replica_logs_of("orders", 0, tables[("orders", 0)]), pl.DataFrame(schema=dict(SENDS)))
+    judged = judge_divergence(
+        replica_logs_of("orders", 0, tables[("orders", 0)]), pl.DataFrame(schema=dict(SENT_RECORDS))
+    )
     [finding] = judged.findings
     assert (finding.first_offset, finding.last_offset) == (477, 1085)
     assert finding.severity == "violation"  # the losing side's high watermark is above the first

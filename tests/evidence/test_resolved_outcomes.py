@@ -10,7 +10,7 @@ from functools import partial
 import polars as pl
 import pytest
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.partitions.evidence import kept_of
+from logjudge.analysis.partitions.evidence import collected_logs
 from logjudge.analysis.partitions.log_start import log_start_with
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import extents
@@ -86,9 +86,9 @@ def test_markers_and_aborted_records_are_nothing_to_miss(recorded):
 def test_metadata_that_ends_before_the_log_names_no_leader(recorded):
     frames = dict(recorded("custom-kraft").tables["demo", 0])
     frames.pop("log_events", None)
-    assert kept_of("demo", 0, frames, Settings()).leader is not None
+    assert collected_logs("demo", 0, frames, Settings()).leader is not None
     frames["metadata"] = frames["metadata"].with_columns(pl.col("leader_epoch") - 100)
-    of_another = kept_of("demo", 0, frames, Settings())
+    of_another = collected_logs("demo", 0, frames, Settings())
     assert (of_another.leader, of_another.replicas) == (None, ())
 
 

@@ -60,9 +60,9 @@ def deferred_signals() -> Iterator[None]:
         return
     received: list[int] = []
     handlers: dict[int, Any] = {}
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if callable(signal.getsignal(number)):
-            handlers[number] = signal.signal(number, lambda number, _: received.append(number))
+    for caught in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(caught)):
+            handlers[caught] = signal.signal(caught, lambda number, _: received.append(number))
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from ....histories import bundle
 from ....histories.bundle import EXPECTED, Run, Stored, history_names, path_below
 from ....histories.errors import NO_SUCH_FILE, InputError, UsageError, describe_error
-from ....histories.evidence.checkpoints import LARGEST
+from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
 from ....histories.evidence.layout import SMALL_FILES, is_text, may_be_evidence, split_part
 from ....histories.evidence.parts import Part
 from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES
@@ -182,7 +182,7 @@ def _make_skeleton(session: SparkSession, listing: Listing, skeleton: Path) -> d
 def _small_files(session: SparkSession, listing: Listing) -> dict[str, bytes]:
     """The files that the driver reads whole: run.json, checkpoints, and files of properties."""
     files = all_names(session.read.format("binaryFile")).option("pathGlobFilter", f"{{{','.join(_WHOLE)}}}")
-    found = files.load(literal(f"{listing.base}/{listing.lone}")).where(f"length <= {LARGEST}")
+    found = files.load(literal(f"{listing.base}/{listing.lone}")).where(f"length <= {MAX_CHECKPOINT_BYTES}")
     return {path_below(listing.base, row["path"]): bytes(row["content"]) for row in _collected(listing.base, found)}
 
 

@@ -103,7 +103,8 @@ def write_code_archive(archive: Path) -> None:
     from importlib.resources import files
 
     with zipfile.ZipFile(archive, "w") as packed:
-        packed.writestr("logjudge/__init__.py", "")
+        for file in sorted(Path(str(files("logjudge"))).glob("*.py")):
+            packed.write(file, f"logjudge/{file.name}")
         for name in ("analysis", "histories", "models"):
             root = Path(str(files(f"logjudge.{name}")))
             for file in sorted(root.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""What faults act on: the cluster, and which faults overlap on which node."""
+"""The cluster as faults see it, and which faults hold which node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..controllers.controller import Controller
 from ..network import FIRST_CONTROLLER
 from .fault import Fault
 
-Node = tuple[str, int]  # how a node is held, and the node
+Node = tuple[str, int]  # the kind of hold (down, paused, full disk), and the node's id
 
 
 class Target:
@@ -27,22 +27,22 @@ class Target:
         self._holds: dict[Node, int] = {}
 
     def hold(self, how: str, fault: Fault) -> None:
-        """A fault takes its nodes down, or pauses them, or fills their disks."""
+        """Records that a fault holds its nodes: it stopped or paused them, or filled their disks."""
         for node in fault.nodes:
             self._holds[how, node] = self._holds.get((how, node), 0) + 1
 
     def release(self, how: str, fault: Fault) -> tuple[int, ...]:
-        """A fault ends; returns the nodes that no other fault holds in this way."""
+        """Ends a fault's hold; returns the nodes that no other fault holds in this way."""
         for node in fault.nodes:
             self._holds[how, node] -= 1
         return tuple(node for node in fault.nodes if not self._holds[how, node])
 
     def is_held(self, how: str, node: int) -> bool:
-        """Does some fault hold this node in this way?"""
+        """Whether any fault holds this node in this way."""
         return bool(self._holds.get((how, node)))
 
     def controllers(self, fault: Fault) -> list[Controller]:
-        """The controllers that a fault names, or the active one."""
+        """The controllers in a fault's nodes; the active one if it has no nodes."""
         quorum = self.quorum
         if fault.nodes:
             return [quorum.controllers[node - FIRST_CONTROLLER] for node in fault.nodes]

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..histories.errors import NO_SUCH_FILE, InputError, LogjudgeError, describe_error
+from ...histories.errors import NO_SUCH_FILE, InputError, LogjudgeError, describe_error
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ...analysis.results import Results
 
 _EXPECTED = "a folder that `logjudge check` wrote"
 _AGAIN = "judge the run again with `logjudge check RUN --out DIR`"
@@ -49,6 +51,27 @@ def load(folder: Path) -> Saved:
 def load_figures(folder: Path) -> dict[str, Any]:
     """Loads figures.json. Raises InputError."""
     return _object(folder / "figures.json", _FIGURES)
+
+
+def write_result(
+    folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: str = "all"
+) -> None:
+    """Write verdict.json, findings.parquet, quarantine.jsonl, figures.json and the report into an existing folder.
+
+    `plots`: `all`, `findings` (plots where something was found) or `none`.
+    """
+    from .postmortem import write_report
+
+    (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
+    findings = results.findings()
+    # Polars opens no path whose bytes are not UTF-8, so it gets open files.
+    with (folder / "findings.parquet").open("wb") as file:
+        findings.write_parquet(file)
+    with (folder / "quarantine.jsonl").open("wb") as file:
+        results.quarantine().write_ndjson(file)
+    save_figures(folder, figures)
+    is_drawn = plots == "all" or (plots == "findings" and len(findings) > 0)
+    write_report(folder, report, findings, figures, is_drawn)
 
 
 def save_figures(folder: Path, figures: dict[str, Any]) -> None:
@@ -108,7 +131,7 @@ def _findings(file: Path) -> pl.DataFrame:
     """The saved findings. Columns that were added to format 1 later are null."""
     import polars as pl
 
-    from ..histories.tables import FINDINGS, complete
+    from ...histories.tables import FINDINGS, complete
 
     if not file.is_file():
         raise InputError(str(file), NO_SUCH_FILE, _EXPECTED, _AGAIN)

@@ -1,4 +1,4 @@
-"""What several sources tell of one thing is told once, with all of them named."""
+"""Merges facts that several sources record of one event: one fact, with all its sources."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Any
 from ...histories.tables import MAX_INT64
 from .facts import Fact
 
-SAME_TIME = 2_000_000_000  # ns between what two sources tell of one thing, as clocks and their writers differ
+SAME_TIME_NS = 2_000_000_000  # between two sources' records of one event, as clocks and their writers differ
 MAX_SOURCES = 4
 BOTH_SIDES = ("fenced", "unfenced")  # a node that is controller and broker logs what it grants and what it gets
-ONCE = ("elected", "begins")  # a leader epoch has one of each, whenever it is told
+ONCE = ("elected", "begins")  # a leader epoch has one of each, whatever the recorded time
 
 
 def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
-    """Each fact with the one that is told instead: the earliest of the same thing, `also` naming the others."""
-    told: list[Fact] = []
-    stands: dict[Fact, int] = {}
+    """By fact: the earliest fact of the same event, whose `also` names the other sources."""
+    merged: list[Fact] = []
+    index_of: dict[Fact, int] = {}
     alike: dict[Any, list[int]] = {}
-    now, said = None, 0  # the ISR, and which fact told it first
+    isr, isr_index = None, 0  # the current ISR, and the fact that first recorded it
     for fact in sorted(facts, key=lambda fact: MAX_INT64 if fact.time is None else fact.time):
-        if fact in stands:
+        if fact in index_of:
             continue
         same = alike.setdefault(fact.about, [])
-        if fact.kind == "isr" and fact.isr == now:
-            twin = said
+        if fact.kind == "isr" and fact.isr == isr:
+            twin = isr_index
         else:
-            twin = next((one for one in reversed(same) if _is_one(told[one], fact)), len(told))
-        if twin < len(told):
-            told[twin] = _joined(told[twin], fact)
+            twin = next((index for index in reversed(same) if _is_one(merged[index], fact)), len(merged))
+        if twin < len(merged):
+            merged[twin] = _joined(merged[twin], fact)
         else:
             same.append(twin)
-            told.append(fact)
-            now, said = (fact.isr, twin) if fact.isr is not None else (now, said)
-        stands[fact] = twin
-    return {fact: told[one] for fact, one in stands.items()}
+            merged.append(fact)
+            isr, isr_index = (fact.isr, twin) if fact.isr is not None else (isr, isr_index)
+        index_of[fact] = twin
+    return {fact: merged[index] for fact, index in index_of.items()}
 
 
 def _is_one(one: Fact, other: Fact) -> bool:
-    """Whether facts about the same thing are one: a source that tells it twice tells of two."""
+    """Whether facts alike record one event. One source that records it twice means two events."""
     if other.kind in ONCE:
         return True
     for known in (one, *one.also) if other.kind not in BOTH_SIDES else ():
         if _origin(known) == _origin(other):
             return all(getattr(known, name) == getattr(other, name) for name in ("time", "line", "byte", "place"))
-    return one.time is not None and other.time is not None and abs(one.time - other.time) <= SAME_TIME
+    return one.time is not None and other.time is not None and abs(one.time - other.time) <= SAME_TIME_NS
 
 
 def _joined(one: Fact, other: Fact) -> Fact:

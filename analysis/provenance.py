@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -22,14 +20,17 @@ SECRETS = ("password", "secret", "jaas", "token", "ssl.key")  # parts of setting
 Record = dict[str, Any]
 
 
-def provenance_of(run: Run) -> Record:
-    """The provenance in verdict.json (docs/verdict.md). Files beyond the first GiB have no hash."""
+def provenance_of(run: Run, command: str) -> Record:
+    """The provenance in verdict.json (docs/verdict.md). Files beyond the first GiB have no hash.
+
+    `command` is what the user called.
+    """
     config = run.settings.config
     system = config.get("system")
     return {
         "tool": {"name": "logjudge", "version": version("logjudge")},
         "judged_at": _now(),
-        "command": shlex.join(["logjudge", *sys.argv[1:]]),
+        "command": command,
         "inputs": [] if run.uri else _inputs(run),
         "system": system if isinstance(system, dict) else {},
         "topics": _objects(config.get("topics")),

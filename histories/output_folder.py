@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..histories.errors import UsageError
-from ..histories.files import is_uri, local_path
-from ..histories.scratch import scratch_folder
+from .errors import UsageError
+from .files import is_uri, local_path
+from .scratch import scratch_folder
 
 MARK = "verdict.json"
 SCRATCH = ".logjudge-"  # prefix of a temporary folder inside a target, else part of its name

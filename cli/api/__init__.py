@@ -1,0 +1,73 @@
+"""logjudge: judges replicated logs, from Python (docs/python.md).
+
+    import logjudge
+
+    result = logjudge.check("run")
+    result.assert_valid()
+
+Importing it is quick: a name's module is imported when the name is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .assertions import assert_valid
+    from .histories.errors import InputError, LogjudgeError, MissingComponentError, UsageError
+    from .histories.recording.recorder import Recorder
+    from .judging import check
+    from .linearizability import Linearizability, linearizable
+    from .models.operations import UNKNOWN, Action, Model, Operation
+    from .result import Result
+    from .simulation import simulate
+
+# The module of each public name, below this package.
+_MODULES = {
+    "Action": "models.operations",
+    "InputError": "histories.errors",
+    "Linearizability": "linearizability",
+    "LogjudgeError": "histories.errors",
+    "MissingComponentError": "histories.errors",
+    "Model": "models.operations",
+    "Operation": "models.operations",
+    "Recorder": "histories.recording.recorder",
+    "Result": "result",
+    "UNKNOWN": "models.operations",
+    "UsageError": "histories.errors",
+    "assert_valid": "assertions",
+    "check": "judging",
+    "linearizable": "linearizability",
+    "simulate": "simulation",
+}
+
+__all__ = [
+    "UNKNOWN",
+    "Action",
+    "InputError",
+    "Linearizability",
+    "LogjudgeError",
+    "MissingComponentError",
+    "Model",
+    "Operation",
+    "Recorder",
+    "Result",
+    "UsageError",
+    "assert_valid",
+    "check",
+    "linearizable",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

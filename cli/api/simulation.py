@@ -1,0 +1,51 @@
+"""`logjudge.simulate`: a run of the replication protocol under faults, as a bundle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .histories.errors import UsageError
+from .histories.simulation import scenario_file
+from .histories.simulation.request import adjusted, with_drawn_faults, write_simulated
+from .models.replication.config import OPTIONS, ConfigError
+from .models.replication.scenario import Scenario
+from .models.replication.variants import VARIANTS
+
+
+def simulate(
+    out: str | os.PathLike[str],
+    variant: str | None = None,
+    *,
+    seed: int | None = None,
+    brokers: int | None = None,
+    ops: int | None = None,
+    faults: str | Iterable[str] = (),
+    fault_count: int = 3,
+    settings: Mapping[str, Any] | None = None,
+    scenario: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Simulate a run and write its bundle into the folder `out`, which is returned.
+
+    The arguments are the options of `logjudge simulate`: `variant` is a protocol (kip-320 unless the scenario file sets
+    one), `faults` names the kinds to draw, `settings` has configurations by Kafka's names, `scenario` is a scenario
+    file. The same arguments write the same bytes. Raises UsageError.
+    """
+    if variant is not None and variant not in VARIANTS:
+        raise UsageError(f"found variant={variant!r}, expected one of {', '.join(VARIANTS)}")
+    unknown = [name for name in settings or {} if name not in OPTIONS]
+    if unknown:
+        raise UsageError(f"found the setting {unknown[0]!r}, expected one of {', '.join(OPTIONS)}")
+    folder = Path(out)
+    base = scenario_file.read(Path(scenario)) if scenario is not None else Scenario(folder.name, "kip-320")
+    kinds = faults.split(",") if isinstance(faults, str) else list(faults)
+    try:
+        adapted = adjusted(base, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=settings or {})
+        write_simulated(
+            with_drawn_faults(adapted, [kind for text in kinds for kind in text.split(",")], fault_count), folder
+        )
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    return folder

@@ -1,0 +1,73 @@
+"""A simulated run as a user asks for it: a scenario with options, drawn faults, and the bundle that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...models.exploration.schedule import PATTERNS, draw, is_known, required_options
+from ...models.replication.config import SECOND
+from ...models.replication.faults.kinds import FAULTS
+from ...models.replication.scenario import Scenario
+from ..errors import UsageError, did_you_mean
+from ..output_folder import SIMULATED, write_whole
+from .bundle import Written, write_bundle
+
+DRAWABLE = ", ".join(PATTERNS)
+FILE_ONLY = f"Only in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
+MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
+
+
+def adjusted(
+    scenario: Scenario,
+    *,
+    variant: str | None,
+    seed: int | None,
+    brokers: int | None,
+    ops: int | None,
+    settings: Mapping[str, Any],
+) -> Scenario:
+    """The scenario with what a user overrides; None keeps what the scenario has."""
+    options: dict[str, Any] = dict(scenario.options)
+    if brokers is not None:
+        options["simulation.brokers"] = brokers
+        options.setdefault("default.replication.factor", min(brokers, 3))
+    if ops is not None:
+        options["simulation.ops"] = ops
+    options.update(settings)
+    return replace(
+        scenario,
+        variant=variant or scenario.variant,
+        seed=scenario.seed if seed is None else seed,
+        options=options,
+    )
+
+
+def with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> Scenario:
+    """The scenario with faults of these kinds, drawn from its seed for the time of its load. Raises UsageError."""
+    kinds = [kind.strip() for kind in faults if kind.strip()]
+    if not kinds:
+        return scenario
+    for kind in kinds:
+        if not is_known(kind):
+            known = f"expected one of {DRAWABLE}; {FILE_ONLY[0].lower()}{FILE_ONLY[1:]}"
+            raise UsageError(f"found fault {kind!r}, {known}{did_you_mean(kind, FAULTS)}")
+        if kind not in PATTERNS:
+            raise UsageError(f"the fault {kind!r} cannot be drawn at random; write it into a scenario file")
+    options = {**required_options(kinds), **scenario.options}
+    scenario = replace(scenario, options=options)
+    config = scenario.config()
+    if "simulation.send.interval.us" not in options:
+        options["simulation.send.interval.us"] = max(config.interval, MIN_LOAD_US * config.producers // config.ops)
+    load = config.ops * max(config.interval, options["simulation.send.interval.us"]) // config.producers
+    found = draw(scenario.seed, config, kinds, count, 2 * SECOND, max(load // 2, SECOND), True)
+    return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))
+
+
+def write_simulated(scenario: Scenario, out: Path) -> Written:
+    """Simulate into a new folder, or over an earlier bundle of the simulator. Raises UsageError."""
+    written: list[Written] = []
+    write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), SIMULATED)
+    return replace(written[0], folder=out)

@@ -1,0 +1,192 @@
+"""`import logjudge`: the public names, and the examples of docs/python.md."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import logjudge
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from logjudge.cli.main import cli
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "unclean-election"
+CONFIG = {"final": True, "processes": {"final": {"role": "final"}}, "topics": {"orders": {"cleanup.policy": "delete"}}}
+
+
+def lines(lost: bool = False) -> list[dict[str, object]]:
+    """Two sends and the final read of their partition."""
+    records = [{"topic": "orders", "partition": 0, "offset": offset, "value": f"m{offset}"} for offset in range(2)]
+    found: list[dict[str, object]] = []
+    for number, record in enumerate(records):
+        head = {"process": "p0", "op": number, "f": "send", "topic": "orders", "partition": 0}
+        found.append({"time": number * 2000, **head, "type": "invoke", "value": record["value"]})
+        found.append({"time": number * 2000 + 1000, **head, "type": "ok", "offset": record["offset"]})
+    start = [{"topic": "orders", "partition": 0, "offset": 0}]
+    for number, (f, field, items) in enumerate(
+        (
+            ("assign", "offsets", start),
+            ("poll", "records", records[lost:]),
+            ("end_offsets", "offsets", [{"topic": "orders", "partition": 0, "offset": 2, "start": 0}]),
+        )
+    ):
+        for kind in ("invoke", "ok"):
+            time = 10_000 + number * 1000 + (kind == "ok") * 500
+            event: dict[str, object] = {"time": time, "process": "final", "op": number, "type": kind, "f": f}
+            found.append({**event, field: items} if kind == "ok" else event)
+    return found
+
+
+def frame(lost: bool = False) -> pl.DataFrame:
+    return pl.read_ndjson("\n".join(map(json.dumps, lines(lost))).encode(), infer_schema_length=None)
+
+
+def test_the_examples_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    done = doctest.testfile(str(ROOT / "docs" / "python.md"), module_relative=False, optionflags=flags)
+    assert done.attempted > 20
+    assert done.failed == 0
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    undocumented = [name for name in logjudge.__all__ if name not in page]
+    assert undocumented == []
+    assert set(logjudge.__all__) <= set(dir(logjudge))
+    for name in logjudge.__all__:
+        assert getattr(logjudge, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = logjudge.nothing  # type: ignore[attr-defined]
+
+
+def test_importing_is_quick() -> None:
+    program = "import time; begun = time.process_time(); import logjudge; print(time.process_time() - begun)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 0.1
+
+
+def test_a_result_is_what_the_command_writes(tmp_path: Path) -> None:
+    result = logjudge.check(EXAMPLE)
+    saved = result.save(tmp_path / "api", plots=False)
+    command = CliRunner().invoke(
+        cli, ["check", str(EXAMPLE), "--engine=local", "--no-plots", f"--out={tmp_path / 'cli'}"]
+    )
+    assert "INVALID" in command.output
+    ours, theirs = (json.loads((folder / "verdict.json").read_text()) for folder in (saved, tmp_path / "cli"))
+    assert ours.pop("provenance")["command"] == "logjudge.check"
+    theirs.pop("provenance")
+    assert ours == theirs
+    assert pl.read_parquet(saved / "findings.parquet").equals(result.findings)
+    assert (saved / "report.html").stat().st_size > 1000
+
+
+def test_frames_of_polars_and_pandas() -> None:
+    events = frame(lost=True)
+    for each in (events, events.lazy(), events.to_pandas()):
+        result = logjudge.check(each, config=CONFIG, name="frame")
+        assert result.rules["lost-write"]["count"] == 1
+        assert (
+            result.findings["sentence"].to_list()
+            == logjudge.check(events, config=CONFIG).findings["sentence"].to_list()
+        )
+        assert result.findings["evidence"][0][0]["line"] == 1
+    valid = logjudge.check(frame(), config=CONFIG)
+    assert valid.verdict == "valid"
+    valid.assert_valid()
+
+
+@pytest.mark.spark
+def test_a_frame_of_spark() -> None:
+    from logjudge.analysis.engines.spark.session import open_session
+
+    events = open_session().createDataFrame(frame(lost=True).to_arrow())
+    assert logjudge.check(events, config=CONFIG).rules["lost-write"]["count"] == 1
+
+
+def test_several_paths_are_several_results(tmp_path: Path) -> None:
+    for name, lost in (("whole", False), ("lossy", True)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "history.jsonl").write_text("\n".join(map(json.dumps, lines(lost))) + "\n")
+        (tmp_path / name / "run.json").write_text(json.dumps(CONFIG))
+    results = logjudge.check([tmp_path / "whole", str(tmp_path / "lossy")])
+    assert [(result.name, result.verdict) for result in results] == [("whole", "valid"), ("lossy", "invalid")]
+
+
+def test_a_breach_is_explained_and_can_be_allowed() -> None:
+    result = logjudge.check(frame(lost=True), config=CONFIG, name="lossy")
+    with pytest.raises(AssertionError) as failure:
+        result.assert_valid()
+    message = str(failure.value)
+    assert message.startswith("lossy: invalid. 1 acknowledged write of 2 was lost.")
+    assert "lost-write: " in message
+    assert "history.jsonl:2" in message
+    result.assert_valid(allow="lost-write")
+    logjudge.assert_valid(frame(lost=True), allow=["lost-write"], config=CONFIG)
+    with pytest.raises(AssertionError, match="lossy: invalid"):
+        logjudge.assert_valid(result)
+
+
+def test_what_is_not_known_is_explained() -> None:
+    with pytest.raises(AssertionError, match=r"events: unknown\.(.|\n)*not known, final reads complete: "):
+        logjudge.check(frame()).assert_valid()
+
+
+def test_a_notebook_shows_the_head_of_the_report() -> None:
+    shown = logjudge.check(frame(lost=True), config=CONFIG, name="<b>lossy")._repr_html_()
+    assert shown.startswith("<iframe")
+    assert "1 acknowledged write of 2 was lost" in shown
+    assert "<b>lossy" not in shown
+    assert repr(logjudge.check(frame(), config=CONFIG, name="w")) == "<logjudge.Result w: valid, 0 findings>"
+
+
+def test_only_and_skip_choose_rules() -> None:
+    only = logjudge.check(frame(), config=CONFIG, only="lost-write")
+    assert list(only.rules) == ["lost-write"]
+    assert "lost-write" not in logjudge.check(frame(), config=CONFIG, skip=["lost-write"]).rules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"run": "/nowhere/run"}, "/nowhere/run"),
+        ({"run": 3}, "found int as a run, expected a path, a list of paths, or a DataFrame of events"),
+        ({"run": EXAMPLE, "engine": "dask"}, "found engine='dask', expected one of local, spark"),
+        ({"run": EXAMPLE, "allow": "lost"}, "found rule lost, expected one of"),
+        ({"run": EXAMPLE, "config": {}}, "found config with a path"),
+        ({"run": "s3a://bucket/run"}, "expected a local path"),
+        ({"run": pl.DataFrame({"time": [1]})}, "found a DataFrame without process, op, type, f"),
+    ],
+)
+def test_misuse_is_one_sentence(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(logjudge.LogjudgeError, match=message):
+        logjudge.check(**arguments)  # type: ignore[call-overload]
+
+
+def test_simulations_are_bundles(tmp_path: Path) -> None:
+    folder = logjudge.simulate(tmp_path / "run", "kip-320", seed=3, brokers=3, ops=100, settings={"acks": "all"})
+    assert logjudge.check(folder).verdict == "valid"
+    for arguments, message in (
+        ({"variant": "zab"}, "found variant='zab'"),
+        ({"settings": {"x": 1}}, "found the setting 'x'"),
+        ({"faults": "meteor"}, "found fault 'meteor'"),
+    ):
+        with pytest.raises(logjudge.UsageError, match=message):
+            logjudge.simulate(tmp_path / "other", **arguments)  # type: ignore[arg-type]
+
+
+def test_linearizability_of_operations() -> None:
+    write = logjudge.Operation(logjudge.Action("write", 1), 0, 10)
+    late = logjudge.Operation(logjudge.Action("read", None, 1), 5, 12)
+    assert logjudge.linearizable("register", [write, late])
+    illegal = logjudge.linearizable("register", [write, late._replace(action=logjudge.Action("read", None, 2))])
+    assert not illegal
+    assert "cannot be placed: " in repr(illegal)
+    with pytest.raises(logjudge.UsageError):
+        logjudge.linearizable("no-such-model", [write])
