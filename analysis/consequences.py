@@ -16,7 +16,9 @@ OF_RANGES = ("replica-divergence",)  # rules whose findings may span records tha
 
 
 def link_consequences(findings: list[Finding]) -> list[Finding]:
-    """The findings with `related` filled both ways: a loss and what follows from it name each other."""
+    """The findings with `related` filled both ways: a loss and its consequences name each other, and so do the losses
+    before and after each other in one event.
+    """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     if not losses:
         return findings
@@ -26,6 +28,14 @@ def link_consequences(findings: list[Finding]) -> list[Finding]:
         for loss in _losses_of(finding, losses, lost_by_value):
             related.setdefault(finding.id, []).append(loss.id)
             related.setdefault(loss.id, []).append(finding.id)
+    previous: dict[tuple[str | None, int | None, int], str] = {}
+    for loss in losses:
+        if loss.event is not None:
+            key = (loss.topic, loss.partition, loss.event)
+            if (before := previous.get(key)) is not None:
+                related.setdefault(loss.id, []).append(before)
+                related.setdefault(before, []).append(loss.id)
+            previous[key] = loss.id
     return [replace(finding, related=related.get(finding.id, finding.related)) for finding in findings]
 
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import pkgutil
 import re
 import textwrap
-from collections.abc import Iterator
-from importlib import import_module
-from typing import NamedTuple
 
 import click
 
-from ..analysis import causes
-from ..analysis.causes import legal_absence
+from ..analysis.causes.catalogue import Cause, catalogue
 from ..histories.errors import UsageError, did_you_mean
 from .completing import completed
 
@@ -25,60 +19,10 @@ _REFERENCE = re.compile(r"\b(KIP|KAFKA)-(\d+)\b")
 WIDTH = 92
 
 
-class Cause(NamedTuple):
-    """A cause as it is documented."""
-
-    name: str
-    title: str
-    about: str  # paragraphs
-    evidence: str  # needed to prove it
-    remedy: str
-    citation: str
-
-    def links(self) -> list[tuple[str, str]]:
-        """The KIPs and tickets that its text mentions, with their addresses."""
-        found = _REFERENCE.findall(self.citation + self.about)
-        return [(f"{kind}-{number}", _LINKS[kind].format(number)) for kind, number in dict.fromkeys(found)]
-
-
-def catalogue() -> dict[str, Cause]:
-    """All causes by name, causes of a loss first. The texts are the modules' docstrings."""
-    found = {cause.name: cause for cause in _documented()}
-    first = [name for name in causes.CAUSES if name in found]
-    return {name: found[name] for name in (*first, *(name for name in sorted(found) if name not in first))}
-
-
-def _documented() -> Iterator[Cause]:
-    for module in pkgutil.iter_modules(causes.__path__):
-        cause = import_module(f"{causes.__name__}.{module.name}")
-        if not isinstance(getattr(cause, "NAME", None), str):
-            continue
-        first, *rest = (inspect.getdoc(cause) or "").split("\n\n")
-        evidence = [text.removeprefix("Needs: ") for text in rest if text.startswith("Needs: ")]
-        about = [text for text in rest if not text.startswith("Needs: ")]
-        title = first.partition(": ")[2]
-        needs = _line(" ".join(evidence))
-        yield Cause(cause.NAME, _line(title), "\n\n".join(map(_line, about)), needs, cause.REMEDY, cause.CITATION)
-    absences = dict(re.findall(r"^(\w+) needs (.+)$", inspect.getdoc(legal_absence) or "", re.MULTILINE))
-    for name, title, remedy, citation in (
-        (
-            legal_absence.RETENTION,
-            "records were deleted as configured or requested.",
-            legal_absence.RETENTION_REMEDY,
-            legal_absence.RETENTION_CITATION,
-        ),
-        (
-            legal_absence.COMPACTION,
-            "a newer record of the key replaced them.",
-            legal_absence.COMPACTION_REMEDY,
-            legal_absence.COMPACTION_CITATION,
-        ),
-    ):
-        yield Cause(name, title, "No loss, but the reason for an absence.", absences[name], remedy, citation)
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
+def _links(cause: Cause) -> list[tuple[str, str]]:
+    """The KIPs and tickets that the text of a cause mentions, with their addresses."""
+    found = _REFERENCE.findall(cause.citation + cause.about)
+    return [(f"{kind}-{number}", _LINKS[kind].format(number)) for kind, number in dict.fromkeys(found)]
 
 
 @click.command()
@@ -105,7 +49,7 @@ def _explain(cause: Cause) -> None:
         for paragraph in filter(None, text.split("\n\n")):
             click.echo("\n" + textwrap.fill(title + paragraph, WIDTH))
     click.echo("\n" + textwrap.fill(f"See: {cause.citation}", WIDTH))
-    for _, link in cause.links():
+    for _, link in _links(cause):
         click.echo(f"  {link}")
 
 

@@ -323,7 +323,7 @@ def _incidents(
 
 
 def _root_cause(document: Document, cause: RootCause) -> None:
-    document.numbered([(with_time(step.seconds, step.clock, step.says), step.source) for step in cause.steps])
+    document.numbered([(with_time(step.seconds, step.clock, step.text), step.source) for step in cause.steps])
     if cause.steps_left_out:
         document.sentences(f"… and {plural(cause.steps_left_out, 'more step')}; --json prints all")
     if cause.prevented_by:
@@ -344,4 +344,4 @@ def _chain(document: Document, facts: list[Record], started_at: str) -> None:
     from ..plots.report.root_causes import step_of
 
     steps = [step_of(fact, started_at) for fact in facts]
-    document.numbered([(with_time(step.seconds, step.clock, step.says), step.source) for step in steps])
+    document.numbered([(with_time(step.seconds, step.clock, step.text), step.source) for step in steps])

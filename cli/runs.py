@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -57,7 +58,9 @@ def names_of(runs: Sequence[str]) -> list[str]:
 
 def _parts(run: str) -> list[str]:
     """The parent folders of a run, and its name."""
-    whole = run.rstrip("/").split("://", 1)[-1].split("/") if is_uri(run) else list(local_path(run).resolve().parts[1:])
+    # Not Path.resolve: it raises RuntimeError for a link to itself before Python 3.13.
+    local = Path() if is_uri(run) else Path(os.path.realpath(local_path(run)))
+    whole = run.rstrip("/").split("://", 1)[-1].split("/") if is_uri(run) else list(local.parts[1:])
     return [*whole[:-1], name_of(run)]
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import UNREAD
 from notation import Judged, JudgeOnce, judge
 
 # One worker runs these one after the other: a Spark session, and each history of the corpus judged alone, are had once.
 TOGETHER = (
     *("test_engines.py", "test_rules.py", "test_findings.py"),
-    *("test_remote.py", "test_search.py", "test_linearize.py"),
+    *("test_remote.py", "test_search.py", "test_linearize.py", "test_operation_formats.py"),
 )
 # What takes longest goes first, so that no core waits for it at the end.
 FIRST = (
@@ -21,13 +23,14 @@ FIRST = (
     "test_hostile.py",
     "test_report.py",
     "test_porcupine.py",
+    "test_hostile_values.py",
 )
 
 # Masses of runs of what other tests cover: tracing their lines costs as much again, and shows nothing more.
 UNTRACED = (
     *("test_agreement.py", "test_twins.py", "test_engines.py"),
     *("test_matrix.py", "test_judge.py", "test_search.py"),
-    *("test_porcupine.py", "test_porcupine_minimal.py"),
+    *("test_porcupine.py", "test_porcupine_limits.py", "test_porcupine_minimal.py"),
 )
 
 
@@ -84,3 +87,11 @@ def spark() -> Iterator[Any]:
 def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts are wrapped to the terminal, so that tests see one width wherever they run."""
     monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def unread(tmp_path: Path) -> Path:
+    """A run whose verdict is unknown."""
+    (tmp_path / "unread").mkdir()
+    (tmp_path / "unread" / "history.jsonl").write_text(UNREAD)
+    return tmp_path / "unread"

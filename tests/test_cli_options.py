@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from logjudge.analysis import causes as cause_modules
+from logjudge.analysis.causes.catalogue import catalogue
 from logjudge.analysis.rules import RULES
-from logjudge.cli.causes import catalogue, document
+from logjudge.cli.causes import document
 from logjudge.cli.main import cli
 from logjudge.cli.rule_groups import RULE_GROUPS
 from logjudge.histories.errors import LogjudgeError

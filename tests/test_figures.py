@@ -331,6 +331,7 @@ def big_partition(count: int) -> Partition:
     )
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_million_records_make_a_small_record() -> None:
     p = big_partition(1_000_000)

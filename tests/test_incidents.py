@@ -11,11 +11,12 @@ import click
 import polars as pl
 import pytest
 from figure_cases import FINAL, Script, judged, write_run
+from logjudge.analysis.causes.catalogue import title_of
 from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, rows_of, saved_incidents
 from logjudge.cli.document import Document
 from logjudge.histories.tables import FINDINGS
-from logjudge.plots.report.incidents import stories_of, timeline
-from logjudge.plots.report.root_causes import MAX_STEPS, blame, impact_by_cause, root_cause_of, sentence_of
+from logjudge.plots.report.incidents import timeline, worst_incidents
+from logjudge.plots.report.root_causes import MAX_STEPS, cause_headline, impact_by_cause, root_cause_of, sentence_of
 
 KILL = {
     "says": "broker 1 was killed",
@@ -77,8 +78,8 @@ def joined(causes: Iterable[dict[str, Any]], *others: dict[str, Any]) -> list[In
 
 def test_a_headline_counts_what_was_lost() -> None:
     (incident,) = joined([cause()])
-    lost = "376 acknowledged writes are gone: orders-0 at offsets 255 to 630"
-    assert incident.headline == f"{lost}; consumers had read 3 of them"
+    lost = "376 acknowledged writes were lost: orders-0 at offsets 255 to 630"
+    assert incident.headline == f"{lost}; consumers had already read 3 of them"
     (step,) = root_cause_of(incident, "2026-11-21T09:45:55.831Z").steps
     assert (step.seconds, step.clock, step.source) == ("10.831", "2026-11-21 09:46:06.661Z", "history.jsonl:2568")
 
@@ -86,11 +87,15 @@ def test_a_headline_counts_what_was_lost() -> None:
 @pytest.mark.parametrize(
     ("count", "read", "ending"),
     [
-        (17, 17, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17; consumers had read all of them"),
-        (17, 0, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17; no recorded consumer had read them"),
-        (17, None, "17 acknowledged writes are gone: orders-0 at offsets 1 to 17"),
-        (1, 1, "1 acknowledged write is gone: orders-0 at offset 1; a consumer had read it"),
-        (1, 0, "1 acknowledged write is gone: orders-0 at offset 1; no recorded consumer had read it"),
+        (
+            17,
+            17,
+            "17 acknowledged writes were lost: orders-0 at offsets 1 to 17; consumers had already read all of them",
+        ),
+        (17, 0, "17 acknowledged writes were lost: orders-0 at offsets 1 to 17; no recorded consumer had read them"),
+        (17, None, "17 acknowledged writes were lost: orders-0 at offsets 1 to 17"),
+        (1, 1, "1 acknowledged write was lost: orders-0 at offset 1; a consumer had already read it"),
+        (1, 0, "1 acknowledged write was lost: orders-0 at offset 1; no recorded consumer had read it"),
     ],
 )
 def test_headlines_read_like_english(count: int, read: int | None, ending: str) -> None:
@@ -114,7 +119,7 @@ def test_losses_split_by_acks_are_one_incident_with_the_number_of_all() -> None:
         for n, severity in enumerate(["permitted", "violation"] * 38)
     ]
     (incident,) = incidents_of(rows, [])
-    assert incident.headline == "380 acknowledged writes are gone: orders-0 at offsets 0 to 754 in 76 ranges"
+    assert incident.headline == "380 acknowledged writes were lost: orders-0 at offsets 0 to 754 in 76 ranges"
     assert (incident.severity, incident.cause, len(incident.findings)) == ("violation", "unknown", 76)
     assert not incident.explained
     assert incident.rules == ({"rule": "lost-write", "findings": 76, "records": 380},)
@@ -133,7 +138,7 @@ def test_neighbouring_writes_lost_under_different_acks_are_findings_of_one_event
     assert len(losses) > 1
     incident = saved_incidents(run.verdict, run.findings)[0]
     assert set(losses["id"]) <= set(incident.findings)
-    assert incident.headline.startswith(f"{losses['count'].sum()} acknowledged writes are gone: orders-0 at offsets")
+    assert incident.headline.startswith(f"{losses['count'].sum()} acknowledged writes were lost: orders-0 at offsets")
 
 
 def test_two_events_of_a_partition_stay_two_incidents() -> None:
@@ -188,10 +193,10 @@ def test_acknowledgements_of_many_ranges_of_a_partition_are_two_steps() -> None:
         return cause(findings=[f"lost-write/orders-0/{number}"], lost=lost, chain=[acked, KILL])
 
     (incident,) = joined(map(part, range(9)))
-    which = "offsets 0 to 84 of orders-0 (45 records)"
+    which = "acknowledgement of offsets 0 to 84 of orders-0"
     first, last, killed = incident.chain
-    assert (first["says"], first["time"]) == (f"{which} began to be acknowledged", 0)
-    assert (last["says"], last["time"]) == (f"the last of {which} was acknowledged", 8)
+    assert (first["says"], first["time"]) == (f"first {which} (45 records, lost later)", 0)
+    assert (last["says"], last["time"]) == (f"last {which}", 8)
     assert killed == KILL
 
 
@@ -216,7 +221,7 @@ def test_a_thousand_partitions_are_few_words_and_few_steps_and_all_is_stored() -
     shown = root_cause_of(incident, "")
     assert len(shown.steps) <= MAX_STEPS
     assert shown.steps_left_out == 2001 - len(shown.steps)
-    assert "broker 1 was killed" in {step.says for step in shown.steps}
+    assert "broker 1 was killed" in {step.text for step in shown.steps}
     assert impact_by_cause([incident])[0][1] == 376_000
 
 
@@ -243,8 +248,8 @@ def test_breaches_stand_before_what_is_permitted_and_known_causes_before_unknown
 def test_a_story_lists_few_findings_of_an_incident_and_counts_the_rest() -> None:
     rows = [finding(f"poll-skip/orders-0/{n}") for n in range(30)]
     frame = pl.DataFrame([{name: row.get(name) for name in FINDINGS} for row in rows], schema=FINDINGS)
-    (story,), left_out = stories_of(incidents_of(rows, []), frame)
-    assert (len(story.consequences), story.left_out, left_out) == (8, 21, 0)
+    (entry,), left_out = worst_incidents(incidents_of(rows, []), frame)
+    assert (len(entry.others), entry.left_out, left_out) == (8, 21, 0)
 
 
 def test_a_death_that_a_fault_tells_is_no_moment_of_its_own() -> None:
@@ -259,9 +264,9 @@ def test_a_death_that_a_fault_tells_is_no_moment_of_its_own() -> None:
     ]
     moments, _ = timeline([], figures, joined([cause(chain=chain)]))
     assert [moment.kind for moment in moments] == ["fault", "fact", "fact", "heal"]
-    assert moments[-1].says == "fault ended: kill of 1"
+    assert moments[-1].text == "fault ended: kill of 1"
     moments, _ = timeline([], {**figures, "faults": []}, joined([cause(chain=chain[:1])]))
-    assert [moment.says for moment in moments] == ["in other words"]
+    assert [moment.text for moment in moments] == ["in other words"]
 
 
 def test_unknown_reads_make_the_impact_unknown() -> None:
@@ -269,16 +274,20 @@ def test_unknown_reads_make_the_impact_unknown() -> None:
     assert impact_by_cause(incidents) == [("unclean-election", 752, None)]
 
 
-def test_a_headline_blames_the_causes_of_breaches_alone() -> None:
+def test_a_headline_names_the_causes_of_breaches_alone() -> None:
     duplicate = "duplicate/orders-0/0"
     other = cause(findings=[duplicate], lost=None, cause="retry-duplicate", prevented_by=[])
-    known = "Cause: unclean-election, which would have been prevented by unclean.leader.election.enable=false."
-    assert blame(joined([cause(), other], finding(duplicate, severity="permitted"))) == known
-    assert blame(joined([cause(), other])) == f"{known} Cause: retry-duplicate."
-    assert not blame([])
+    known = (
+        f"Cause: unclean-election ({title_of('unclean-election')}). Prevented by: unclean.leader.election.enable=false."
+    )
+    assert cause_headline(joined([cause(), other], finding(duplicate, severity="permitted"))) == known
+    assert (
+        cause_headline(joined([cause(), other])) == f"{known} Cause: retry-duplicate ({title_of('retry-duplicate')})."
+    )
+    assert not cause_headline([])
     unknown = of_partition(1, cause="unknown", chain=[], missing=["a log"])
-    assert blame(joined([unknown])) == "The cause is not known."
-    assert blame(joined([cause(), unknown])) == f"{known} The cause of the rest is not known."
+    assert cause_headline(joined([unknown])) == "The cause is not known."
+    assert cause_headline(joined([cause(), unknown])) == f"{known} The cause of the other breaches is not known."
 
 
 def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> None:
@@ -288,9 +297,13 @@ def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> N
     assert cited == " [KIP-106]"
     assert sentence_of(known, cited=False) == (known.headline, "")
     (unknown,) = joined([cause(cause="unknown", chain=[], missing=["the controller's log"])])
-    assert sentence_of(unknown, cited=True)[0].endswith("; the cause is not known, needed: the controller's log")
+    assert sentence_of(unknown, cited=True)[0].endswith(
+        "; the cause is not known; missing evidence: the controller's log"
+    )
     (conflict,) = joined([cause(cause="unknown", chain=[], readings=[cause(), cause(cause="correlated-failure")])])
-    assert sentence_of(conflict, cited=True)[0].endswith("needed: 2 readings conflict")
+    assert sentence_of(conflict, cited=True)[0].endswith(
+        "supports several causes: unclean-election and correlated-failure"
+    )
     assert [one.cause for one in root_cause_of(conflict, "").readings] == ["unclean-election", "correlated-failure"]
 
 

@@ -125,6 +125,7 @@ def test_workers_import_the_shipped_code(tmp_path: Path) -> None:
     assert done.stdout.startswith(str(archive))
 
 
+@pytest.mark.campaign
 def test_a_standalone_cluster_bears_the_death_of_a_worker(
     cluster: tuple[str, list[subprocess.Popen[bytes]]], faulty: Path, tmp_path: Path
 ) -> None:

@@ -1,10 +1,10 @@
-"""Why acknowledged records were lost, why replicas differ for ever, and why consumers missed some.
+"""Causes: why acknowledged records were lost, why replicas differ at the end, and why consumers missed records.
 
-Each module is one cause: its NAME, its CITATION, and `explain`, which proves it from the evidence with a
-chain of dated facts, says what evidence it lacks, or that it is not the case. `explain_loss` asks all: one
-proof is the cause; two are a conflict, shown as both readings; none is `unknown`, with what is missing. A
-cause never follows from the absence of evidence for another. To add one: a module, and one line in CAUSES. What
-consumers missed and what stands twice is not lost: consumers.py and retry_duplicate.py tell why.
+Each module is one cause: NAME, CITATION, REMEDY and `explain`. `explain` returns a proof with a chain of dated facts,
+or the evidence that is missing, or that the evidence excludes the cause. `explain_loss` tries all causes: one proof is
+the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`, with the missing evidence. A cause
+never follows from the absence of evidence for another. To add a cause: a module, and one line in CAUSES. Records that
+consumers missed, and duplicates, are not lost: consumers.py and retry_duplicate.py explain them.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ CAUSES: dict[str, tuple[Cause, str]] = {
         log_rolled_back,
     )
 }
-# Why replicas differ in the end, as no truncation made them alike: no loss, but what may become one.
+# Why replicas differ at the end: no loss yet, but an election can turn it into one.
 DIVERGING: dict[str, tuple[Cause, str]] = {
     high_watermark_truncation.NAME: (high_watermark_truncation.explain_divergence, high_watermark_truncation.CITATION),
     leader_epoch_divergence.NAME: (leader_epoch_divergence.explain, leader_epoch_divergence.CITATION),
 }
-# Why a record is legally absent: asked where no rule finds a loss, to tell the story of an offset.
+# Why a record is legally absent: for `explain` of an offset at which no rule finds a loss.
 LEGAL: dict[str, tuple[Cause, str]] = {
     legal_absence.RETENTION: (legal_absence.retention, legal_absence.RETENTION_CITATION),
     legal_absence.COMPACTION: (legal_absence.compaction, legal_absence.COMPACTION_CITATION),
@@ -57,7 +57,7 @@ LEGAL: dict[str, tuple[Cause, str]] = {
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
-    """The cause of a lost range; of records that lack no more than their COMMIT marker, the cause of its loss."""
+    """The cause of a lost range; if only the COMMIT marker of the records was lost, the cause of the marker's loss."""
     marker = lost_marker(timeline, lost)
     if marker is not None:
         return with_marker(_explain(CAUSES, timeline, marker.lost, decisive_steps), marker, lost)
@@ -65,12 +65,12 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
 
 
 def explain_divergence(timeline: Timeline, differ: Lost) -> Explanation:
-    """Why replicas differ in a range of offsets in the end."""
+    """The cause for replicas that differ in a range of offsets at the end of the run."""
     return _explain(DIVERGING, timeline, differ)
 
 
 def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
-    """The reason why records that no rule misses are absent: retention or compaction."""
+    """The legal reason for absent records: retention or compaction."""
     return _explain(LEGAL, timeline, lost)
 
 
@@ -80,11 +80,11 @@ def _explain(
     lost: Lost,
     further: Callable[[Timeline, Lost, list[Fact]], list[Fact]] = lambda *_: [],
 ) -> Explanation:
-    """What the causes come to. Each proved chain gets the `further` facts, and is put in order of time."""
+    """The explanation from the attempts of all causes. Each proved chain gets the `further` facts, in order of time."""
     attempts = {}
     for name, (explain, citation) in causes.items():
         attempt = explain(timeline, lost)
         facts = [*attempt.chain, *further(timeline, lost, attempt.chain)] if attempt.proved else attempt.chain
         chain = ordered([timeline.merged.get(fact, fact) for fact in facts])
         attempts[name] = (replace(attempt, chain=chain), citation)
-    return combine_attempts(attempts, "no cause that is known fits what the evidence shows")
+    return combine_attempts(attempts, "the evidence fits no known cause")

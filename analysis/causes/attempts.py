@@ -1,4 +1,4 @@
-"""What a cause answers: a proof with its chain, what it lacks, or that it is not so; and what all answers come to."""
+"""Attempts of single causes (a proof, missing evidence, or excluded), and the explanation that they combine to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..timelines.facts import Fact
 class Explanation:
     """A cause with its chain, or why there is none.
 
-    cause: a name of CAUSES, or "unknown". chain: the facts that carry it, in order of time. prevented_by:
-    what would have prevented it. missing: for "unknown", the evidence that would be needed.
+    cause: a name of CAUSES, or "unknown". chain: the facts that prove it, in order of time. prevented_by:
+    measures that would have prevented it. missing: for "unknown", the evidence that would be needed.
     readings: where the evidence conflicts, the causes that it supports, each with its own chain.
     """
 
@@ -27,7 +27,7 @@ class Explanation:
 
 @dataclass
 class Attempt:
-    """What a cause makes of the evidence: proved with a chain, or in want of `missing`, or not the case."""
+    """The result of one cause: proved by a chain, or inconclusive without the `missing` evidence, or excluded."""
 
     proved: bool = False
     chain: list[Fact] = field(default_factory=list)
@@ -39,8 +39,11 @@ NOT_THE_CASE = Attempt()
 
 
 def combine_attempts(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str) -> Explanation:
-    """What attempts of causes, each by its name and with its citation, come to: one proof is the cause, two are a
-    conflict, and without any it is unknown for what they lack, or else `otherwise`."""
+    """The explanation from all attempts, by the name of their cause and with its citation.
+
+    One proof is the cause, and two are a conflict. Without a proof the cause is unknown, and the explanation lists the
+    missing evidence, or `otherwise` if no attempt names any.
+    """
     proved = [
         Explanation(name, attempt.chain, attempt.prevented_by, citation)
         for name, (attempt, citation) in attempts.items()
@@ -51,10 +54,10 @@ def combine_attempts(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str
     if proved:
         conflict = "the evidence conflicts: it supports " + " and ".join(each.cause for each in proved)
         return Explanation("unknown", missing=[conflict], readings=proved)
-    missing = dict.fromkeys(lacking for attempt, _ in attempts.values() for lacking in attempt.missing)
+    missing = dict.fromkeys(item for attempt, _ in attempts.values() for item in attempt.missing)
     return Explanation("unknown", missing=list(missing) or [otherwise])
 
 
 def needs(*missing: str) -> Attempt:
-    """An attempt that this evidence neither proves nor excludes."""
+    """An inconclusive attempt, which needs this evidence."""
     return Attempt(missing=list(missing))

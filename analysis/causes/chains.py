@@ -1,4 +1,4 @@
-"""Chains of dated facts, as records: several joined into one, and the fact on which one turns."""
+"""Chains of dated facts, as records: the decisive fact of a chain, and several chains merged into one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 
 def decisive_fact(chain: Sequence[Record]) -> Record | None:
-    """The fact with which the records were gone; None where the chain has no such fact with a time."""
+    """The fact that lost the records; None where the chain has no such fact with a time."""
     for kinds in DECISIVE_KINDS:
         facts = [fact for fact in chain if fact.get("kind") in kinds and fact["time"] is not None]
         if facts:
@@ -32,7 +32,7 @@ def decisive_fact(chain: Sequence[Record]) -> Record | None:
 def merge_chains(explanations: Iterable[Record], lost: Sequence[LostRange]) -> list[Record]:
     """The facts of all chains in order of time, each once.
 
-    Where several ranges of one partition are gone, the acknowledgements of all are two facts: the first and the last.
+    If several ranges of one partition are lost, their acknowledgements become two facts: the first and the last.
     """
     chains = [one["chain"] for one in explanations]
     ranges = Counter(one.name for one in lost)
@@ -46,14 +46,14 @@ def merge_chains(explanations: Iterable[Record], lost: Sequence[LostRange]) -> l
                 acknowledged.setdefault(fact["partition"], []).append(fact)
             else:
                 facts.setdefault((fact["says"], fact["time"], fact["source"], fact["line"]), (latest, fact))
-    for name, told in acknowledged.items():
-        for fact in _first_and_last(name, told, [one for one in lost if one.name == name]):
+    for name, acknowledgements in acknowledged.items():
+        for fact in _first_and_last(name, acknowledgements, [one for one in lost if one.name == name]):
             facts[name, fact["says"]] = (fact["time"], fact)
     return [fact for _, fact in sorted(facts.values(), key=lambda item: item[0])]
 
 
 def _is_acknowledgement(fact: Record) -> bool:
-    """Whether it dates a lost record's acknowledgement; that of the record in its place has an offset."""
+    """Whether a fact is the dated acknowledgement of a lost record. That of a replacing record has an offset."""
     return fact.get("kind") == "acknowledged" and fact["time"] is not None and fact.get("offset") is None
 
 
@@ -62,6 +62,6 @@ def _first_and_last(name: str, facts: list[Record], ranges: Sequence[LostRange])
     ordered = sorted(facts, key=lambda fact: fact["time"])
     first = min((one.first for one in ranges if one.first is not None), default=0)
     last = max((one.last for one in ranges if one.last is not None), default=0)
-    which = f"offsets {first} to {last} of {name} ({records})"
-    began = {**ordered[0], "says": f"{which} began to be acknowledged"}
-    return [began, {**ordered[-1], "says": f"the last of {which} was acknowledged"}]
+    which = f"offsets {first} to {last} of {name}"
+    began = {**ordered[0], "says": f"first acknowledgement of {which} ({records}, lost later)"}
+    return [began, {**ordered[-1], "says": f"last acknowledgement of {which}"}]

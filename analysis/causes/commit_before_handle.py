@@ -1,8 +1,8 @@
 """commit-before-handle: a member committed records that it had polled and not handled, and never handled them.
 
-Needs: a member polled the records; a commit beyond them, either recorded or proved by the offset that the next member
-was assigned (an automatic commit runs in the background, and its callback never reaches a killed client); and that the
-member handled nothing behind the records before it ended, by a crash or as another member took the partition over.
+Needs: a member polled the records; a commit beyond them, either recorded or proved by the offset at which the next
+member was assigned (an automatic commit runs in the background, and its callback never reaches a killed client); and
+the member handled no later record before it ended, by a crash or because another member took over the partition.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from ..timelines.facts import Fact, ordered
+from ..wording import plural, span
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .missed import Missed, Processes, touching
 
@@ -34,42 +35,42 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
     if not commits.height:
         return needs(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
     commit = commits.row(0, named=True)
-    assigned = _assigned_behind(events, missed, poll)
-    # What a member commits of its own is known by its own commit; another one's tells nothing of it.
+    assigned = _assigned_beyond(events, missed, poll)
+    # Only the member's own commit proves which offset it committed; a commit of another member does not.
     own = commit["process"] == poll["process"]
     end = _end_of(events, poll, commit["time"] if own else poll["time"], assigned)
     if end is None or not (own or assigned):
-        return needs(f"that {poll['process']}, which polled the records, ended before it handled them")
+        return needs(f"evidence that {poll['process']}, which polled the records, ended before it handled them")
     later = _handled_later(events, missed, poll, end)
     if later is not None:
         return needs(
-            f"why {poll['process']} passed over the records: it lived on and handled offset {later} of {missed.name}"
+            f"why {poll['process']} skipped the records: it kept running and handled offset {later} of {missed.name}"
         )
     facts = [
         missed.fact({**poll, "first_offset": missed.first}, "polled", _polled(missed, poll)),
         _ended(missed, poll, end),
     ]
     if own:
-        says = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
-        facts.append(missed.fact(commit, "committed", says))
+        text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
+        facts.append(missed.fact(commit, "committed", text))
     elif assigned:
         facts.append(missed.fact(assigned, "assigned", _proved(missed, poll, assigned)))
     automatic = processes.get(poll["process"], {}).get("enable.auto.commit")
-    prevented = ["committing after handling"]
+    prevented = ["committing only after the records are handled"]
     if automatic:
         facts.append(Fact(f"enable.auto.commit of {poll['process']} is true", "configured", source="run.json"))
         prevented.append("enable.auto.commit=false")
     return Attempt(True, ordered(facts), prevented)
 
 
-def _assigned_behind(events: pl.DataFrame, missed: Missed, poll: Event) -> Event | None:
-    """The group's next assignment to another client, if its committed offset is behind the records and only the member
+def _assigned_beyond(events: pl.DataFrame, missed: Missed, poll: Event) -> Event | None:
+    """The group's next assignment to another client, if its committed offset is beyond the records and only the member
     that polled them can have committed it."""
-    mine = pl.col("process") == poll["process"]
+    own = pl.col("process") == poll["process"]
     since = events.filter(pl.col("time") > poll["time"])
-    crashed = since.filter(mine & (pl.col("f") == "crash"))["time"].min()
+    crashed = since.filter(own & (pl.col("f") == "crash"))["time"].min()
     # After a crash the same process is another client.
-    other = ~mine if crashed is None else ~mine | (pl.col("time") > crashed)
+    other = ~own if crashed is None else ~own | (pl.col("time") > crashed)
     assigns = since.filter((pl.col("f") == "assign") & other)
     if not assigns.height:
         return None
@@ -77,13 +78,13 @@ def _assigned_behind(events: pl.DataFrame, missed: Missed, poll: Event) -> Event
     if assigned["first_offset"] is None or assigned["first_offset"] <= missed.last:
         return None
     between = events.filter(pl.col("time").is_between(poll["time"], assigned["time"], closed="left"))
-    reached = between.filter(mine & (pl.col("f") == "poll"))["last_offset"].max()
-    foreign = between.filter(~mine & pl.col("f").is_in(["commit", "commit-info"]))
+    reached = between.filter(own & (pl.col("f") == "poll"))["last_offset"].max()
+    foreign = between.filter(~own & pl.col("f").is_in(["commit", "commit-info"]))
     return None if foreign.height or not isinstance(reached, int) or reached < missed.last else assigned
 
 
 def _end_of(events: pl.DataFrame, poll: Event, since: int, assigned: Event | None) -> Event | None:
-    """The crash of the member that polled the records, or the assignment by which another one took over from it."""
+    """The crash of the member that polled the records, or the assignment by which another member took over."""
     own = events.filter((pl.col("process") == poll["process"]) & (pl.col("time") >= since))
     crashes = own.filter(pl.col("f") == "crash")
     if crashes.height:
@@ -94,10 +95,14 @@ def _end_of(events: pl.DataFrame, poll: Event, since: int, assigned: Event | Non
 
 
 def _handled_later(events: pl.DataFrame, missed: Missed, poll: Event, end: Event) -> int | None:
-    """A record behind the missed ones that the member handled before its end: it did not die before them."""
-    lived = (pl.col("process") == poll["process"]) & pl.col("time").is_between(poll["time"], end["time"])
-    behind = events.filter(lived & (pl.col("f") == "handle") & (pl.col("last_offset") > missed.last))["last_offset"]
-    return int(behind[0]) if len(behind) else None
+    """The offset of a later record that the member handled before it ended; None if there is none."""
+    alive = (pl.col("process") == poll["process"]) & pl.col("time").is_between(poll["time"], end["time"])
+    later = events.filter(alive & (pl.col("f") == "handle") & (pl.col("last_offset") > missed.last))["last_offset"]
+    return int(later[0]) if len(later) else None
+
+
+def _offsets(missed: Missed) -> str:
+    return f"{span(missed.first, missed.last)} ({plural(missed.count, 'record')})"
 
 
 def _polled(missed: Missed, poll: Event) -> str:
@@ -105,16 +110,16 @@ def _polled(missed: Missed, poll: Event) -> str:
 
 
 def _ended(missed: Missed, poll: Event, end: Event) -> Fact:
-    records = f"no member of {missed.group} had handled the {missed.count} records from {missed.first} to {missed.last}"
+    records = f"no member of group {missed.group} had handled {_offsets(missed)}"
     if end["f"] == "crash":
         return Fact(f"{end['process']} crashed, and {records}", "crashed", end["time"], place=end["place"])
-    says = f"{end['process']} took {missed.name} over, {poll['process']} did nothing there any more, and {records}"
-    return Fact(says, "crashed", end["time"], place=end["place"])
+    text = f"{end['process']} took over {missed.name}, {poll['process']} did nothing more there, and {records}"
+    return Fact(text, "crashed", end["time"], place=end["place"])
 
 
 def _proved(missed: Missed, poll: Event, assigned: Event) -> str:
     offset = assigned["first_offset"]
     return (
-        f"{assigned['process']} was assigned {missed.name} from committed offset {offset}: {poll['process']} had"
-        " committed it in the background, though no callback was recorded"
+        f"{assigned['process']} was assigned {missed.name} with committed offset {offset}: {poll['process']} had"
+        " committed it in the background, and its callback was not recorded"
     )

@@ -1,10 +1,10 @@
 """committed-offset-vanished: the group's committed offset was gone when it came back, and a reset skipped records.
 
-A group coordinator removes the offsets of a group that has had no member for offsets.retention.minutes. A group that
-comes back later starts as a new one does. Offsets also go with a deleted group or lost records of __consumer_offsets.
+A group coordinator deletes the offsets of a group that has had no member for offsets.retention.minutes. A group that
+returns later starts like a new group. Deleting a group, or losing records of __consumer_offsets, also removes offsets.
 
 Needs: a commit of the group at or below the records; a later assignment without a committed offset;
-auto.offset.reset=latest of that member; and that the group then began to read behind the records.
+auto.offset.reset=latest of that member; and the group then started to read after the records.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import polars as pl
 
 from ..timelines.facts import ordered
 from .attempts import NOT_THE_CASE, Attempt, needs
-from .consumer_reset import PREVENTION, reset_behind
+from .consumer_reset import PREVENTION, find_reset
 from .missed import Missed, Processes
 
 NAME = "committed-offset-vanished"
@@ -22,9 +22,9 @@ REMEDY = "offsets.retention.minutes above the longest absence of a group; auto.o
 
 
 def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
-    reset = reset_behind(events, missed, processes)
+    reset = find_reset(events, missed, processes)
     if isinstance(reset, Attempt):
-        # consumer-reset asks for the same evidence.
+        # consumer-reset needs the same evidence.
         return NOT_THE_CASE
     commits = reset.commits.filter(pl.col("f") == "commit")
     if not commits.height:
@@ -38,11 +38,13 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
     read = events.filter((pl.col("f") == "poll") & (pl.col("time") < reset.assigned["time"]))["last_offset"].max()
     if isinstance(read, int) and read > missed.last:
         return NOT_THE_CASE
-    says = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
-    committed = missed.fact(commit, "committed", says)
+    text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
+    committed = missed.fact(commit, "committed", text)
     seconds = (reset.assigned["time"] - commit["time"]) / 1e9
-    says = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: that of group"
-    says += f" {missed.group} had vanished within {seconds:.0f} s (offsets.retention.minutes, or the group was deleted)"
-    vanished = missed.fact(reset.assigned, "assigned", says)
-    retention = "offsets.retention.minutes longer than the group may be without members"
+    text = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: the offset of group"
+    text += (
+        f" {missed.group} had disappeared within {seconds:.0f} s (offsets.retention.minutes, or the group was deleted)"
+    )
+    vanished = missed.fact(reset.assigned, "assigned", text)
+    retention = "offsets.retention.minutes longer than the group is ever without members"
     return Attempt(True, ordered([committed, vanished, reset.configured, reset.began]), [retention, *PREVENTION])

@@ -1,4 +1,4 @@
-"""Why consumers missed records though no broker lost them, proved from the history alone: one module a cause."""
+"""Causes of records that consumers missed though no broker lost them, proved from the history; a module per cause."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CONSUMER_CAUSES: dict[str, tuple[ConsumerCause, str]] = {
 
 
 def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Explanation:
-    """The cause of records that a group missed; processes as in run.json, of the group's members."""
+    """The cause of records that a group missed; processes: the group's members, as in run.json."""
     ordered_events = events.sort("time", "place")
     attempts = {
         name: (cause(ordered_events, missed, processes), citation)
         for name, (cause, citation) in CONSUMER_CAUSES.items()
     }
-    return combine_attempts(attempts, "what the group's members did with these records")
+    return combine_attempts(attempts, "what the members of the group did with these records")

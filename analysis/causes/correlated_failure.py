@@ -1,11 +1,11 @@
-"""correlated-failure: all replicas that were in sync lost their unflushed tails before anybody else had the records.
+"""correlated-failure: all in-sync replicas lost their unflushed tails before any other broker had the records.
 
-Kafka acknowledges from the page caches of the in-sync replicas. What fails together (power, a rack) takes them
-together, and whoever is elected afterwards takes nothing away.
+Kafka acknowledges records that are in the page caches of the in-sync replicas. A failure of all of them at once (power,
+a rack) loses these records. The election that follows loses nothing more.
 
-Needs: at least two replicas in sync all the while the records were acknowledged, so that they had them; that all of
-them died after that, and were dead at one time; and of each that its log ended at or below the records when it started
-again, though nobody had truncated it.
+Needs: at least two replicas that were in sync while the records were acknowledged, so that they had them; all of them
+died later, and were dead at the same time; and the log of each ended at or below the records when it started again,
+without a truncation.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
-    """Whether all of them died after the last acknowledgement, and none was back before the last of them had."""
+    """Whether all brokers died after the last acknowledgement, and none was back before the last one had died."""
     since = lost.last_acked or 0
     dated = [(e.broker, e.kind, e.time) for e in timeline.events if e.time is not None and e.time >= since]
     died = [

@@ -1,12 +1,12 @@
-"""corruption: the segment of a broker was damaged, and that broker led, so clients were given the damage.
+"""corruption: a broker with a damaged segment led, so clients read damaged records.
 
-A broker does not check the CRC of what it sends: its segments go to the socket as they are. A client that does not
-check it either (check.crcs=false) reads other values at the same offsets; one that does gets an error. The record is
-lost to readers as long as that broker leads, though other replicas hold it.
+A broker sends its segments without checking their CRC. A client that does not check it either (check.crcs=false) reads
+other values at the same offsets; a client that checks it gets an error. Readers miss the record as long as that broker
+leads, though other replicas hold it.
 
 Needs: damaged batches (CRC, length, magic, records that cannot be decoded) over all of the offsets in one broker's log;
-that this broker led after the records were written; and an intact copy in another log of the same snapshot. Of a loss,
-every log holds the record intact or is damaged there, so that only the damaged one can have been read.
+this broker led after the records were written; and another log of the same snapshot has an intact copy. For a loss,
+also: every log holds the record intact or is damaged there, so only the damaged copy can have been read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REMEDY = (
     " again; check.crcs=true in consumers."
 )
 PREVENTED = [
-    "check.crcs=true in consumers (an error in place of another value)",
+    "check.crcs=true in consumers (an error instead of a wrong value)",
     "file systems or disks that verify checksums",
 ]
 FAULTS = ("corrupt", "bit-flip")
@@ -47,7 +47,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def explain_read(timeline: Timeline, offset: int) -> Attempt:
-    """Whether what was read at an offset came from a damaged copy: also where the records are not lost in the end."""
+    """Whether a read at an offset returned a damaged copy, even if the record is not lost at the end."""
     logs = timeline.replica_logs
     return _explained(timeline, Lost(logs.topic, logs.partition, offset, offset, 1), is_loss=False)
 
@@ -66,12 +66,12 @@ def _damaged(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, An
     here = (pl.col("snapshot") == snapshot) & pl.col("kind").is_in(CORRUPT)
     rows = timeline.replica_logs.damage.filter(here & (pl.col("first_offset") <= lost.last) & (last >= lost.first))
     covering = []
-    for mine in rows.sort("broker", "first_offset", "byte").partition_by("broker", maintain_order=True):
+    for batches in rows.sort("broker", "first_offset", "byte").partition_by("broker", maintain_order=True):
         reached = lost.first
-        for first, end in mine.select("first_offset", last).iter_rows():
+        for first, end in batches.select("first_offset", last).iter_rows():
             reached = max(reached, end + 1) if first <= reached else reached
         if reached > lost.last:
-            covering.append(mine.row(0, named=True))
+            covering.append(batches.row(0, named=True))
     return covering
 
 
@@ -82,7 +82,7 @@ def _of_snapshot(
     names = sorted({row["broker"] for row in damaged})
     if not led:
         if any(term.leader is None for term in timeline.terms.values()) or not timeline.terms:
-            return needs(f"who led {lost.name} when {span(lost.first, lost.last)} were read")
+            return needs(f"the leader of {lost.name} when {span(lost.first, lost.last)} were read")
         return NOT_THE_CASE
     row, term = led[-1]
     last = lost.last if row["last_offset"] is None else row["last_offset"]
@@ -94,12 +94,12 @@ def _of_snapshot(
     others |= set(timeline.replica_logs.batches.filter(pl.col("snapshot") == snapshot)["broker"])
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
-        return needs(f"why {brokers(short)} held neither the records nor a damaged copy of them {where(snapshot)}")
+        return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {where(snapshot)}")
     return Attempt(True, _chain(timeline, snapshot, row, term, intact), PREVENTED)
 
 
 def _led(timeline: Timeline, broker: str, since: int | None) -> Term | None:
-    """The first term of a broker that was not over by a time."""
+    """The first term of a broker that ended after a time."""
     terms = [term for _, term in sorted(timeline.terms.items())]
     for term, following in zip(terms, [*terms[1:], None], strict=True):
         over = following.time if following is not None else None
@@ -109,7 +109,7 @@ def _led(timeline: Timeline, broker: str, since: int | None) -> Term | None:
 
 
 def _intact(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
-    """One row a broker of the snapshot that holds the first record: with its value, where that is known."""
+    """One row per broker of the snapshot that holds the first record, with the known value if there is one."""
     logs = timeline.replica_logs
     here = (pl.col("snapshot") == snapshot) & (pl.col("offset") == lost.first) & pl.col("control").is_null()
     held = logs.records.filter(here)
@@ -123,18 +123,18 @@ def _chain(
 ) -> list[Fact]:
     name, broker = timeline.replica_logs.name, row["broker"]
     first, last = row["first_offset"], row["last_offset"]
-    what = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
+    offsets = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
     source = (timeline.replica_logs.times.get(snapshot), row["file"], row["line"], row["byte"])
-    says = f"{where(snapshot)} broker {broker}'s copy of {what} is damaged: {row['reason']}"
+    text = f"{where(snapshot)} broker {broker}'s copy of {offsets} is damaged: {row['reason']}"
     about = {"partition": name, "offset": first, "snapshot": snapshot}
-    damage = Fact(says, "damaged", *source, broker=broker, **about)
+    damage = Fact(text, "damaged", *source, broker=broker, **about)
     holders = [held["broker"] for held in intact]
-    says = (
-        f"{brokers(holders)} {'holds' if len(holders) == 1 else 'hold'} {what} intact: move leadership there, then let"
+    text = (
+        f"{brokers(holders)} {'has' if len(holders) == 1 else 'have'} {offsets} intact: move leadership there, then let"
     )
-    says += f" broker {broker} fetch its replica again"
+    text += f" broker {broker} fetch its replica anew"
     source = (timeline.replica_logs.times.get(snapshot), intact[0]["file"], None, intact[0]["byte"])
-    whole = Fact(says, "intact", *source, brokers=frozenset(holders), **about)
+    whole = Fact(text, "intact", *source, brokers=frozenset(holders), **about)
     faults = [
         fact
         for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)

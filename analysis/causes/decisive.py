@@ -1,8 +1,8 @@
-"""The steps that every chain to a loss needs, whatever its cause: who left the ISR and why, and which epochs began.
+"""Decisive steps that are added to every chain of a loss: who left the ISR and why, and which epochs began.
 
-A cause's chain holds the facts that prove it. A reader also needs what had made the failure possible: the deaths
-that took the other replicas out of the ISR, the ISR that acknowledged the records, and the changes of leader
-between the one that acknowledged them and the one that no longer had them.
+A cause's chain holds the facts that prove it. A reader also needs the steps that made the failure possible: the deaths
+that removed the other replicas from the ISR, the ISR that acknowledged the records, and the leader changes between the
+leader that acknowledged them and the leader that lacked them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from ..timelines.timeline import Timeline
 from .losses import Lost
 from .replica_history import death_facts
 
-MAX_ISR_CHANGES = 4  # of an ISR that flaps all the while the last ones are decisive
+MAX_ISR_CHANGES = 4  # the last ones are decisive where the ISR flaps
 
 
 def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fact]:
     """Facts to add to a proved chain, each dated before the chain's last change of leader or death."""
     if any(fact.kind == "damaged" for fact in chain):
-        return []  # what readers get from a damaged copy depends on no change of the ISR
+        return []  # what clients read from a damaged copy does not depend on the ISR
     turns = [fact.time for fact in chain if fact.kind in ("elected", "elected-unclean", "begins", "leaderless", "isr")]
     until = max((time for time in turns if time is not None), default=lost.last_acked)
     if lost.first_acked is None or until is None:
@@ -26,14 +26,14 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     changes = _isr_changes(timeline, lost.first_acked, until)
     replicas = {*timeline.replica_logs.replicas, *(broker for _, isr, _ in timeline.isr for broker in isr)}
     remained = changes[-1][1] if changes else frozenset()
-    # The last change comes before the election, so its own leader may have died since: the cause names that.
+    # The last change precedes the election, so its leader may have died since. The cause itself names that death.
     absent = sorted(replicas - remained) if remained else []
     left = [fact for broker in absent for fact in _death(timeline, broker, lost.first_acked, until)]
     return [*left, *(fact for _, _, fact in changes), *_terms(timeline, chain, until)]
 
 
 def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, frozenset[str], Fact]]:
-    """The change that made the ISR at a time what it was, and those that followed before another time."""
+    """The last ISR change until `since`, and the changes between `since` and `until`."""
     dated = [(time, isr, fact) for time, isr, fact in timeline.isr if time is not None and time < until]
     changed = [entry for i, entry in enumerate(dated) if i == 0 or entry[1] != dated[i - 1][1]]
     before = [entry for entry in changed if entry[0] <= since][-1:]

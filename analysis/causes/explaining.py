@@ -1,4 +1,4 @@
-"""Why findings happened: asks the causes, and writes what they answer as plain records."""
+"""Explains findings by their causes, and returns the explanations as plain records."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..partitions.partition import Partition, once
 from ..rules.evidence import sends_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
+from ..wording import span
 from . import corruption, explain_divergence, explain_loss
 from .attempts import Explanation, combine_attempts
 from .consumers import GROUP_EVENTS, Missed, explain_missed
@@ -69,29 +70,29 @@ def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> 
 
 
 def _has_clients(p: Partition) -> bool:
-    """Whether clients are recorded, so that a truncation without a proved cause took nothing that they had written, or
-    the topic is Kafka's own: brokers give up unacknowledged tails at any clean election."""
+    """Whether a truncation without a proved cause is no event to report: the clients are recorded, so the rules judge
+    it, or the topic is Kafka's own, where every clean election truncates unacknowledged tails."""
     return p.topic.startswith("__") or p.context.height > 0
 
 
 def _explain_truncations(timeline: Timeline) -> list[Record]:
-    """Why brokers truncated where only logs tell of it: what was acknowledged of the records is not known."""
+    """The causes of truncations in a run of brokers' logs alone, where acknowledgements are not recorded."""
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
-    told = []
+    records = []
     for cut in timeline.ends:
         before = [end for end in timeline.ends_of(cut.broker, "loaded") if _precedes(end, cut)]
         if cut.kind != "truncated" or cut.noop or not before:
             continue
         end = before[-1]
-        # A term that began below the cut had written them by the time at which it was over.
+        # A term that began below the cut had written the records by the time it ended.
         wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < cut.end]
         written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (end.time or 0) else None
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
         lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, acks, written=written)
-        span = f"offset {lost.first}" if lost.count == 1 else f"offsets {lost.first} to {lost.last}"
-        says = f"broker {cut.broker} gave up {span} of {lost.name}; what was acknowledged there is not recorded"
-        told.append({"findings": [], "says": says, "lost": None, **record_of(explain_loss(timeline, lost))})
-    return told
+        text = f"broker {cut.broker} truncated {span(lost.first, lost.last)} of {lost.name}"
+        text += "; no acknowledgements are recorded"
+        records.append({"findings": [], "says": text, "lost": None, **record_of(explain_loss(timeline, lost))})
+    return records
 
 
 def _precedes(end: LogEnd, cut: LogEnd) -> bool:
@@ -117,16 +118,16 @@ def _explain_other(p: Partition, finding: Finding) -> list[tuple[Lost | None, Ex
 
 
 def _lost_range(lost: Lost | None) -> Record | None:
-    """What is gone, in numbers; of other findings than losses None."""
+    """A lost range as a record; None for findings that are no losses."""
     if lost is None:
         return None
-    span = {"first": lost.first, "last": lost.last, "count": lost.count}
+    offsets = {"first": lost.first, "last": lost.last, "count": lost.count}
     times = {"first_acked": lost.first_acked, "last_acked": lost.last_acked}
-    return {"topic": lost.topic, "partition": lost.partition, **span, "read": lost.read, **times}
+    return {"topic": lost.topic, "partition": lost.partition, **offsets, "read": lost.read, **times}
 
 
 def _explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
-    """Why replicas differ in the end. Where nothing proves it, a replica may only wait for its leader to cut it."""
+    """Why replicas differ at the end. None without a proof: the replica may not have truncated yet."""
     first, last = finding.first_offset, finding.last_offset
     if (
         p.timeline is None
@@ -136,8 +137,8 @@ def _explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
     ):
         return None
     logs = p.timeline.replica_logs
-    told = explain_divergence(p.timeline, Lost(logs.topic, logs.partition, first, last, finding.count))
-    return None if told.cause == "unknown" else told
+    explanation = explain_divergence(p.timeline, Lost(logs.topic, logs.partition, first, last, finding.count))
+    return None if explanation.cause == "unknown" else explanation
 
 
 def _explain_missed(p: Partition, finding: Finding) -> Explanation | None:
@@ -150,12 +151,12 @@ def _explain_missed(p: Partition, finding: Finding) -> Explanation | None:
 
 
 def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
-    mine = pl.col("process").is_in(members)
-    span = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
+    own = pl.col("process").is_in(members)
+    offsets = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
     who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")
-    polls = p.reads.filter(mine).group_by("completed", "at", "process", maintain_order=True).agg(*span)
+    polls = p.reads.filter(own).group_by("completed", "at", "process", maintain_order=True).agg(*offsets)
     marks = p.marks.filter(
-        mine & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
+        own & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
     )
     marks = marks.with_columns(
         # An offset that the application assigned is not the group's committed offset. Without an offset the client
@@ -167,8 +168,8 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
         .otherwise("kind")
         .alias("kind")
     )
-    marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*span)
-    crashes = p.context.filter(mine & (pl.col("kind") == "crash"))
+    marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*offsets)
+    crashes = p.context.filter(own & (pl.col("kind") == "crash"))
     return pl.concat(
         [
             polls.select(*who, pl.lit("poll").alias("f"), "first_offset", "last_offset"),
@@ -181,7 +182,7 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
 
 
 def _explain_misread(p: Partition, finding: Finding) -> Explanation | None:
-    """That what was read at any of the finding's offsets came from a damaged segment."""
+    """The explanation corruption, if a read at any of the finding's offsets returned a damaged copy."""
     if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
         return None
     offsets: list[int] = [finding.first_offset]
@@ -203,14 +204,14 @@ def _explain_repeat(p: Partition, finding: Finding) -> Explanation | None:
     value = finding.values[0]
     offsets = tuple(_repeated_entries(p).filter(pl.col("value") == value)["offset"].to_list())
     sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at", "acks").rows()
-    told = sent[0] if sent else (None, None, None, None)
-    producer = p.settings.processes.get(told[0]) if told[0] else None
-    return explain_repeated(p.timeline, Repeated(p.topic, p.partition, value, offsets, *told), producer)
+    send = sent[0] if sent else (None, None, None, None)
+    producer = p.settings.processes.get(send[0]) if send[0] else None
+    return explain_repeated(p.timeline, Repeated(p.topic, p.partition, value, offsets, *send), producer)
 
 
 @once
 def _repeated_entries(p: Partition) -> pl.DataFrame:
-    """The entries whose value stands at several offsets: few, so that each finding looks through these alone."""
+    """The entries whose value is at several offsets. They are few, so that each finding searches these only."""
     return p.entries.filter(pl.col("value").is_duplicated())
 
 
@@ -226,6 +227,7 @@ EXPLAINERS: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
 
 
 def record_of(explanation: Explanation) -> Record:
+    """An explanation as a record of verdict.json."""
     return {
         "cause": explanation.cause,
         "chain": [fact.record() for fact in explanation.chain],

@@ -1,15 +1,16 @@
-"""high-watermark-truncation: a follower cut its log to a stale high watermark and was then elected.
+"""high-watermark-truncation: a follower truncated to a stale high watermark and was then elected.
 
 Before leader epochs (KIP-101, Kafka 0.11; and later for message formats before v2) a follower that starts
 truncates to its checkpointed high watermark, which lags. If the leader dies before the follower has fetched
 the records again, the follower, still in the ISR, is elected cleanly without them.
 
-Needs: a version before 0.11 or a log before v2; the broker that leads afterwards had the records, cut its
-log at or below them, was elected cleanly, and had not copied them again by then. The cut is a line of its
-server.log, or follows from its checkpointed high watermark and what its log holds there later.
+Needs: a version before 0.11 or a log before v2; the broker that leads afterwards had the records, truncated its
+log at or below them, was elected cleanly, and had not copied them again by then. The truncation is a line of its
+server.log, or follows from its checkpointed high watermark and the later records of its log.
 
-Replicas differ for ever where one came back whose high watermark is above what the new leader wrote meanwhile: it cut
-nothing of its own records (KIP-101, second scenario). If it is elected later, what stood there on the others is lost.
+Replicas differ permanently if a replica returns whose high watermark is above the records that the new leader wrote
+meanwhile: it truncates none of its own records (KIP-101, second scenario). If it is elected later, the records of the
+others at these offsets are lost.
 """
 
 from __future__ import annotations
@@ -69,12 +70,12 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     cut = _cut(timeline, new, lost)
     if not cut:
         return needs(
-            f"that broker {new.leader} truncated its log to offset {lost.first} or below before its election "
+            f"evidence that broker {new.leader} truncated its log to offset {lost.first} or below before its election "
             "(its server.log, or snapshots of its log and replication-offset-checkpoint)"
         )
     without = facts_leader_lacked_records(timeline, found, lost)
     if not without:
-        return needs(f"whether broker {new.leader} had copied the records again before its election")
+        return needs(f"whether broker {new.leader} had fetched the records again before its election")
     old = found.old_leader
     facts = chain(
         old_format,
@@ -94,40 +95,40 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
-    """Of the offsets at which replicas differ in the end: a follower of the last leader cut its log above them."""
+    """Whether replicas differ at the end because a follower of the last leader truncated above these offsets."""
     old_format = _without_epochs(timeline)
     if old_format is None:
         return needs("the version of Kafka, or the format of the log's batches")
-    reign = _last_reign(timeline)
-    if not old_format or not reign:
+    terms = _last_terms(timeline)
+    if not old_format or not terms:
         return NOT_THE_CASE
     if own := _elected_with_its_own(timeline, differ):
         return Attempt(True, chain(old_format, own), PREVENTED)
     leader = timeline.replica_logs.leader
     others = _at_end(timeline, differ.first)
-    mine = others.filter(pl.col("broker") == leader)["digest"].to_list()
-    for row in others.filter(~pl.col("digest").is_in(mine)).iter_rows(named=True):
-        cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (reign[0].time or 0)]
+    leaders = others.filter(pl.col("broker") == leader)["digest"].to_list()
+    for row in others.filter(~pl.col("digest").is_in(leaders)).iter_rows(named=True):
+        cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (terms[0].time or 0)]
         if cuts and cuts[-1].end > differ.last:
-            own = [*_cut_to_mark(timeline, cuts[-1]), _stands(timeline, row, differ)]
-            return Attempt(True, chain(old_format, reign[0].facts[:1], own), PREVENTED)
-    return needs(f"where a follower of broker {leader} cut its log when it came back (its server.log)")
+            own = [*_cut_to_mark(timeline, cuts[-1]), _kept_record(timeline, row, differ)]
+            return Attempt(True, chain(old_format, terms[0].facts[:1], own), PREVENTED)
+    return needs(f"the offset to which a follower of broker {leader} truncated when it returned (its server.log)")
 
 
 def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
-    """That the last leader, before it was elected cleanly, had cut its log above these offsets and kept other records
-    there than a broker that it followed, which still has them.
+    """The facts that the last leader truncated above these offsets before its clean election, so that it kept other
+    records there than the broker that it followed; empty without proof.
     """
-    reign, leader = _last_reign(timeline), timeline.replica_logs.leader or ""
+    terms, leader = _last_terms(timeline), timeline.replica_logs.leader or ""
     at = _at_end(timeline, differ.first)
-    mine = at.filter(pl.col("broker") == leader).rows(named=True)
-    others = at.filter(~pl.col("digest").is_in([row["digest"] for row in mine])).rows(named=True)
+    own = at.filter(pl.col("broker") == leader).rows(named=True)
+    others = at.filter(~pl.col("digest").is_in([row["digest"] for row in own])).rows(named=True)
     held = [row for row in others if not differ.values or row["value"] in differ.values]
-    new = reign[0] if reign else None
-    if new is None or new.time is None or new.elected_uncleanly or not mine or not held:
+    new = terms[0] if terms else None
+    if new is None or new.time is None or new.elected_uncleanly or not own or not held:
         return []
     if differ.acks and differ.acks != {"all"}:
-        return []  # what a leader acknowledged alone is lost with any election
+        return []  # any election loses records that only the leader had acknowledged
     since = differ.last_acked or 0
     cuts = [e for e in timeline.ends_of(leader, "truncated") if e.time is None or since <= e.time <= new.time]
     if not cuts or any(cut.time is None or cut.end <= differ.last for cut in cuts):
@@ -135,38 +136,38 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     clean, loaded = _clean(timeline, new), _loaded_above(timeline, leader, cuts[0], differ)
     if not clean or not loaded or short_log_facts(timeline, leader, differ, differ.last):
         return []
-    stand = [_stands(timeline, row, differ) for row in (mine[0], held[0])]
-    return [*loaded, *_cut_to_mark(timeline, cuts[0]), *clean, *new.facts[:1], *stand]
+    kept = [_kept_record(timeline, row, differ) for row in (own[0], held[0])]
+    return [*loaded, *_cut_to_mark(timeline, cuts[0]), *clean, *new.facts[:1], *kept]
 
 
-def _last_reign(timeline: Timeline) -> list[Term]:
-    """The last terms, if all are the last leader's and none is in doubt."""
+def _last_terms(timeline: Timeline) -> list[Term]:
+    """The terms of the last leader without interruption, up to the last term; none of them in conflict."""
     led = [term for term in timeline.terms.values() if term.leader is not None]
-    doubted = [
+    others = [
         term.epoch for term in led if term.leader != timeline.replica_logs.leader or term.conflict or term.time is None
     ]
-    return [term for term in led if term.epoch > max(doubted, default=-1)]
+    return [term for term in led if term.epoch > max(others, default=-1)]
 
 
 def _at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
-    """What the brokers hold at an offset in the end, in order of broker."""
+    """The records at an offset at the end of the run, in order of broker."""
     logs = timeline.replica_logs
     return logs.records.filter((pl.col("snapshot") == logs.last) & (pl.col("offset") == offset)).sort("broker")
 
 
-def _stands(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
-    says = f"broker {row['broker']} kept its own records at {span(differ.first, differ.last)}"
+def _kept_record(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
+    text = f"broker {row['broker']} kept its own records at {span(differ.first, differ.last)}"
     source = (timeline.replica_logs.times.get(timeline.replica_logs.last), row["file"], None, row["byte"])
-    return Fact(says, "kept", *source, partition=differ.name, broker=row["broker"], offset=differ.first)
+    return Fact(text, "kept", *source, partition=differ.name, broker=row["broker"], offset=differ.first)
 
 
 def _cut_to_mark(timeline: Timeline, cut: LogEnd) -> list[Fact]:
-    """A truncation, after the checkpointed high watermark that it went to, where one is known."""
+    """A truncation, preceded by the checkpointed high watermark at which it ended, if that is known."""
     return [*[m.fact for m in timeline.ends_of(cut.broker, "high-watermark") if m.end == cut.end][:1], cut.fact]
 
 
 def _without_epochs(timeline: Timeline) -> list[Fact] | None:
-    """What shows that truncation went by the high watermark; [] if by epochs, None if nobody knows."""
+    """The facts that replicas truncated to the high watermark; [] if by leader epochs, None if it is not known."""
     batches = timeline.replica_logs.batches
     release = timeline.release()
     if release is not None and release < (0, 11):
@@ -174,24 +175,25 @@ def _without_epochs(timeline: Timeline) -> list[Fact] | None:
     if batches.height:
         if (batches["magic"] < 2).all():
             row = batches.row(0, named=True)
-            says = f"the log is of message format v{row['magic']}, which has no leader epochs"
-            return [Fact(says, "version", None, row["file"], None, row["byte"])]
+            text = f"the log has message format v{row['magic']}, which has no leader epochs"
+            return [Fact(text, "version", None, row["file"], None, row["byte"])]
         return []
     return [] if release is not None else None
 
 
 def _clean(timeline: Timeline, new: Term) -> list[Fact]:
+    """The facts that an election was clean; empty without proof."""
     if known := in_isr_before_election(new):
         return known
     dated = [(isr, fact) for _, isr, fact in timeline.isr if new.time and fact.time and fact.time < new.time]
-    said = [fact for isr, fact in dated[-1:] if new.leader in isr]
+    reported = [fact for isr, fact in dated[-1:] if new.leader in isr]
     configured = clean_by_configuration(timeline)
-    # ZooKeeper's ISR outlives the broker's absence, so configuration is the better proof where it is known.
-    return configured or said
+    # In ZooKeeper the ISR keeps an absent broker, so the configuration is the better proof if it is known.
+    return configured or reported
 
 
 def _cut(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
-    """That the new leader had the first lost record and cut it off before its election."""
+    """The facts that the new leader had the first lost record and truncated it before its election."""
     broker = new.leader or ""
     for end in reversed(timeline.ends_of(broker, "truncated")):
         if end.noop or end.end > lost.first:
@@ -199,7 +201,7 @@ def _cut(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
         if end.time is None or (new.time is not None and end.time > new.time + SECOND):
             continue
         if lost.last_acked is not None and end.time < lost.last_acked:
-            continue  # it cannot have cut what was not there yet
+            continue  # the record was not written yet
         before = _had_more(timeline, broker, end, lost)
         if before:
             return [*before, *_cut_to_mark(timeline, end)]
@@ -207,19 +209,19 @@ def _cut(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
 
 
 def _had_more(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
-    """The log end that the cut shortened: as loaded just before, in a snapshot taken before, or as it was in sync."""
+    """The facts that a log held the records before a truncation: loaded just before, in a snapshot, or in the ISR."""
     if above := _loaded_above(timeline, broker, cut, lost):
         return above
     loaded = _loaded_before(timeline, broker, cut)
     if loaded and loaded[-1].time is not None and lost.last_acked is not None and loaded[-1].time > lost.last_acked:
-        return []  # an earlier cut took them
+        return []  # an earlier truncation removed them
     if may_have_lost_tail(timeline, broker, lost.last_acked, cut.time):
         return []
     return snapshots_with_records(timeline, broker, lost) or had_records(timeline, broker, lost)
 
 
 def _loaded_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
-    """That a log, as it was loaded last before a cut, ended above the lost records."""
+    """The last load before a truncation, if the log then ended above the lost records."""
     return [loaded.fact for loaded in _loaded_before(timeline, broker, cut)[-1:] if loaded.end > lost.last]
 
 
@@ -229,8 +231,8 @@ def _loaded_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]
 
 
 def _from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """Without the line: it had the record in one snapshot, with a checkpointed high watermark at or below it,
-    and in a later one its log has another record there.
+    """The facts of a truncation without its line: the record in one snapshot, with a checkpointed high watermark at or
+    below it, and another record at its offset in a later snapshot.
     """
     had = snapshots_with_records(timeline, broker, lost)
     if not had:

@@ -1,14 +1,14 @@
 """Incidents: all findings and explanations of one event, joined once. Every output renders these.
 
-Rules find ranges of records and causes explain them part by part: an election that loses 345 writes gives a finding
-at each change of acks, a second one for each from the brokers' logs, and consequences of all of them. An incident
-joins them again:
+Rules find ranges of records, and causes explain them part by part. An election that loses 345 writes gives a finding
+at each change of acks, another finding for each from the brokers' logs, and consequences of all of them. An incident
+joins these:
 
-- lost writes of one event (`related` to each other), with what follows from them;
+- lost writes of one event (`related` to each other), with their consequences;
 - losses with the same cause and the same change of leader, or the same death, in one partition or in several;
 - other findings of one rule in one partition, with the same cause.
 
-Losses of an event that have different causes, or a cause for a part of them only, are an incident a cause.
+Losses of one event with different causes are one incident per cause.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..wording import plural, some
 from .chains import decisive_fact, merge_chains
 from .losses import LOSSES, LostRange
 
-MAX_APART_NS = 2_000_000_000  # between what one event did to two partitions
+MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
 UNKNOWN = "unknown"
 FINDING_COLUMNS = (
     "id",
@@ -44,19 +44,19 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Incident:
-    """One event: what was found of it, and why it happened."""
+    """One event: its findings and its cause."""
 
     number: int  # from 1, the worst first
     headline: str  # a sentence without its full stop
     severity: str  # the worst of its findings'
     cause: str  # a name that `logjudge causes` explains, or "unknown"
     findings: tuple[str, ...]  # ids, the worst first
-    rules: tuple[Record, ...]  # of each rule: rule, findings, records
+    rules: tuple[Record, ...]  # per rule: rule, findings, records
     lost: tuple[LostRange, ...] = ()
     chain: tuple[Record, ...] = ()  # dated facts in order of time, each once
     prevented_by: tuple[str, ...] = ()
     citation: str = ""
-    missing: tuple[str, ...] = ()  # the evidence that an unknown cause would need; empty where no cause was looked for
+    missing: tuple[str, ...] = ()  # the evidence that an unknown cause needs; empty if no cause was searched
     readings: tuple[Record, ...] = ()  # of conflicting evidence: cause, chain, citation
 
     @property
@@ -65,28 +65,28 @@ class Incident:
 
     @property
     def explained(self) -> bool:
-        """Whether a cause was looked for."""
+        """Whether a cause was searched."""
         return self.known or bool(self.missing or self.readings)
 
     @property
     def records(self) -> int:
-        """How many acknowledged records it lost."""
+        """The number of acknowledged records that it lost."""
         return sum(lost.count for lost in self.lost)
 
     def record(self) -> Record:
-        """As verdict.json has it."""
+        """The incident as in verdict.json."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 def from_record(record: Mapping[str, Any]) -> Incident:
-    """The incident that `record` made."""
+    """The incident from its `record`."""
     values: Record = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
     return Incident(**{**values, "lost": tuple(LostRange(**lost) for lost in record["lost"])})
 
 
 @dataclass
 class _Group:
-    """An incident in the making."""
+    """The findings and explanations of an incident, while they are collected."""
 
     cause: str
     findings: dict[str, Record] = field(default_factory=dict)
@@ -98,12 +98,12 @@ class _Group:
 
 
 def rows_of(findings: pl.DataFrame) -> Iterator[Record]:
-    """What `incidents_of` needs of findings with the columns of FINDINGS."""
+    """Rows for `incidents_of` from findings with the columns of FINDINGS."""
     return findings.select(FINDING_COLUMNS).iter_rows(named=True)
 
 
 def saved_incidents(verdict: Record, findings: pl.DataFrame) -> list[Incident]:
-    """The incidents of a verdict.json; of one that an earlier version wrote they are joined now."""
+    """The incidents of a verdict.json, joined anew if an earlier version wrote it."""
     if "incidents" in verdict:
         return [from_record(record) for record in verdict["incidents"]]
     return incidents_of(rows_of(findings), verdict.get("causes", []))
@@ -113,12 +113,12 @@ def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[I
     """The incidents of a run or a partition, the worst first.
 
     findings: rows with FINDING_COLUMNS. causes: explanations as in
-    verdict.json (explaining.explain), their findings among these; those of other findings are left out.
+    verdict.json (explaining.explain), without those of other findings.
     """
     rows = {row["id"]: row for row in findings}
     events = _events(rows)
     groups: dict[Any, _Group] = {}
-    # Losses go first: an explanation of what followed from a loss joins the loss.
+    # Losses go first: the explanation of a consequence joins its loss.
     for cause in sorted(causes, key=lambda cause: cause["lost"] is None):
         known = [name for name in cause["findings"] if name in rows]
         if not known and cause["findings"]:
@@ -126,32 +126,32 @@ def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[I
         group = groups.setdefault(_key(cause, known, rows, events, groups), _Group(cause["cause"]))
         group.explanations.append(cause)
         group.findings |= {name: rows[name] for name in known}
-    _place_the_rest(groups, rows, events)
-    joined = _join_one_event(list(groups.values()))
+    _place_unexplained(groups, rows, events)
+    joined = _join_by_decisive_fact(list(groups.values()))
     made = sorted((_incident(group) for group in joined), key=_order)
     return [replace(incident, number=number) for number, incident in enumerate(made, 1)]
 
 
 def _events(rows: Mapping[str, Record]) -> dict[str, str]:
-    """The first loss of its event, by finding: of losses, and of what follows from one."""
+    """By finding, the first loss of its event: for losses and for their consequences."""
     first: dict[str, str] = {}
     for name, row in rows.items():
         if row["rule"] == "lost-write":
-            # `related` names the loss before it in the same event, which stands before it here, too.
+            # `related` names the previous loss of the same event, which precedes it here too.
             before = (other for other in row["related"] if other in first and rows[other]["rule"] == "lost-write")
             first[name] = first.get(next(before, ""), name)
-    followed = ((name, row["related"][0]) for name, row in rows.items() if _follows(row))
+    followed = ((name, row["related"][0]) for name, row in rows.items() if _is_consequence(row))
     return {**first, **{name: first[loss] for name, loss in followed if loss in first}}
 
 
-def _follows(row: Record) -> bool:
+def _is_consequence(row: Record) -> bool:
     return row["rule"] != "lost-write" and bool(row["related"])
 
 
 def _key(
     cause: Record, known: list[str], rows: Mapping[str, Record], events: Mapping[str, str], groups: Mapping[Any, _Group]
 ) -> Any:
-    """Which group an explanation belongs to."""
+    """The key of the group to which an explanation belongs."""
     event = next((events[name] for name in known if name in events), None)
     if cause["lost"] is not None:
         return event or tuple(known[:1]) or id(cause), cause["cause"]
@@ -166,8 +166,8 @@ def _key(
     return (row["rule"], row["severity"], row["topic"], row["partition"]), cause["cause"], tuple(cause["missing"])
 
 
-def _place_the_rest(groups: dict[Any, _Group], rows: Mapping[str, Record], events: Mapping[str, str]) -> None:
-    """Adds the findings that no explanation names: to their event, or to their rule's in the partition."""
+def _place_unexplained(groups: dict[Any, _Group], rows: Mapping[str, Record], events: Mapping[str, str]) -> None:
+    """Adds findings without an explanation to the group of their event, or of their rule in the partition."""
     placed = {name for group in groups.values() for name in group.findings}
     of_event: dict[str, _Group] = {}
     for group in sorted(groups.values(), key=_size, reverse=True):
@@ -192,8 +192,8 @@ def _size(group: _Group) -> int:
     return sum(one["lost"]["count"] for one in group.explanations if one["lost"] is not None)
 
 
-def _join_one_event(groups: list[_Group]) -> list[_Group]:
-    """Joins groups whose losses have one cause and one turning point: the same broker was elected, or died, at one
+def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
+    """Joins groups of losses with the same cause and decisive fact: the same broker was elected, or died, at the same
     time."""
     out: list[_Group] = []
     alike: dict[Any, list[tuple[int, _Group]]] = {}
@@ -217,7 +217,7 @@ def _join_one_event(groups: list[_Group]) -> list[_Group]:
 
 
 def _incident(group: _Group) -> Incident:
-    ranked = sorted(group.findings.values(), key=_gravity)
+    ranked = sorted(group.findings.values(), key=_finding_order)
     lost = _lost(group)
     first = max(group.explanations, key=lambda one: one["lost"]["count"] if one["lost"] else 0, default=None)
     rules: dict[str, list[int]] = {}
@@ -236,17 +236,17 @@ def _incident(group: _Group) -> Incident:
         tuple(merge_chains(group.explanations, lost)) if group.cause != UNKNOWN else (),
         tuple(dict.fromkeys(measure for one in group.explanations for measure in one["prevented_by"])),
         first["citation"] if first else "",
-        tuple(dict.fromkeys(lacking for one in group.explanations for lacking in one["missing"])),
+        tuple(dict.fromkeys(item for one in group.explanations for item in one["missing"])),
         tuple(first["readings"]) if first else (),
     )
 
 
-def _gravity(row: Record) -> tuple[Any, ...]:
-    return *rank(row["rule"], row["severity"], _follows(row)), -row["count"]
+def _finding_order(row: Record) -> tuple[Any, ...]:
+    return *rank(row["rule"], row["severity"], _is_consequence(row)), -row["count"]
 
 
 def _lost(group: _Group) -> tuple[LostRange, ...]:
-    """The ranges that are gone, most records first. The brokers' logs and the clients' view may give the same range."""
+    """The lost ranges, most records first, without those that the brokers' logs and the clients' view share."""
     ranges: list[LostRange] = []
     explained: set[str] = set()
     named = [one for one in group.explanations if one["lost"] is not None]
@@ -255,9 +255,9 @@ def _lost(group: _Group) -> tuple[LostRange, ...]:
         lost = LostRange(**one["lost"])
         if _has_lost_write(one, group) or not any(_overlap(lost, other) for other in ranges):
             ranges.append(lost)
-    # acknowledged-absent counts where no lost-write does: both speak of the same records.
-    bare = [row for name, row in group.findings.items() if name not in explained and row["rule"] in LOSSES]
-    for row in sorted(bare, key=lambda row: LOSSES.index(row["rule"])):
+    # acknowledged-absent counts only without an overlapping lost-write: both are about the same records.
+    unexplained = [row for name, row in group.findings.items() if name not in explained and row["rule"] in LOSSES]
+    for row in sorted(unexplained, key=lambda row: LOSSES.index(row["rule"])):
         last = row["first_offset"] if row["last_offset"] is None else row["last_offset"]
         lost = LostRange(row["topic"], row["partition"], row["first_offset"], last, row["count"], None)
         if row["rule"] == LOSSES[0] or not any(_overlap(lost, other) for other in ranges):
@@ -282,8 +282,8 @@ def _headline(
 ) -> str:
     if lost:
         records = sum(one.count for one in lost)
-        are = "is" if records == 1 else "are"
-        return f"{plural(records, 'acknowledged write')} {are} gone: {places_of(lost)}{_consumed(lost, records)}"
+        verb = "was" if records == 1 else "were"
+        return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed(lost, records)}"
     if not ranked:
         return str(first["says"]) if first else ""
     worst = ranked[0]
@@ -295,7 +295,7 @@ def _headline(
 
 
 def places_of(lost: Iterable[LostRange]) -> str:
-    """orders-0 at offsets 255 to 630, orders-1 at …; several ranges of a partition by their ends and number."""
+    """orders-0 at offsets 255 to 630, orders-1 at …; several ranges of a partition as their span and number."""
     by_partition: dict[str, list[LostRange]] = {}
     for one in lost:
         by_partition.setdefault(one.name, []).append(one)
@@ -318,14 +318,14 @@ def _consumed(lost: tuple[LostRange, ...], records: int) -> str:
         return ""
     read = sum(known)
     if records == 1:
-        return "; a consumer had read it" if read else "; no recorded consumer had read it"
+        return "; a consumer had already read it" if read else "; no recorded consumer had read it"
     if read in (0, records):
-        return "; consumers had read all of them" if read else "; no recorded consumer had read them"
-    return f"; consumers had read {read:,} of them"
+        return "; consumers had already read all of them" if read else "; no recorded consumer had read them"
+    return f"; consumers had already read {read:,} of them"
 
 
 def _order(incident: Incident) -> tuple[Any, ...]:
-    """Breaches first, then losses, then what has a known cause, then more records."""
+    """Breaches first, then losses, then incidents with a known cause, then those with more records."""
     worst = incident.rules[0]["rule"] if incident.rules else "lost-write"
     gravity, _, turn = rank(worst, incident.severity)
     records = incident.records or sum(rule["records"] for rule in incident.rules[:1])

@@ -1,12 +1,12 @@
-"""last-replica-standing: the only in-sync replica lost its unflushed tail, and led on with what was left.
+"""last-replica-standing: the only in-sync replica lost its unflushed tail, and then led again without it.
 
-Kafka acknowledges from the page cache. Where the ISR has shrunk to one broker, what its disk loses at a
-power failure is gone, though it is elected again without any rule being broken (with eligible leader
-replicas the controller calls it unclean, KIP-966).
+Kafka acknowledges records in the page cache. If the ISR has shrunk to one broker, a power failure of that broker loses
+the records that were not on its disk. Electing it again breaks no rule (with eligible leader replicas the controller
+calls this election unclean, KIP-966).
 
 Needs: the broker that leads afterwards had the records, as it acknowledged them or was in sync while they were
-acknowledged; its log then ended at or below them, as it was loaded or in a snapshot; and the ISR was that broker
-alone when it was elected, or when it acknowledged them and led on in its own epoch.
+acknowledged; its log then ended at or below them, when it was loaded or in a snapshot; and the ISR was that broker
+alone when it was elected, or when it acknowledged them and led again in its own epoch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     broker = found.new_leader
     together = missing_if_failed_together(timeline, lost, broker)
     if together:
-        # Nobody was the last to stand.
+        # Another in-sync replica may have had the records.
         return needs(*together)
     after = found.successor
     if after is not None and after.elected_uncleanly:
@@ -52,21 +52,23 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         if not had:
             return NOT_THE_CASE
     if rollback_facts(timeline, broker, lost):
-        return NOT_THE_CASE  # it was flushed: no failure of power took it
+        return NOT_THE_CASE  # the records were flushed, so no power failure lost them
     short = short_log_facts(timeline, broker, lost, lost.first)
     if not short:
         return needs(
-            f"that broker {broker}'s log ended at or below offset {lost.first} when it started again "
+            f"evidence that broker {broker}'s log ended at or below offset {lost.first} when it started again "
             "(its server.log, or a snapshot)"
         )
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
-    if joined := _joined(timeline, broker, lost.last_acked, loaded):
-        return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, in sync by then, had the records")
+    if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):
+        return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
     alone = _alone(timeline, found, broker, lost)
     if not alone or _among_others(timeline, broker, lost, after.time if after else None):
         others = sorted(found.new.before or ())
-        known = f"; its log lost the records, but [{', '.join(others)}] were in sync" if others else ""
-        return needs(f"that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}")
+        known = f"; its log lost the records, but the ISR was [{', '.join(others)}]" if others else ""
+        return needs(
+            f"evidence that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}"
+        )
     cut = [
         fact
         for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
@@ -88,11 +90,13 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         after.facts[:1] if after else found.new.facts[-1:],
         after.start_facts[:1] if after else [],
     )
-    return Attempt(True, facts, [*_another(timeline, lost, bool(shrunk)), *flush_measures(timeline)])
+    return Attempt(
+        True, facts, [*_measures_for_a_second_replica(timeline, lost, bool(shrunk)), *flush_measures(timeline)]
+    )
 
 
-def _another(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:
-    """What would have let a broker lead that had the records too: who never had them is no help as eligible."""
+def _measures_for_a_second_replica(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:
+    """Measures by which another broker would have had the records, or would have been elected with them."""
     alone = is_acknowledged_alone(timeline, lost)
     if alone or (alone is None and shrunk) or len(_members(timeline)) == 1:
         return more_replicas(timeline, lost) or (acks_all_measures(timeline) if "1" in lost.acks else [])
@@ -111,7 +115,7 @@ def _of(details: object, lost: Lost) -> bool:
 
 
 def _alone(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
-    """That the broker was alone in sync when the records were acknowledged, or when it was elected again."""
+    """The facts that the ISR was the broker alone when the records were acknowledged, or when it was elected again."""
     after = found.successor
     if after is not None and after.before is not None:
         return after.facts[:1] if after.before == {broker} else []
@@ -123,27 +127,27 @@ def _alone(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> 
         for time, isr, fact in timeline.isr
         if isr == {broker} and time is not None and lost.last_acked is not None and time >= lost.last_acked
     ]
-    # Leading again with an ISR of itself, before anybody could have left it: as it was when it died.
+    # It led again with itself as the ISR before any other could leave, so the ISR was the same when it died.
     return again[:1] if after is None else []
 
 
 def _among_others(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
-    """Whether the log was short in an earlier life than the one that was elected, when others were said to be in sync:
-    then it was not alone when it lost the records."""
+    """Whether the log was already short at an earlier start than the one before the election, when others were in the
+    ISR: then the broker was not alone when it lost the records."""
     ends = [end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.end <= lost.first]
-    lives = [end.time or 0 for end in ends if (lost.last_acked or 0) < (end.time or 0) <= (elected or 0)]
-    if len(lives) < 2:
+    loads = [end.time or 0 for end in ends if (lost.last_acked or 0) < (end.time or 0) <= (elected or 0)]
+    if len(loads) < 2:
         return False
-    said = [(time, isr) for time, isr, _ in timeline.isr if time is not None and time <= lives[0]]
-    since, together = said[-1] if said else (0, frozenset({broker}))
-    # Not every controller tells that the ISR shrank by a broker that it missed.
+    reported = [(time, isr) for time, isr, _ in timeline.isr if time is not None and time <= loads[0]]
+    since, together = reported[-1] if reported else (0, frozenset({broker}))
+    # Not every controller reports that the ISR shrank when a broker died.
     noticed = [e for e in timeline.events if e.kind == "died" and e.fact.place is None and e.time is not None]
-    return together - {e.broker for e in noticed if since <= (e.time or 0) <= lives[0]} > {broker}
+    return together - {e.broker for e in noticed if since <= (e.time or 0) <= loads[0]} > {broker}
 
 
-def _joined(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:
-    """Who else was said to be in sync between two times."""
+def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:
+    """The other brokers that were in the ISR between two times."""
     if since is None or until is None:
         return []
-    said = [isr for time, isr, _ in timeline.isr if time is not None and since < time < until]
-    return sorted({other for isr in said for other in isr} - {broker})
+    reported = [isr for time, isr, _ in timeline.isr if time is not None and since < time < until]
+    return sorted({other for isr in reported for other in isr} - {broker})

@@ -1,4 +1,4 @@
-"""Which term wrote the lost records, and which one put an end to them: what all broker-side causes ask."""
+"""The term that acknowledged the lost records, and the term that lost them. All broker-side causes need both."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .replica_history import had_records, is_dead, may_have_lost_tail, still_had
 
 @dataclass
 class LeaderChange:
-    """The term that acknowledged the lost records, the first later one that began at or below them, and what
-    would be needed to tell. Both are one term where a leader came back in its own epoch.
+    """The term that acknowledged the lost records, the first later term that began at or below them, and the missing
+    evidence. Both are one term if a leader returned in its own epoch.
     """
 
     old: Term | None = None
@@ -27,7 +27,7 @@ class LeaderChange:
 
     @property
     def successor(self) -> Term | None:
-        """The term that put an end to them, if another one began."""
+        """The term that lost the records, if it is another one."""
         return self.new if self.new is not self.old else None
 
     @property
@@ -40,19 +40,20 @@ class LeaderChange:
 
 
 def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
-    """Of the lost records: from the epochs in the segments where they have them, else from times."""
+    """The leader change that lost records: from the epochs in the segments if they have them, else from times."""
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     out = LeaderChange()
     out.old = timeline.terms.get(then) if then is not None else _led_at(led, lost.first_acked or lost.written, now)
     if out.old is None or out.old.leader is None:
-        out.missing.append(f"who led {lost.name} when the records were acknowledged")
+        out.missing.append(f"the leader of {lost.name} when the records were acknowledged")
     if out.old is not None and now is not None and out.old.epoch == now:
         out.new = out.old
         out.old = _stale_leader(timeline, lost, out.new) or out.old
         return out
     after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
-    # An old leader that comes back from outside the ISR has cut nothing yet: what was lost is there until the next one.
+    # An old leader that was elected from outside the ISR has truncated nothing yet: it holds the records until the next
+    # leader.
     back = [t.epoch for t in after if t.leader == out.old_leader and t.elected_uncleanly and (t.start or 0) > lost.last]
     latest = max(back, default=-1)
     if now is not None and now < max(latest, -1 if then is None else then):
@@ -61,21 +62,21 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     if now is not None:
         after = [t for t in after if latest < t.epoch <= now]
     elif (last_acked := lost.last_acked or lost.written) is not None:
-        # Without epochs in the records only time tells; a term that began before the last one was
-        # acknowledged did not lose it (a second of grace: logs are written a little late).
+        # Without epochs in the records, times decide. A term that began before the last acknowledgement did not lose
+        # that record (with a second of tolerance, as brokers log a little late).
         after = [t for t in after if t.time is not None and t.time > last_acked - SECOND]
     after = [t for t in after if t.start is None or t.start <= lost.first]
     if after:
-        # A term of which nobody knows where it began may be one that nobody ever led: its leader had died.
-        took = (t for t in after if t.start is not None or not _took_nothing(timeline, out, t, lost))
-        out.new = _began(next(took, after[0]), after)
+        # A term without a known start offset may have had no leader: its leader had already died.
+        candidates = (t for t in after if t.start is not None or not _cannot_have_lost(timeline, out, t, lost))
+        out.new = _first_with_start(next(candidates, after[0]), after)
     else:
         out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
     return out
 
 
-def _began(term: Term, after: list[Term]) -> Term:
-    """A term, or the one of the same leader right after it of which is known where it began."""
+def _first_with_start(term: Term, after: list[Term]) -> Term:
+    """A term, or the next term of the same leader with a known start offset."""
     for later in after[after.index(term) :]:
         if later.leader != term.leader or later.conflict:
             return term
@@ -85,8 +86,10 @@ def _began(term: Term, after: list[Term]) -> Term:
 
 
 def _led_again(wrote: Term | None, after: list[Term], old_leader: str | None) -> Term | None:
-    """Of the terms after the lost records, where records of an older epoch stand in their place: with which one who
-    wrote those led again, never having had the lost ones. It is the next one, or else the first of the last reign.
+    """The term in which the writer of older records led again without ever having had the lost ones.
+
+    For lost records whose offsets now hold records of an older epoch. `after`: the terms after the lost records. The
+    result is the next term, or else the first one after which only that leader led.
     """
     if wrote is None:
         return None
@@ -97,9 +100,9 @@ def _led_again(wrote: Term | None, after: list[Term], old_leader: str | None) ->
     return next((t for t in after if t.epoch > max(others, default=-1)), None)
 
 
-def _took_nothing(timeline: Timeline, found: LeaderChange, term: Term, lost: Lost) -> bool:
-    """Whether a later term cannot have lost the records, wherever it began: its leader had them and was up all the
-    while, or was dead.
+def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost: Lost) -> bool:
+    """Whether a later term cannot have lost the records, whatever its start offset: its leader had them and did not
+    restart, or it was dead.
     """
     if term.leader is None or term.time is None or term.conflict or lost.first_acked is None:
         return False
@@ -109,25 +112,25 @@ def _took_nothing(timeline: Timeline, found: LeaderChange, term: Term, lost: Los
     cut = truncations(timeline, term.leader, lost, lost.first_acked)
     starts = [e.time for e in timeline.events if e.broker == term.leader and e.kind == "started"]
     since = lost.first_acked
-    harmed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
+    changed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
     if still_had_records(timeline, term.leader, lost) and not any(end.time is None or end.time <= until for end in cut):
         return True
     had = term.leader == found.old_leader or had_records(timeline, term.leader, lost)
-    if had and loaded and not harmed:  # without a line of any load, a log does not tell when its broker started
+    if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
-    # Only the history tells of a death exactly: a controller that knew would not have elected it.
+    # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
     return is_dead(timeline, term.leader, term.time, until, exactly=True)
 
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
-    """The leader epoch of the lost records, where a snapshot or a losing replica still holds one."""
+    """The leader epoch of the lost records, if a snapshot or a losing replica still holds one."""
     held = timeline.replica_logs.records.filter(pl.col("value").is_in(list(lost.values[:1])))
     epochs = held.filter(pl.col("offset") == lost.first)["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
 
 
 def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
-    """The leader epoch of what stands at the first lost offset now."""
+    """The leader epoch of the record that is at the first lost offset now."""
     logs = timeline.replica_logs
     now = logs.records.filter(
         (pl.col("snapshot") == logs.last)
@@ -144,7 +147,7 @@ def _led_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
     if time is None:
         return None
     known = [t for t in led if t.time is not None and t.time <= time and (now is None or t.epoch <= now)]
-    # A term before it without a time may be the one; then nobody knows.
+    # An earlier term without a time may have led then; so the first one is certain only if it is the only one.
     if not known:
         first = [t for t in led if t.epoch == 0]
         return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
@@ -152,8 +155,9 @@ def _led_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
 
 
 def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
-    """The term before one that began at or below records acknowledged later: its leader, not knowing that it was
-    replaced, acknowledged them, and cut them off once it knew. Not if the new leader lost what it had itself.
+    """The term before `new`, if its leader acknowledged the records after it was replaced, and truncated them later.
+
+    None if the new leader may have lost records of its own.
     """
     earlier = [t for t in timeline.terms.values() if t.epoch < new.epoch and t.leader is not None]
     if not earlier or new.start is None or new.start > lost.first or lost.last_acked is None:
@@ -169,8 +173,8 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
 
 
 def missing_if_just_elected(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[str]:
-    """What is not known of records that were acknowledged under acks=1 when a leader had just begun: the one before it,
-    not knowing yet that it was replaced, may have acknowledged them alone, and cut them off later.
+    """The missing evidence for records that were acknowledged with acks=1 just after an election: the previous leader
+    may have acknowledged them before it learned of the election, and truncated them later.
     """
     began = found.old
     if lost.acks != {"1"} or began is None or lost.first_acked is None or _epoch_then(timeline, lost) is not None:
@@ -183,13 +187,14 @@ def missing_if_just_elected(timeline: Timeline, found: LeaderChange, lost: Lost)
     leader = previous.leader if previous is not None else None
     if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, exactly=True):
         return []
-    return [f"whether broker {began.leader}, which had just begun to lead, acknowledged the records"]
+    return [f"whether broker {began.leader}, which had just been elected, acknowledged the records"]
 
 
 def facts_leader_lacked_records(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[Fact]:
-    """That the new leader did not have the lost records when it was elected: its epoch began at or below them, another
-    record was acknowledged there while it led, it had written other records there in an older epoch, or its log had
-    ended there since nobody lived that it could follow.
+    """The facts that the new leader lacked the lost records when it was elected; empty without proof.
+
+    Its epoch began at or below them; or another record was acknowledged there while it led; or it had written other
+    records there in an older epoch; or its log ended below them, and no live broker had them to fetch.
     """
     new = found.new
     if new is None or new.leader is None:
@@ -206,7 +211,7 @@ def facts_leader_lacked_records(timeline: Timeline, found: LeaderChange, lost: L
 
 
 def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
-    """That another record was acknowledged at the first lost offset while a broker led, before it started again."""
+    """The fact that another record was acknowledged at the first lost offset in a term, before any restart."""
     if lost.replaced is None or new.time is None or lost.replaced <= new.time - SECOND:
         return []
     later = [t.time for t in timeline.terms.values() if t.epoch > new.epoch and t.leader not in (None, new.leader)]
@@ -214,14 +219,16 @@ def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     again += [end.time for end in timeline.ends_of(new.leader or "", "loaded")]
     if any(time is not None and new.time < time <= lost.replaced for time in (*later, *again)):
         return []
-    says = f"another record was acknowledged at offset {lost.first} of {lost.name}"
+    text = f"another record was acknowledged at offset {lost.first} of {lost.name}"
     place = lost.replaced_place
-    return [Fact(says, "acknowledged", lost.replaced, place=place, partition=lost.name, offset=lost.first)]
+    return [Fact(text, "acknowledged", lost.replaced, place=place, partition=lost.name, offset=lost.first)]
 
 
 def _ended_short(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost) -> list[Fact]:
-    """That a log ended at or below the lost records when its broker was elected: it did before, and all that had led
-    since were dead, so it could not copy them again; or it still did when it was heard of next, as leaders' logs grow.
+    """The fact that the new leader's log ended at or below the lost records at its election; empty without proof.
+
+    It did so before, and all leaders since were dead, so that it could not fetch them again; or it still did at the
+    next known log end, as a leader's log only grows.
     """
     until, since, broker = new.time, lost.last_acked, new.leader or ""
     if until is None or since is None or found.old is None:
@@ -238,7 +245,7 @@ def _ended_short(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost)
             return [end.fact]
     if after:
         time, end = after[0]
-        # A load is told in the same moment as the start that it belongs to.
+        # A load has the same time as the start that it belongs to.
         cut = end.kind in ("truncated", "corruption") or may_have_lost_tail(timeline, broker, until, time + SECOND)
         if not cut and end.end <= lost.first:
             return [end.fact]
@@ -246,34 +253,34 @@ def _ended_short(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost)
 
 
 def clean_by_configuration(timeline: Timeline) -> list[Fact]:
-    """That the topic's configuration permits no unclean election; empty where it does or nobody says."""
+    """The fact that the topic's configuration permits no unclean election; empty if it does or is not recorded."""
     value = str(timeline.config.get("unclean.leader.election.enable", "")).lower()
     return (
-        [Fact("unclean.leader.election.enable is false for the topic", "configured", source="run.json")]
+        [Fact("unclean.leader.election.enable=false for the topic", "configured", source="run.json")]
         if value == "false"
         else []
     )
 
 
 def isr_before_election(new: Term) -> list[Fact]:
-    """Who was in the ISR, or eligible, just before an election, and whether the new leader was."""
+    """The fact of which brokers were in the ISR or eligible just before an election, and whether the new leader was."""
     if not new.before:
         return []
-    if said := new.before_fact:
+    if isr_fact := new.before_fact:
         was = "was" if new.leader in new.before else "was not"
-        says = f"broker {new.leader} {was} in sync before: [{', '.join(sorted(new.before))}]"
-        source = (new.time, said.source, said.line, said.byte)
-        return [Fact(says, "in-sync-before", *source, broker=new.leader, brokers=new.before)]
+        text = f"broker {new.leader} {was} in the ISR before its election: [{', '.join(sorted(new.before))}]"
+        source = (new.time, isr_fact.source, isr_fact.line, isr_fact.byte)
+        return [Fact(text, "in-sync-before", *source, broker=new.leader, brokers=new.before)]
     return [fact for before, fact in new.elections if before == new.before]
 
 
 def in_isr_before_election(new: Term) -> list[Fact]:
-    """That the new leader was in the ISR, or eligible, just before its election."""
+    """The fact that the new leader was in the ISR or eligible just before its election; empty without proof."""
     return isr_before_election(new) if new.before and new.leader in new.before else []
 
 
 def clean_leader_change(timeline: Timeline, lost: Lost) -> tuple[LeaderChange, Term] | Attempt:
-    """The succession to another broker that was not elected uncleanly; why there is none otherwise."""
+    """The leader change to another broker by an election that was not unclean; otherwise the attempt to return."""
     found = find_leader_change(timeline, lost)
     if found.new is None or found.new_leader is None:
         return needs(*found.missing)

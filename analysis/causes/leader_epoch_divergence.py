@@ -1,13 +1,13 @@
-"""leader-epoch-divergence: logs that diverged for good although truncation went by leader epochs.
+"""leader-epoch-divergence: logs diverged permanently although truncation used leader epochs.
 
-From 0.11 to 1.1 a follower asked the leader for the end of its own last epoch alone. After two quick
-changes of leader, where the leader never had that epoch, the answer let the follower keep records that the
-leader does not have (KIP-279, fixed in 2.0). Up to 2.0 a fetch told no epoch: a replica that missed two
-changes of leader got what follows its own wrong records (KAFKA-6880, fixed in 2.1 by KIP-320).
+From 0.11 to 1.1 a follower asked the leader only for the end of the follower's last epoch. After two quick leader
+changes the leader may never have had that epoch; its answer then let the follower keep records that the leader does not
+have (KIP-279, fixed in 2.0). Up to 2.0 a fetch carried no epoch: a replica that missed two leader changes fetched the
+records after its own wrong ones (KAFKA-6880, fixed in 2.1 by KIP-320).
 
 Needs: a version from 0.11 to 2.0; two replicas that hold different records of different epochs at one offset, and
-the same records later on, so that one followed the other after they had diverged. It tells why replicas differ for
-ever; why records were lost is told by the election after which their leader lacked them.
+the same records at later offsets, so that one followed the other after they had diverged. This cause explains why
+replicas differ permanently. The cause of lost records is the election after which their leader lacked them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REMEDY = "Kafka 2.1 or later (KIP-279, KIP-320)."
 
 
 def explain(timeline: Timeline, differ: Lost) -> Attempt:
-    """Of the offsets at which replicas differ in the end."""
+    """Whether replicas differ at the end by this divergence."""
     release = timeline.release()
     survived = _survived(timeline, differ)
     if not survived:
@@ -44,7 +44,7 @@ def explain(timeline: Timeline, differ: Lost) -> Attempt:
 
 
 def _survived(timeline: Timeline, differ: Lost) -> list[Fact]:
-    """What two replicas hold where they differ, and where they agree again."""
+    """The facts of two replicas' different records at one offset, and of their first equal record after it."""
     logs = timeline.replica_logs
     records = logs.records.filter(pl.col("snapshot") == logs.last)
     at = (
@@ -73,7 +73,7 @@ def _survived(timeline: Timeline, differ: Lost) -> list[Fact]:
             for row in (rows[0], rows[other])
         ]
         again = shared.row(0, named=True)
-        says = f"both hold the same records from offset {again['offset']} on, so one had followed the other"
+        text = f"both have the same records from offset {again['offset']} on, so one had followed the other"
         source = (time, again["file"], None, again["byte"])
-        return [*facts, Fact(says, "kept", *source, partition=differ.name, offset=again["offset"])]
+        return [*facts, Fact(text, "kept", *source, partition=differ.name, offset=again["offset"])]
     return []

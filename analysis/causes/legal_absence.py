@@ -1,7 +1,7 @@
-"""retention and compaction: records that Kafka was configured, or told, to delete. No loss, but a reason.
+"""retention and compaction: records that Kafka deleted as configured or requested. No loss, but a reason.
 
 retention needs a log start above the offsets (checkpoint, first batch, name of an empty segment, or the broker's line).
-compaction needs the offset missing between others below what the cleaner has been over, or a newer record of the key.
+compaction needs the offset missing between others below the cleaner's offset, or a newer record of the key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def retention(timeline: Timeline, lost: Lost) -> Attempt:
     if logs.leader is not None and logs.leader in set(bounds["broker"]):
         bounds = bounds.filter(pl.col("broker") == logs.leader)
     if not bounds.height:
-        return needs(f"where the log of {lost.name} starts")
+        return needs(f"the log start offset of {lost.name}")
     if not (bounds["start"] > lost.last).all():
         return NOT_THE_CASE
     starts = [
@@ -45,25 +45,27 @@ def retention(timeline: Timeline, lost: Lost) -> Attempt:
     ]
     deleted = [
         Fact(
-            f"records of {lost.topic} were deleted below {_asked(fault.details, lost)}",
+            f"a delete-records request deleted {lost.name} below offset {_requested_offset(fault.details, lost)}",
             "deleted",
             fault.completed,
             place=fault.place,
             partition=lost.name,
         )
         for fault in timeline.faults
-        if fault.kind == "delete-records" and fault.type == "fault" and _asked(fault.details, lost) is not None
+        if fault.kind == "delete-records"
+        and fault.type == "fault"
+        and _requested_offset(fault.details, lost) is not None
     ]
     return Attempt(True, chain(acknowledgement(lost), deleted, _first_beyond(timeline, lost), starts))
 
 
 def _first_beyond(timeline: Timeline, lost: Lost) -> list[Fact]:
-    """Of each broker the first line that moves the log start beyond the records."""
+    """For each broker, its first line that moves the log start beyond the records."""
     moved = [fact for fact in timeline.log_starts if fact.offset is not None and fact.offset > lost.last]
     return list({fact.broker: fact for fact in reversed(moved)}.values())[::-1]
 
 
-def _asked(details: object, lost: Lost) -> object:
+def _requested_offset(details: object, lost: Lost) -> object:
     if not isinstance(details, dict) or details.get("topic") != lost.topic:
         return None
     offsets = details.get("offsets")
@@ -88,21 +90,21 @@ def compaction(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     last = stretches(logs, logs.last)
     led = logs.leader is not None and (last["broker"] == logs.leader).any()
-    mine = (pl.col("broker") == logs.leader) if led else pl.lit(True)
-    now = logs.records.filter((pl.col("snapshot") == logs.last) & mine)
+    own = (pl.col("broker") == logs.leader) if led else pl.lit(True)
+    now = logs.records.filter((pl.col("snapshot") == logs.last) & own)
     if now.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
         return NOT_THE_CASE
     points = logs.checkpoints.filter((pl.col("snapshot") == logs.last) & (pl.col("name") == "cleaned"))
     cleaned = points.filter(pl.col("offset") > lost.last)
     if not cleaned.height:
         if logs.compacted:
-            return needs(f"that the cleaner had been over offset {lost.last} (cleaner-offset-checkpoint)")
+            return needs(f"evidence that the cleaner had passed offset {lost.last} (cleaner-offset-checkpoint)")
         return NOT_THE_CASE
-    if not last.filter(mine & (pl.col("last_offset") > lost.last)).height:
+    if not last.filter(own & (pl.col("last_offset") > lost.last)).height:
         return NOT_THE_CASE  # the newest record of a log is never compacted away
     facts = [
         Fact(
-            f"broker {row['broker']}'s cleaner has been over {lost.name} up to offset {row['offset']}",
+            f"broker {row['broker']}'s cleaner has cleaned {lost.name} up to offset {row['offset']}",
             "cleaned",
             logs.times.get(logs.last),
             row["file"],

@@ -1,13 +1,13 @@
-"""log-rolled-back: a broker's disk held the records, and the broker came back with an older or a shorter log.
+"""log-rolled-back: a broker had the records on disk, and returned with an older or a shorter log.
 
-Kafka trusts a member of the ISR to have every committed record when it starts again. Where somebody restores its log
-from an older copy, or cuts it, while the broker is down, it can be elected cleanly, and the others truncate to it. No
-failure of power does this: what was flushed, or stood in the files of a broker that was down, was on the disk.
+Kafka trusts a member of the ISR to have every committed record when it starts again. If its log is restored from an
+older copy, or cut, while the broker is down, it can still be elected cleanly, and the others truncate to it. A power
+failure does not explain this: flushed records, and records in the files of a stopped broker, are on the disk.
 
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
-sync after they were acknowledged, and either a recovery point above them (everything below it was flushed) or the
-history's word that its log was replaced. Then a log of the same broker that ended at or below them, though nobody
-had truncated it; and that its election was not unclean.
+sync after they were acknowledged, and either a recovery point above them (everything below it was flushed) or a fault
+in the history that replaced its log. Also: a later log of the same broker that ended at or below them without a
+truncation; and an election that was not unclean.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ REMEDY = (
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
 PREVENTED = [
-    "never starting a broker on an older copy of its logs (with an empty log it fetches from the others)",
-    "a member of the ISR that still has the records, started before it",
+    "starting a broker with its own log or an empty one, never with an older copy",
+    "first starting an in-sync replica that still has the records",
 ]
 
 
@@ -59,7 +59,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         if not any(fact.kind in RESTORED for fact in changed):
             return NOT_THE_CASE
         return needs(
-            f"that broker {broker} had the records before its log was replaced (a snapshot of it, or its"
+            f"evidence that broker {broker} had the records before its log was replaced (a snapshot of it, or its"
             " recovery-point-offset-checkpoint)"
         )
     since = max((fact.time for fact in rolled if fact.time is not None), default=None)
@@ -79,8 +79,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """The facts that a broker's disk had held the lost records, and that its log later ended at or below them; empty
-    where they don't prove it."""
+    """The facts that a broker had the lost records on disk, and that its log later ended at or below them; empty
+    without proof."""
     ends = timeline.ends_of(broker, "snapshot", "loaded", "followed", "corruption")
     dated = [(end.time, end) for end in ends if end.time is not None]
     least = lost.last_acked or lost.written or 0
@@ -104,7 +104,7 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
 
 
 def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> bool:
-    """Whether a leader may have made the broker truncate the records between two times."""
+    """Whether the broker may have truncated the records to a leader's log between two times."""
     cuts = truncations(timeline, broker, lost, since, lost.first)
     if any(cut.time is None or since <= cut.time <= until for cut in cuts):
         return True
@@ -112,7 +112,7 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
 
 
 def _in_sync_since(timeline: Timeline, broker: str, since: int, until: int) -> Fact | None:
-    """The last fact between two times that the broker was in sync, so that it had all that was committed before."""
+    """The last fact between two times that the broker was in the ISR, and so had all records committed before."""
     return next(
         (
             fact
@@ -124,21 +124,21 @@ def _in_sync_since(timeline: Timeline, broker: str, since: int, until: int) -> F
 
 
 def _replaced(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
-    """The history's word that the broker's log was replaced between two times."""
+    """The faults in the history that replaced the broker's log between two times."""
     facts = [fact for fact in _changed(timeline, broker, lost) if fact.kind in RESTORED]
     return [fact for fact in facts if fact.time is not None and since <= fact.time <= until]
 
 
 def _is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
-    """Whether the log of a snapshot held the first of the lost records itself."""
+    """Whether the log of a snapshot held the first lost record."""
     records = timeline.replica_logs.records
     own = (pl.col("snapshot") == end.snapshot) & (pl.col("broker") == end.broker) & (pl.col("offset") == lost.first)
     return records.filter(own & pl.col("value").is_in(list(lost.values))).height > 0
 
 
 def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
-    """Whether what a log held in a snapshot can only have left the disk by another hand: its broker was down, and no
-    failure of power took what the page cache still had."""
+    """Whether the log of a snapshot was on disk, so that the broker itself did not lose it: the broker was down, and no
+    power failure followed."""
     power = [
         f for f in timeline.faults if f.kind == "power-loss" and end.broker in f.nodes and at <= f.completed <= until
     ]
@@ -146,7 +146,7 @@ def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
 
 
 def _flushed(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
-    """That the recovery point beside a short log is above the lost records."""
+    """The fact that the recovery point of a short log is above the lost records."""
     if short.snapshot is None:
         return []
     points = timeline.replica_logs.checkpoints.filter(
@@ -159,19 +159,17 @@ def _flushed(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
         return []
     point = points.row(0, named=True)
     name = timeline.replica_logs.name
-    says = (
-        f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {name} was {point['offset']}:"
-    )
-    says += " all below it had been flushed to its disk"
+    text = f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {name} was"
+    text += f" {point['offset']}: all records below it had been flushed to disk"
     source = (short.time, point["file"], point["line"])
     offset, snapshot = point["offset"], short.snapshot
     return [
-        Fact(says, "recovery-point", *source, partition=name, broker=short.broker, offset=offset, snapshot=snapshot)
+        Fact(text, "recovery-point", *source, partition=name, broker=short.broker, offset=offset, snapshot=snapshot)
     ]
 
 
 def _changed(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """Faults of the history that changed the broker's files after the records had been acknowledged."""
+    """The faults in the history that changed the broker's files after the records had been acknowledged."""
     since = lost.last_acked or lost.written or 0
     return [
         fact

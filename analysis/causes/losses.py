@@ -1,4 +1,4 @@
-"""What a cause is asked about: a range of acknowledged records that are gone, with when they were acknowledged."""
+"""Lost ranges, which causes explain: acknowledged records that are gone, with the times of acknowledgement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...histories.tables import Finding
 from ..timelines.facts import Fact
 from ..wording import plural, span
 
-LOSSES = ("lost-write", "acknowledged-absent")  # rules that find them: by the clients' view, by the brokers' logs
+LOSSES = ("lost-write", "acknowledged-absent")  # rules that find losses: from the clients' view, from the brokers' logs
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class LostRange:
 
     topic: str
     partition: int
-    first: int | None  # offsets, inclusive; None where they are not known
+    first: int | None  # offsets, inclusive; None if not known
     last: int | None
     count: int
-    read: int | None  # how many a consumer had read; None where that is not known
+    read: int | None  # records that a consumer had read; None if not known
     first_acked: int | None = None  # ns
     last_acked: int | None = None
 
@@ -33,22 +33,22 @@ class LostRange:
 
 @dataclass(frozen=True)
 class Lost:
-    """Acknowledged records that are gone, of one topic-partition, neighbours in offset."""
+    """Acknowledged records that are gone, adjacent in one topic-partition."""
 
     topic: str
     partition: int
     first: int
     last: int
     count: int
-    acks: frozenset[str] = frozenset()  # "all", "1"; empty where nobody says
+    acks: frozenset[str] = frozenset()  # "all", "1"; empty if not recorded
     values: tuple[str, ...] = ()
     first_acked: int | None = None  # ns
     last_acked: int | None = None
     place: int | None = None  # of the first acknowledgement
     last_place: int | None = None
-    read: int | None = None  # how many of them a consumer had read
-    written: int | None = None  # ns by which they were written, where no acknowledgement is known
-    replaced: int | None = None  # ns at which another record was acknowledged at the first lost offset, later
+    read: int | None = None  # records that a consumer had read
+    written: int | None = None  # ns at which they had been written, if no acknowledgement is known
+    replaced: int | None = None  # ns of a later acknowledgement of another record at the first lost offset
     replaced_place: int | None = None
 
     @property
@@ -59,7 +59,7 @@ class Lost:
 def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     """The lost range of a finding (acknowledged-absent, or lost-write of the client's view).
 
-    Sends are those of the finding's topic-partition, with columns as in replica_logs.SENT_RECORDS.
+    sends: those of the finding's topic-partition, with the columns of replica_logs.SENT_RECORDS.
     """
     if finding.topic is None or finding.partition is None or finding.first_offset is None:
         return None
@@ -67,8 +67,8 @@ def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     last = finding.last_offset if finding.last_offset is not None else finding.first_offset
     if gone.height:
         return _lost(finding, gone, finding.first_offset, last, finding.count, sends)
-    span = (finding.first_offset, last, finding.count)
-    return Lost(finding.topic, finding.partition, *span, values=tuple(finding.values))
+    offsets = (finding.first_offset, last, finding.count)
+    return Lost(finding.topic, finding.partition, *offsets, values=tuple(finding.values))
 
 
 def gone_of(finding: Finding, sends: pl.DataFrame) -> pl.DataFrame:
@@ -77,7 +77,7 @@ def gone_of(finding: Finding, sends: pl.DataFrame) -> pl.DataFrame:
 
 
 def lost_part(finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame) -> Lost:
-    """The lost range of some of a finding's sends, whose offsets are known; `sends` as in lost_of."""
+    """The lost range of a part of a finding's sends, all with known offsets; `sends` as in lost_of."""
     first, last = int(gone["offset"][0]), int(gone["offset"][-1])
     return _lost(finding, gone.sort("completed"), first, last, gone.height, sends)
 
@@ -104,14 +104,15 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
 
 
 def acknowledgement(lost: Lost) -> list[Fact]:
-    """The facts that the lost records were acknowledged, the first and the last; none where nobody recorded it."""
+    """The facts of the first and the last acknowledgement of lost records; none if they are not recorded."""
     if lost.written is not None:
         return []
-    acks = f" under acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
-    lost_ones = f"{span(lost.first, lost.last)} of {lost.name}"
-    says = f"{lost_ones} ({plural(lost.count, 'record')}) began to be acknowledged{acks}"
-    facts = [Fact(says, "acknowledged", lost.first_acked, place=lost.place, partition=lost.name)]
+    acks = f" with acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
+    offsets = f"{span(lost.first, lost.last)} of {lost.name}"
+    which = "acknowledgement" if lost.last_acked in (None, lost.first_acked) else "first acknowledgement"
+    text = f"{which}{acks} of {offsets} ({plural(lost.count, 'record')}, lost later)"
+    facts = [Fact(text, "acknowledged", lost.first_acked, place=lost.place, partition=lost.name)]
     if lost.last_acked is not None and lost.last_acked != lost.first_acked:
-        says = f"the last of {lost_ones} was acknowledged"
-        facts.append(Fact(says, "acknowledged", lost.last_acked, place=lost.last_place, partition=lost.name))
+        text = f"last acknowledgement of {offsets}"
+        facts.append(Fact(text, "acknowledged", lost.last_acked, place=lost.last_place, partition=lost.name))
     return facts

@@ -1,10 +1,9 @@
-"""Committed records that still stand in the log, but whose COMMIT marker was lost, so that they were aborted later.
+"""Committed records that are still in the log without their COMMIT marker, so that they were aborted later.
 
-What put an end to such records is what put an end to their marker: an unclean election or a cut log takes it as it
-takes any record, and the transaction coordinator, which aborts what it finds open, does the rest (KIP-98,
-WriteTxnMarkers). The causes are asked of the marker's offset. It is that of an earlier copy of a log that holds the
-records and the marker, or else at or above the offset at which a later epoch began behind the records: the log is whole
-below.
+The cause of such a loss is the cause of the marker's loss. An unclean election or a cut log loses a marker like any
+record; then the transaction coordinator aborts the open transaction (KIP-98, WriteTxnMarkers). So the causes explain
+the marker's offset: that of an earlier copy of a log with the records and the marker, or else the offset after the
+records at which a later epoch began, as the log is complete below it.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from .losses import Lost, acknowledgement
 
 @dataclass(frozen=True)
 class LostMarker:
-    """The COMMIT marker of records that stand and are aborted."""
+    """The lost COMMIT marker of records that are in the log and aborted."""
 
-    lost: Lost  # its offset, in place of the records
-    facts: list[Fact]  # where it was, if a copy holds it, and the ABORT marker that came later
+    lost: Lost  # the marker's offset instead of the records'
+    facts: list[Fact]  # the marker, if a copy has it, and the later ABORT marker
 
 
 def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
-    """The lost marker of records; None where any of them is not in the log, or not aborted there."""
+    """The lost marker of records; None if any of them is missing from the log, or not aborted there."""
     logs = timeline.replica_logs
     here = logs.records.filter(pl.col("snapshot") == logs.last)
     held = here["broker"].unique().sort().to_list()
@@ -39,16 +38,16 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     if broker is None or not lost.values:
         return None
     log = with_aborted(here.filter(pl.col("broker") == broker).sort("offset"))
-    standing = log.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(list(lost.values)))
-    if standing.height != lost.count or not standing["aborted"].fill_null(False).all():
+    present = log.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(list(lost.values)))
+    if present.height != lost.count or not present["aborted"].fill_null(False).all():
         return None
-    producers = standing["producer_id"].unique()
+    producers = present["producer_id"].unique()
     if len(producers) != 1:
         return None
     aborts = (pl.col("producer_id") == producers[0]) & (pl.col("control") == "abort") & (pl.col("offset") > lost.last)
     abort = log.filter(aborts).row(0, named=True)
     commit = _commit(timeline, lost, producers[0])
-    offset = commit["offset"] if commit else _cut_behind(timeline, standing, abort)
+    offset = commit["offset"] if commit else _next_epoch_start(timeline, present, abort)
     if offset is None:
         return None
     marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
@@ -57,31 +56,32 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
 
 
 def with_marker(explanation: Explanation, marker: LostMarker, lost: Lost) -> Explanation:
-    """What put an end to a marker, as the explanation of the records that it had committed."""
+    """The explanation of a marker's loss, as the explanation of the records that it had committed."""
     if explanation.cause == "unknown":
-        where = f"the COMMIT marker of {span(lost.first, lost.last)} of {lost.name}, which still stand in the log"
-        missing = [f"what put an end to {where} but were aborted later", *explanation.missing]
+        records = f"{span(lost.first, lost.last)} of {lost.name}"
+        text = f"why the COMMIT marker of {records} was lost: the records are still in the log, but were aborted later"
+        missing = [text, *explanation.missing]
         return replace(explanation, missing=missing, readings=[])
     rest = [fact for fact in explanation.chain if fact.kind != "acknowledged"]
-    # The ABORT marker has no time of its own: it is what all of it came to.
+    # The ABORT marker has no time of its own; it is the last step.
     chain = [*ordered([*acknowledgement(lost), *marker.facts[:-1], *rest]), marker.facts[-1]]
     return replace(explanation, chain=chain)
 
 
 def _commit(timeline: Timeline, lost: Lost, producer: int) -> dict[str, Any] | None:
-    """The COMMIT marker behind the records in a log of any snapshot that holds them."""
+    """The COMMIT marker after the records, in a log of any snapshot that holds them."""
     records = timeline.replica_logs.records
     held = records.filter((pl.col("offset") == lost.first) & (pl.col("value") == lost.values[0]))
-    behind = records.filter((pl.col("producer_id") == producer) & (pl.col("offset") > lost.last))
-    markers = behind.filter(pl.col("control").is_not_null()).join(held, on=["snapshot", "broker"], how="semi")
+    later = records.filter((pl.col("producer_id") == producer) & (pl.col("offset") > lost.last))
+    markers = later.filter(pl.col("control").is_not_null()).join(held, on=["snapshot", "broker"], how="semi")
     first = markers.sort("offset").unique(["snapshot", "broker"], keep="first", maintain_order=True)
     commits = first.filter(pl.col("control") == "commit").sort("snapshot", "broker")
     return commits.row(0, named=True) if commits.height else None
 
 
-def _cut_behind(timeline: Timeline, standing: pl.DataFrame, abort: dict[str, Any]) -> int | None:
-    """Where an epoch began behind the records and before they were aborted."""
-    wrote, aborted, last = standing["leader_epoch"].max(), abort["leader_epoch"], standing["offset"].max()
+def _next_epoch_start(timeline: Timeline, present: pl.DataFrame, abort: dict[str, Any]) -> int | None:
+    """The first offset after the records, and before their ABORT marker, at which an epoch began."""
+    wrote, aborted, last = present["leader_epoch"].max(), abort["leader_epoch"], present["offset"].max()
     if not isinstance(wrote, int) or not isinstance(last, int) or aborted is None:
         return None
     later = [term for term in timeline.terms.values() if wrote < term.epoch <= aborted and term.start is not None]
@@ -91,16 +91,17 @@ def _cut_behind(timeline: Timeline, standing: pl.DataFrame, abort: dict[str, Any
 
 def _commit_fact(timeline: Timeline, commit: dict[str, Any]) -> Fact:
     name, broker, snapshot = timeline.replica_logs.name, commit["broker"], commit["snapshot"]
-    says = (
+    text = (
         f"in snapshot {snapshot} broker {broker}'s log of {name} held their COMMIT marker at offset {commit['offset']}"
     )
     source = (timeline.replica_logs.times.get(snapshot), commit["file"], None, commit["byte"])
-    return Fact(says, "marker", *source, partition=name, broker=broker, offset=commit["offset"], snapshot=snapshot)
+    return Fact(text, "marker", *source, partition=name, broker=broker, offset=commit["offset"], snapshot=snapshot)
 
 
 def _abort_fact(timeline: Timeline, lost: Lost, abort: dict[str, Any]) -> Fact:
     name = timeline.replica_logs.name
-    says = f"{span(lost.first, lost.last)} of {name} still stand in the log, but without their COMMIT marker they were"
-    says += f" aborted: an ABORT marker of producer {abort['producer_id']} stands at offset {abort['offset']}"
-    says += "" if abort["leader_epoch"] is None else f", written in epoch {abort['leader_epoch']}"
-    return Fact(says, "marker", None, abort["file"], None, abort["byte"], partition=name, offset=abort["offset"])
+    are = "is" if lost.first == lost.last else "are"
+    text = f"{span(lost.first, lost.last)} of {name} {are} still in the log without the COMMIT marker, so aborted:"
+    text += f" an ABORT marker of producer {abort['producer_id']} is at offset {abort['offset']}"
+    text += "" if abort["leader_epoch"] is None else f", written in epoch {abort['leader_epoch']}"
+    return Fact(text, "marker", None, abort["file"], None, abort["byte"], partition=name, offset=abort["offset"])

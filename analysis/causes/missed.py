@@ -1,4 +1,4 @@
-"""What a consumer-side cause is asked about: neighbouring records that no member of a group handled.
+"""Missed records, which consumer-side causes explain: adjacent records that no member of a group handled.
 
 Group events are a frame of one topic-partition with the columns of GROUP_EVENTS. f is assign (by the group), assign-own
 (by the application, without an offset), seek (also an assignment by the application to an offset), poll, handle,
@@ -30,7 +30,7 @@ Processes = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Missed:
-    """Neighbouring records that no member of a group handled."""
+    """Adjacent records that no member of a group handled."""
 
     topic: str
     partition: int
@@ -43,13 +43,13 @@ class Missed:
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
-    def fact(self, event: Mapping[str, Any], kind: str, says: str) -> Fact:
-        """A fact that an event of the group proves."""
+    def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:
+        """A fact from an event of the group."""
         offset = event["first_offset"]
-        return Fact(says, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
+        return Fact(text, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
 
 
 def touching(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:
-    """Polls or handles with a record within the missed range."""
+    """The polls or handles (`f`) with a record within the missed range."""
     within = (pl.col("first_offset") <= missed.last) & (pl.col("last_offset") >= missed.first)
     return events.filter((pl.col("f") == f) & within)

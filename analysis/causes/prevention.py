@@ -1,4 +1,4 @@
-"""What would have prevented a loss: each measure alone, and none that the topic's configuration had already."""
+"""Measures that would have prevented a loss: each one alone suffices, and none was already configured."""
 
 from __future__ import annotations
 
@@ -11,27 +11,32 @@ ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insy
 
 
 def requires_followers(timeline: Timeline) -> bool:
-    """Whether min.insync.replicas asks for more than the leader; without a word it does not."""
+    """Whether min.insync.replicas requires a follower; if it is not recorded it does not."""
     replicas = str(timeline.config.get("min.insync.replicas", "1"))
     return replicas.isdecimal() and int(replicas) > 1
 
 
 def no_unclean_election(timeline: Timeline) -> list[str]:
-    """No unclean election; where the topic's configuration permits none, only an operator's tool makes one."""
+    """No unclean election. If the topic's configuration permits none, only an operator's tool causes one."""
     if clean_by_configuration(timeline):
-        return ["no election forced by an operator (unclean.leader.election.enable is false already)"]
+        return ["no unclean election by an operator (unclean.leader.election.enable is already false)"]
     return ["unclean.leader.election.enable=false"]
 
 
 def more_replicas(timeline: Timeline, lost: Lost) -> list[str]:
-    """min.insync.replicas=2, which only counts with acks=all, if the topic did not have it and the leader may have
-    acknowledged alone; where there is one replica alone, it asks for none that could help."""
+    """min.insync.replicas=2, unless the topic had it, acks=1 ignored it, or the leader did not acknowledge alone.
+
+    With a replication factor of 1, a second replica instead."""
     if _replication(timeline) == 1:
         return ["a second replica (replication.factor)"]
     if requires_followers(timeline) or "1" in lost.acks or is_acknowledged_alone(timeline, lost) is False:
         return []
-    price = "; with two replicas, none either while one is away" if _replication(timeline) == 2 else ""
-    return [f"min.insync.replicas=2 (nothing is acknowledged while one replica is alone{price})"]
+    price = (
+        "only one replica is in the ISR"
+        if _replication(timeline) != 2
+        else "either of the two replicas is out of the ISR"
+    )
+    return [f"min.insync.replicas=2 (then writes with acks=all fail while {price})"]
 
 
 def _replication(timeline: Timeline) -> int | None:
@@ -40,11 +45,14 @@ def _replication(timeline: Timeline) -> int | None:
 
 
 def acks_all_measures(timeline: Timeline) -> list[str]:
-    """acks=all, which alone means no more than the leader where nobody else must be in sync."""
+    """acks=all, with min.insync.replicas=2 unless it is configured: without it the leader alone may acknowledge."""
     return ["acks=all" if requires_followers(timeline) else "acks=all together with min.insync.replicas=2"]
 
 
 def flush_measures(timeline: Timeline) -> list[str]:
-    """Disks that have what was acknowledged."""
+    """Flushing records before they are acknowledged."""
     at_once = str(timeline.config.get("flush.messages", "")) == "1"
-    return [*([] if at_once else ["flush.messages=1 (at its price)"]), "disks that keep what they acknowledge"]
+    return [
+        *([] if at_once else ["flush.messages=1 (costs throughput)"]),
+        "disks that keep flushed data on a power failure",
+    ]

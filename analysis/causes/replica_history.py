@@ -1,4 +1,4 @@
-"""Which logs held the lost records, and where they ended or were cut: what all broker-side causes ask."""
+"""The history of single replicas: which held the lost records, and where their logs ended or were truncated."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ..timelines.terms import LogEnd
 from ..timelines.timeline import DEATHS, DISK_FAULTS, Timeline
 from .losses import Lost
 
-# Faults that do not last; deaths are facts of their own.
+# Faults without a duration; deaths are facts of their own.
 INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, "delete-records", "preferred-election")
 
 
 def death_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
-    """The last death of a broker before a time, with every source that tells of it."""
+    """The last death of a broker before a time, from every source that reports it."""
     known = [e for e in timeline.died(broker) if e.time is None or until is None or e.time <= until + SECOND]
     dated = [e for e in known if e.time is not None]
     if not dated:
         return [e.fact for e in known[:1]]
     latest = max(e.time or 0 for e in dated)
-    # A kill is noticed by its session's end, some seconds later: one death in several sources.
+    # The controller notices a kill some seconds later, when the session ends: one death in several sources.
     return [e.fact for e in dated if (e.time or 0) > latest - 20 * SECOND][-3:]
 
 
 def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
-    """Why a broker took no part at a time: it was dead, or a fault that had hit it lasted."""
+    """The facts why a broker was absent at a time: it was dead, or a fault on it had not ended."""
     if broker is None or at is None:
         return []
     lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= at]
@@ -43,17 +43,17 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
 
 
 def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly: bool = False) -> bool:
-    """Whether a broker had died by a time, and had not come back until another."""
+    """Whether a broker was dead from one time to another. `exactly`: count only deaths that the history records."""
     lives = [e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= until]
-    rose = max((e.time or 0 for e in lives if e.kind != "died"), default=-MAX_INT64)
+    started = max((e.time or 0 for e in lives if e.kind != "died"), default=-MAX_INT64)
     died = [e.time or 0 for e in lives if e.kind == "died" and (e.fact.place is not None or not exactly)]
-    return any(rose < time <= since for time in died)
+    return any(started < time <= since for time in died)
 
 
 def truncations(
     timeline: Timeline, broker: str, lost: Lost, after: int | None, most: int | None = None
 ) -> list[LogEnd]:
-    """Truncations of a broker that cut the lost offsets (or all from `most` on), later than a time."""
+    """Truncations of a broker after a time that removed the last lost record (or an offset at or above `most`)."""
     return [
         end
         for end in timeline.ends_of(broker, "truncated")
@@ -64,7 +64,7 @@ def truncations(
 
 
 def return_facts(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> list[Fact]:
-    """That a broker came back and truncated what it alone had."""
+    """The facts that a broker returned and truncated the records."""
     cut = [end.fact for end in truncations(timeline, broker, lost, after)][:1]
     started = [
         e.fact
@@ -75,8 +75,11 @@ def return_facts(timeline: Timeline, broker: str, lost: Lost, after: int | None)
 
 
 def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """That a follower had the lost records: it was in the ISR all the while they were acknowledged, and they were
-    below the high watermark, as acks=all waits for it and consumers read no further."""
+    """The fact that a follower had the lost records; empty without proof.
+
+    It was in the ISR while they were acknowledged, and they were below the high watermark: acks=all waits for it, and
+    consumers read only below it.
+    """
     committed = lost.acks == {"all"} or (lost.read is not None and lost.read == lost.count)
     if not committed or lost.first_acked is None or lost.last_acked is None:
         return []
@@ -85,16 +88,17 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     during = [entry for entry in dated if entry[0] > lost.first_acked]
     if not before or any(broker not in isr for _, isr, _ in [before[-1], *during]):
         return []
-    # An ISR keeps a dead broker until its session ends. Only the history's own clock tells before or after so exactly.
+    # The ISR keeps a dead broker until its session ends. Only the history's clock is exact enough to order a death.
     lives = [e for e in timeline.events if e.broker == broker and e.fact.place is not None and e.time is not None]
     latest = [e.kind for e in lives if (e.time or 0) < lost.first_acked]
     return [] if latest[-1:] == ["died"] else [before[-1][2]]
 
 
 def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
-    """Whether a broker started again between two times and may have lost the tail of its log by it. What a killed
-    process wrote stays in the page cache, but a restart without a kill in the history may follow a failure of power.
-    Where the later time is not known, any restart counts.
+    """Whether a broker restarted between two times and may have lost the tail of its log.
+
+    The page cache keeps the writes of a killed process, but a restart without a kill in the history may follow a power
+    failure. If the later time is not known, any restart counts.
     """
     if since is None:
         return False
@@ -109,7 +113,7 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
 
 
 def snapshots_with_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """Snapshots in which a broker's log still held the lost records."""
+    """The first snapshot in which a broker's log still held the lost records."""
     held = timeline.replica_logs.records.filter(
         (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
     )
@@ -118,36 +122,36 @@ def snapshots_with_records(timeline: Timeline, broker: str, lost: Lost) -> list[
 
 
 def short_log_facts(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[Fact]:
-    """Facts that the log ended at or below an offset (`most`) after the records had been acknowledged, though nobody
-    had truncated it.
+    """The facts that a log ended at or below an offset (`most`) after the records had been acknowledged, without a
+    truncation.
     """
     out = []
-    # Brokers' clocks may be a little off the history's, in which both the acknowledgement and the death are told.
+    # Brokers' clocks may differ a little from the history's, which dates the acknowledgement and the death.
     if lost.last_acked is None:
         return []
     died = [e.time for e in timeline.died(broker) if e.fact.place is not None and e.time is not None]
     since = min((time for time in died if time >= lost.last_acked), default=lost.last_acked)
     starts = [e for e in timeline.events if (e.broker, e.kind) == (broker, "started") and e.fact.place is not None]
     up = [e.time for e in starts if e.time is not None]
-    risen = min((time for time in up if time >= since), default=since)
+    restarted = min((time for time in up if time >= since), default=since)
     earlier = max((time for time in up if time < since), default=-MAX_INT64)
-    loads = max(risen - SECOND, (earlier + risen) // 2)  # a load belongs to the start that is nearer
+    loads = max(restarted - SECOND, (earlier + restarted) // 2)  # a load belongs to the nearest start
     loaded = [end.end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.time > loads]
     if loaded and loaded[0] > most:
-        return []  # what was loaded later is of another life
+        return []  # later loads belong to later starts
     cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
     grown = [e.time for e in timeline.ends if e.broker == broker and e.end > most and e.time is not None]
 
     def is_cut(at: int) -> bool:
-        # What had grown above again after a truncation is not short by it.
+        # A log that grew above `most` again after a truncation is not short because of it.
         return any(cut <= at and not any(cut < time < at for time in grown) for cut in cuts)
 
-    # Snapshots are dated by the history's clock, so one is never of a time before the acknowledgement.
+    # Snapshots have times of the history's clock, so they need no tolerance.
     after = {"corruption": since - SECOND, "loaded": loads, "snapshot": max(since - SECOND, lost.last_acked)}
     for kind, least in after.items():
         for end in timeline.ends_of(broker, kind):
             late = end.time is not None and end.time > least
-            followed = kind == "snapshot" and may_have_followed(timeline, broker, risen, end.time or 0)
+            followed = kind == "snapshot" and may_have_followed(timeline, broker, restarted, end.time or 0)
             if end.end <= most and late and not followed and not is_cut(end.time or 0):
                 out.append(end)
                 break
@@ -162,7 +166,7 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, most: int) -> l
 
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether another broker may have led between two times while this one lived, so that it may have been cut."""
+    """Whether another broker may have led between two times while this one was alive and may have truncated."""
     if is_dead(timeline, broker, until, until, exactly=True):
         return False
     led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
@@ -172,9 +176,10 @@ def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -
 
 
 def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
-    """The ISR when the last record was acknowledged, as far as it is told, without those that had died before the
-    first: not every evidence tells that it shrank. But who lost power just before may have had them, and lost them
-    so. Empty if nobody says.
+    """The ISR at the last acknowledgement, without brokers that had died before the first one; empty if not recorded.
+
+    The death counts because not all evidence reports that the ISR shrank. A broker that lost power just before may have
+    had the records, so it stays.
     """
     at, began = lost.last_acked, lost.first_acked
     if at is None or began is None:
@@ -187,13 +192,13 @@ def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
 
 
 def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
-    """The ISR as it was told last by a time, with those who had died; empty if nobody says."""
+    """The last ISR reported by a time, including brokers that had died; empty if not recorded."""
     known = [isr for time, isr, _ in timeline.isr if at is not None and time is not None and time <= at]
     return known[-1] if known else frozenset()
 
 
 def is_acknowledged_alone(timeline: Timeline, lost: Lost) -> bool | None:
-    """Whether the ISR was one broker when (some of) the records were acknowledged; None where nobody says."""
+    """Whether the ISR was one broker at any acknowledgement of the records; None if not recorded."""
     if lost.first_acked is None or lost.last_acked is None:
         return None
     before = isr_at(timeline, lost.first_acked)
@@ -204,36 +209,37 @@ def is_acknowledged_alone(timeline: Timeline, lost: Lost) -> bool | None:
 
 
 def missing_if_failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:
-    """What is not known where all in-sync replicas lost the records by themselves: Kafka promises nothing where they
-    fail at once, and whoever is elected afterwards takes nothing away. One that is `standing` at last was not the only
-    one to fail if nothing shows that another still had them.
+    """The missing evidence if all in-sync replicas may have lost the records, so that no election lost them.
+
+    Kafka guarantees nothing if they fail at once. standing: the broker that led last; it was not the only one to lose
+    the records unless another one provably still had them.
     """
     together = isr_at_acknowledgement(timeline, lost)
     if len(together) < 2:
         return []
     if all(short_log_facts(timeline, member, lost, lost.last) for member in together):
         names = ", ".join(sorted(together))
-        return [f"why brokers {names}, all in sync, started again without the records (a failure of power?)"]
+        return [f"why brokers {names}, all in the ISR, started again without the records (a power failure?)"]
     others = sorted(together - {standing}) if standing in together else []
     if not others or any(still_had_records(timeline, member, lost) for member in others):
         return []
-    return [f"whether {' or '.join(f'broker {other}' for other in others)}, in sync as well, still had the records"]
+    return [f"whether {' or '.join(f'broker {other}' for other in others)}, also in the ISR, still had the records"]
 
 
 def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
-    """Whether a log, when it is heard of next, still ended above the lost records: later it may have grown again."""
+    """Whether the next known end of a log was still above the lost records; later ends prove nothing, as logs grow."""
     known = timeline.ends_of(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
     after = [end.end for end in known if end.time is not None and end.time > (lost.last_acked or 0)]
     return bool(after) and after[0] > lost.last
 
 
 def sole_isr_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
-    """The latest fact, not after a time, that the ISR was this broker alone."""
+    """The fact since when the ISR was this broker alone, if it was so at a time."""
     before = [
         (time, isr, fact) for time, isr, fact in timeline.isr if until is None or time is None or time <= until + SECOND
     ]
     if before and before[-1][1] == {broker}:
-        # The beginning of that state, which may have been said several times since.
+        # The first report of that ISR, which may have been repeated since.
         run = []
         for _, isr, fact in reversed(before):
             if isr != {broker}:

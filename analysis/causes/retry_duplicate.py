@@ -1,8 +1,8 @@
-"""retry-duplicate: a producer without idempotence retried after a lost acknowledgement, and the record stands twice.
+"""retry-duplicate: a producer without idempotence retried after a lost acknowledgement and wrote the record twice.
 
 Needs: the producer is known to be without idempotence (its configuration, acks 0 or 1, or batches without an id),
-and the log, or the history, shows the record at both offsets. An election between the copies is why the first
-acknowledgement was lost, where the evidence has one.
+and the log or the history shows the record at both offsets. If the evidence shows an election between the copies, it
+explains why the first acknowledgement was lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REMEDY = "enable.idempotence=true, which needs acks=all."
 
 @dataclass(frozen=True)
 class Repeated:
-    """A value that stands at several offsets of one partition."""
+    """A value at several offsets of one partition."""
 
     topic: str
     partition: int
@@ -39,21 +39,21 @@ class Repeated:
 
 
 def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[str, Any] | None) -> Explanation:
-    """The cause of a duplicate; `producer` is the process in run.json."""
-    standing = _standing(timeline, repeated)
-    copies = standing.filter(pl.col("value") == repeated.value)
-    replaced = standing.filter(pl.col("value").is_null() | (pl.col("value") != repeated.value))["offset"].to_list()
+    """The explanation of a duplicate; producer: the process in run.json."""
+    held = _held_records(timeline, repeated)
+    copies = held.filter(pl.col("value") == repeated.value)
+    replaced = held.filter(pl.col("value").is_null() | (pl.col("value") != repeated.value))["offset"].to_list()
     if replaced:
-        # The first copy was cut off before the second was written: no retry doubled them.
+        # The first copy was truncated before the second was written, so this is no duplicate of a retry.
         places = ", ".join(map(str, replaced))
         return Explanation(
-            "unknown", missing=[f"what cut off the copy at offset {places}, where another record stands"]
+            "unknown", missing=[f"what truncated the copy at offset {places}, where another record is now"]
         )
     about = producer or {}
     configured, acks = about.get("enable.idempotence"), repeated.acks or str(about.get("acks", "all"))
     idempotent = idempotence(about, acks)
     if idempotent or copies["producer_id"].drop_nulls().len():
-        return Explanation("unknown", missing=["how an idempotent producer's record came to stand twice"])
+        return Explanation("unknown", missing=["how an idempotent producer wrote a record twice"])
     if idempotent is None and copies.height < 2:
         return Explanation(
             "unknown",
@@ -61,16 +61,17 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
         )
     facts = []
     if repeated.invoked is not None:
-        says = f"{repeated.process or 'a producer'} sent {repeated.value!r}"
-        facts.append(Fact(says, "sent", repeated.invoked, place=repeated.place))
+        text = f"{repeated.process or 'a producer'} sent {repeated.value!r}"
+        facts.append(Fact(text, "sent", repeated.invoked, place=repeated.place))
     if idempotent is False:
-        says = f"acks={acks} turns idempotence off" if configured is None else "enable.idempotence is false"
-        facts.append(Fact(f"{says} for {repeated.process}", "configured", source="run.json"))
+        text = f"acks={acks} disables idempotence" if configured is None else "enable.idempotence=false"
+        facts.append(Fact(f"{text} for {repeated.process}", "configured", source="run.json"))
     for row in copies.iter_rows(named=True):
         epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
-        stood = "stands" if row["snapshot"] == timeline.replica_logs.last else f"stood {where(row['snapshot'])}"
-        says = f"it {stood} at offset {row['offset']}{epoch}, in a batch without a producer id"
-        facts.append(Fact(says, "kept", None, row["file"], None, row["byte"], offset=row["offset"]))
+        at_end = row["snapshot"] == timeline.replica_logs.last
+        copy = "a copy is" if at_end else f"a copy was {where(row['snapshot'])}"
+        text = f"{copy} at offset {row['offset']}{epoch}, in a batch without a producer id"
+        facts.append(Fact(text, "kept", None, row["file"], None, row["byte"], offset=row["offset"]))
     facts += _between(timeline, copies)
     return Explanation(
         NAME,
@@ -80,9 +81,11 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
     )
 
 
-def _standing(timeline: Timeline, repeated: Repeated) -> pl.DataFrame:
-    """What the logs hold at the offsets of the copies at the end: the leader's log, where it is known. A log that holds
-    all copies at once, though it was truncated later, is better: the second was written while the first stood.
+def _held_records(timeline: Timeline, repeated: Repeated) -> pl.DataFrame:
+    """The records at the offsets of the copies at the end, from the leader's log if it is known.
+
+    A log that held all copies at once is preferred even if it was truncated later: there the second copy was written
+    while the first one was in the log.
     """
     replica_logs = timeline.replica_logs
     there = replica_logs.records.filter(pl.col("offset").is_in(list(repeated.offsets)) & pl.col("control").is_null())

@@ -1,8 +1,8 @@
-"""single-ack-failover: acknowledged under acks=1 by a leader that died before its followers fetched.
+"""single-ack-failover: a leader acknowledged records with acks=1 and died before its followers fetched them.
 
-Needs: all lost records were acknowledged under acks=1; another broker was elected cleanly (it was in sync
-before, or the configuration permits no other election) and its epoch began at or below the lost offsets; the
-log knows leader epochs, and the new leader did not lose its own tail by a restart in between.
+Needs: all lost records were acknowledged with acks=1; another broker was elected cleanly (it was in the ISR before, or
+the configuration permits no unclean election) and its epoch began at or below the lost offsets; the log has leader
+epochs, and the new leader did not lose its own tail by a restart in between.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if lost.acks and "1" not in lost.acks:
         return NOT_THE_CASE
     if lost.acks != {"1"}:
-        return needs("the acks under which the records were acknowledged")
+        return needs("the acks setting with which the records were acknowledged")
     succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded
     found, new = succeeded
     old = found.old_leader
     if old is None:
-        return needs(*(found.missing or ["who led before and after"]))
+        return needs(*(found.missing or ["the leaders before and after the loss"]))
     clean = in_isr_before_election(new) or clean_by_configuration(timeline)
     if not clean:
         return needs(
@@ -42,7 +42,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     batches = timeline.replica_logs.batches
     if not batches.height or (batches["magic"] < 2).any():
-        return needs("leader epochs in the log, without which a follower may also have cut committed records")
+        return needs("leader epochs in the log; without them a follower may also have truncated committed records")
     if may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
         return needs(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(

@@ -1,9 +1,9 @@
-"""unclean-election: a replica out of sync was elected, and what it had not fetched is gone.
+"""unclean-election: an out-of-sync replica was elected, so the records that it had not fetched were lost.
 
 Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log,
 or the controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the
-log as it was loaded). The last known leader that KIP-966 elects again is not of this kind: it never lacked
-anything by being out of sync.
+log when it was loaded). If KIP-966 elects the last known leader again, this is another cause: that leader lacks no
+record because of being out of sync.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, or the controller's log)"
         )
-    # What all that were in sync had lost by then, no election took.
+    # If all in-sync replicas had already lost the records, no election lost them.
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)
     had = had_records(timeline, new.leader, lost) or still_had_records(timeline, new.leader, lost)
@@ -63,16 +63,16 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     others = isr_at(timeline, lost.last_acked) - {new.leader}
     if own and not any(still_had_records(timeline, other, lost) for other in others):
         return needs(
-            f"that another broker still had the records when broker {new.leader}, which had had them, was elected"
+            f"evidence that another broker still had the records when broker {new.leader}, which once had them, led"
         )
     if back := _led_with_them(timeline, new, lost):
-        return needs(f"why the records were gone after epoch {back.epoch}, which broker {back.leader} led with them")
+        return needs(f"why the records were lost after epoch {back.epoch}, in which broker {back.leader} led with them")
     if doubtful := missing_if_just_elected(timeline, found, lost):
         return needs(*doubtful)
     without = facts_leader_lacked_records(timeline, found, lost)
     if not without:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
-    # Whoever was in sync before is not the new leader.
+    # The brokers that were in sync before do not include the new leader.
     old = found.old_leader or (next(iter(new.before)) if new.before and len(new.before) == 1 else None)
     led = found.old.facts[:1] if found.old else []
     alone = sole_isr_facts(timeline, old, lost.first_acked) if old else []
@@ -95,7 +95,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def _led_with_them(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
-    """The first later term of a broker that still had the records: with it they came back."""
+    """The first later term of a broker that still had the records, so that they returned; None if there is none."""
     for term in timeline.terms.values():
         began = MAX_INT64 if term.start is None else term.start
         if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:

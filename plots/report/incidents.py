@@ -1,5 +1,5 @@
-"""Incidents with their findings for the report, and what happened in the run in order of time; bounded lists, with
-counts of the rest."""
+"""The worst incidents with their findings, and the events of the run in order of time: bounded lists for the report,
+each with the count of the rest."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...analysis.causes.incidents import Incident
 from ...analysis.causes.losses import LOSSES
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
+from ...analysis.wording import plural
 from ..clock import clock
 from ..style import fault_kind
 from .root_causes import shown_facts
@@ -25,12 +26,12 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Story:
+class IncidentFindings:
     """An incident with its worst findings."""
 
     incident: Incident
     finding: Row  # the worst
-    consequences: list[Row]  # its other findings
+    others: list[Row]  # the other listed findings
     left_out: int  # findings that are not listed
 
 
@@ -39,30 +40,32 @@ class Moment:
     """A line of the timeline."""
 
     time: int  # ns since the start
-    clock: str  # UTC, or empty where the run does not say when it started
+    clock: str  # UTC, or empty if the start of the run is not known
     kind: str  # fault, heal, fact, finding
-    says: str
+    text: str
 
 
-def stories_of(incidents: Sequence[Incident], findings: pl.DataFrame) -> tuple[list[Story], int]:
-    """The worst incidents that have findings, and how many findings belong to the others only."""
-    found = [incident for incident in incidents if incident.findings]
-    listed = [(incident, incident.findings[:MAX_FINDINGS]) for incident in found[:MAX_INCIDENTS]]
-    names = [name for _, ids in listed for name in ids]
+def worst_incidents(incidents: Sequence[Incident], findings: pl.DataFrame) -> tuple[list[IncidentFindings], int]:
+    """The worst incidents that have findings, and the number of findings that only belong to other incidents."""
+    found = [incident for incident in incidents if incident.findings][:MAX_INCIDENTS]
+    ids = {incident.number: incident.findings[:MAX_FINDINGS] for incident in found}
+    names = [name for listed in ids.values() for name in listed]
     rows = {row["id"]: row for row in findings.filter(pl.col("id").is_in(names)).iter_rows(named=True)}
-    stories = [
-        Story(incident, rows[ids[0]], [rows[name] for name in ids[1:]], len(incident.findings) - len(ids))
-        for incident, ids in listed
-    ]
-    shown = {name for incident, _ in listed for name in incident.findings}
-    return stories, len(findings) - len(shown)
+    shown = {name for incident in found for name in incident.findings}
+    return [
+        IncidentFindings(
+            incident, rows[first], [rows[name] for name in others], len(incident.findings) - 1 - len(others)
+        )
+        for incident in found
+        for first, *others in [ids[incident.number]]
+    ], len(findings) - len(shown)
 
 
 def timeline(
-    stories: Sequence[Story], figures: dict[str, Any], incidents: Sequence[Incident] = ()
+    listed: Sequence[IncidentFindings], figures: dict[str, Any], incidents: Sequence[Incident] = ()
 ) -> tuple[list[Moment], int]:
-    """Faults, the facts of known causes and findings in order of time, and how many are left out (the latest of the
-    least severe first)."""
+    """Faults, facts of known causes, and findings in order of time, and the number left out: of the least severe kind,
+    the latest."""
     moments = []
     for band in figures["faults"]:
         nodes, place = ", ".join(band["nodes"]), band.get("place", "")
@@ -72,45 +75,45 @@ def timeline(
             moments.append((0, band["to"], "heal", f"fault ended: {named}"))
     known = [incident for incident in incidents if incident.known and incident.lost]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
-    for rank, story in enumerate(stories):
-        for finding in [story.finding, *story.consequences]:
+    for rank, entry in enumerate(listed):
+        for finding in [entry.finding, *entry.others]:
             if finding["id"] not in dated:
                 moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
     moments += [*_facts(known, figures), *_leadership(figures)]
     kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MAX_MOMENTS]
     kept.sort(key=lambda moment: (moment[1], moment[0]))
     started = figures["started_at"]
-    told = [Moment(time, clock(started, time), kind, says) for _, time, kind, says in kept]
-    return told, len(moments) - len(kept)
+    shown = [Moment(time, clock(started, time), kind, text) for _, time, kind, text in kept]
+    return shown, len(moments) - len(kept)
 
 
 def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
-    """What brokers and clients are known to have done on the way to a loss, each once; faults are told as such."""
+    """The facts of the chains of known losses, each once, without those that are listed as faults."""
     stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
-    faults = {(told, node) for kind, node in stopped for told in (kind, RESTART)}
+    faults = {(of_kind, node) for kind, node in stopped for of_kind in (kind, RESTART)}
     facts = [fact for incident in known for fact in shown_facts(incident.chain)]
-    told = {
+    dated = {
         (fact["time"], fact["says"]): None for fact in facts if (fact.get("kind"), fact.get("broker")) not in faults
     }
-    return [(0, time, "fact", says) for time, says in told if time is not None]
+    return [(0, time, "fact", text) for time, text in dated if time is not None]
 
 
 def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
-    """Changes of leader and truncations, where causes don't tell them: of the partitions with figures of their own."""
+    """Leader changes and truncations of partitions that have figures but no cause with these facts."""
     moments: list[tuple[int, int, str, str]] = []
     for part in figures["partitions"]:
-        told = part.get("replicas")
-        if not told or part.get("causes"):
+        replicas = part.get("replicas")
+        if not replicas or part.get("causes"):
             continue
         name = part["name"]
-        for term in told["terms"][1:]:
+        for term in replicas["terms"][1:]:
             if term["time"] is not None:
                 how = f" ({term['how']})" if term["how"] else ""
-                says = f"broker {term['leader']} led {name} in epoch {term['epoch']}{how}"
-                moments.append((1, term["time"], "fact", says))
-        for time, broker, end, was in told["cuts"]:
-            before = f" from {was}" if was is not None else ""
-            moments.append((1, time, "fact", f"broker {broker} cut its log of {name}{before} to {end}"))
+                text = f"broker {term['leader']} led {name} in epoch {term['epoch']}{how}"
+                moments.append((1, term["time"], "fact", text))
+        for time, broker, end, was in replicas["cuts"]:
+            before = f" from offset {was}" if was is not None else ""
+            moments.append((1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}"))
     return moments
 
 
@@ -121,20 +124,20 @@ def _moments_of(finding: Row, times: Row | None) -> list[tuple[int, str, str]]:
         where = place_of(finding)
         first, last = times["acked_from"], times["acked_to"]
         if finding["count"] == 1:
-            return [(first, "finding", f"acknowledged, later lost: {where}")]
+            return [(first, "finding", f"acknowledged, lost later: {where}")]
         return [
             (
                 first,
                 "finding",
-                f"first acknowledgement of {finding['count']} records that are later lost: {where}",
+                f"first acknowledgement of {plural(finding['count'], 'record')}, lost later: {where}",
             ),
-            (last, "finding", f"last acknowledgement of them: {where}"),
+            (last, "finding", f"last acknowledgement of these records: {where}"),
         ]
     return [(times["to"], "finding", f"{finding['rule']}: {finding['sentence']}")]
 
 
 def place_of(finding: Row) -> str:
-    """orders-0@255-630, as far as it is known."""
+    """orders-0@255-630, without parts that are not known."""
     if finding["topic"] is None:
         return ""
     name = f"{finding['topic']}-{finding['partition']}"
@@ -144,11 +147,11 @@ def place_of(finding: Row) -> str:
     return f"{name}@{first}" if last in (None, first) else f"{name}@{first}-{last}"
 
 
-def first_sign(stories: list[Story], figures: dict[str, Any]) -> tuple[int, Row] | None:
-    """The earliest time (ns) at which a client saw something of a breach that is no mere acknowledgement."""
+def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> tuple[int, Row] | None:
+    """The earliest time (ns) at which a client could see a breach, and its finding; acknowledgements do not count."""
     seen = []
-    for story in stories:
-        for finding in [story.finding, *story.consequences]:
+    for entry in listed:
+        for finding in [entry.finding, *entry.others]:
             times = figures["times"].get(finding["id"])
             if (
                 finding["severity"] == "violation"
@@ -163,9 +166,9 @@ def first_sign(stories: list[Story], figures: dict[str, Any]) -> tuple[int, Row]
     return time, finding
 
 
-def faults_before(stories: list[Story], figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """Faults that lasted at some time between the first lost acknowledgement and the last evidence of a breach."""
-    times = [figures["times"].get(story.finding["id"]) for story in stories if story.finding["severity"] == "violation"]
+def faults_before(listed: list[IncidentFindings], figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """Faults that overlap the time from the first lost acknowledgement to the last evidence of a breach."""
+    times = [figures["times"].get(entry.finding["id"]) for entry in listed if entry.finding["severity"] == "violation"]
     known = [row for row in times if row and row["to"] is not None]
     if not known:
         return []

@@ -1,4 +1,4 @@
-"""report.html, report.md and plots/ out of a verdict, its findings and the figure data; nothing else is read."""
+"""Writes report.html, report.md and plots/ from a verdict, its findings and the figure data; reads nothing else."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ...analysis.wording import either, plural, some
 from .. import PLOTS, draw, style
 from ..clock import clock
 from ..escaping import file_name, markdown
-from .incidents import Story, faults_before, first_sign, place_of, stories_of, timeline
-from .root_causes import blame, impact_by_cause, root_cause_of
+from .incidents import IncidentFindings, faults_before, first_sign, place_of, timeline, worst_incidents
+from .root_causes import cause_headline, impact_by_cause, root_cause_of
 
 MAX_ROOT_CAUSES = 12
 VERDICTS = {
-    "valid": "No breach: every guarantee that this run can show held.",
+    "valid": "No breach: every guarantee that this run can show was kept.",
     "invalid": "A guarantee was broken.",
-    "unknown": "Nothing can be said for sure: no breach was found, but what the verdict rests on is incomplete.",
+    "unknown": "No breach was found, but the evidence is incomplete, so the verdict is unknown.",
     "not-judged": "There was nothing to judge.",
 }
 LABELS = {
@@ -40,7 +40,7 @@ _SOURCES = {
     "KIP": "https://cwiki.apache.org/confluence/dosearchsite.action?queryString=KIP-",
     "KAFKA": "https://issues.apache.org/jira/browse/KAFKA-",
 }
-PERMITTED = "No breach, but of what the configuration or --allow permits."
+PERMITTED = "No breach except those that the configuration or --allow permits."
 PARTLY = "No breach of the rules that were judged."  # of a run whose caller skipped others
 _INK = {
     style.INK: "currentColor",
@@ -55,20 +55,20 @@ def write_report(
 ) -> None:
     """Writes report.html, report.md and, if wanted, plots/*.png, *.svg into an existing folder."""
     pictures = _draw_all(folder / "plots", figures) if plots else []
-    told = _told(verdict, findings, figures, pictures)
+    values = _template_values(verdict, findings, figures, pictures)
     for name in ("report.html", "report.md"):
-        text = environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(told)
+        text = environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(values)
         (folder / name).write_text(text, encoding="utf-8")
 
 
 def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
     """The head of report.html as a page of its own: the verdict, what happened, how sure it is, and the numbers."""
-    shown = _told(verdict, findings, figures, [])
+    shown = _template_values(verdict, findings, figures, [])
     return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
 
 
 def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
-    """Every figure that has something to show: its names, caption and SVG for the page."""
+    """Draws every figure that has data; returns its names, caption and SVG for the page."""
     folder.mkdir(exist_ok=True)
     pictures = []
     for name, plot in PLOTS.items():
@@ -79,7 +79,7 @@ def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
                 style.save(figure, folder / f"{stem}.{ending}")
             svg = (folder / f"{stem}.svg").read_text(encoding="utf-8")
             title = " ".join(map(str, subject.values()))
-            caption = plot.CAPTION if number == 0 else ""  # said once
+            caption = plot.CAPTION if number == 0 else ""  # once per kind
             alternative = " ".join(figure.get_suptitle().split())
             pictures.append(
                 {
@@ -95,8 +95,7 @@ def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def inline_svg(svg: str, stem: str, alternative: str) -> str:
-    """The svg element alone, in the page's colours, with ids that no other figure of the page has, and a text in its
-    place for those who cannot see it."""
+    """The svg element alone, in the page's colours, with ids unique in the page and an alternative text."""
     element = svg[svg.index("<svg") :]
     element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
     element = re.sub(r' id="([^"]*)"', rf' id="{stem}.\1"', element)
@@ -108,20 +107,20 @@ def inline_svg(svg: str, stem: str, alternative: str) -> str:
     return element.replace("<svg", f'<svg role="img" aria-label="{escape(alternative)}"', 1)
 
 
-def _told(
+def _template_values(
     verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, str]]
 ) -> dict[str, Any]:
-    """Everything that the templates show."""
+    """The values that the templates show."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])
     incidents = saved_incidents(verdict, findings)
-    stories, findings_left_out = stories_of(incidents, findings)
+    listed, findings_left_out = worst_incidents(incidents, findings)
     causes = [incident for incident in incidents if incident.explained]
-    moments, moments_left_out = timeline(stories, figures, incidents)
-    sign = first_sign(stories, figures)
-    said, meaning = headline(verdict, figures["impact"]), _meaning(verdict)
+    moments, moments_left_out = timeline(listed, figures, incidents)
+    sign = first_sign(listed, figures)
+    summary, meaning = headline(verdict, figures["impact"]), _meaning(verdict)
     return {
         "verdict": verdict["verdict"],
-        "meaning": "" if meaning == said else meaning,
+        "meaning": "" if meaning == summary else meaning,
         "skipped": skipped,
         "name": figures["name"] or verdict["input"].get("name") or "run",
         "input": verdict["input"],
@@ -132,18 +131,18 @@ def _told(
         "assumptions": verdict["assumptions"],
         "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
         "provenance": verdict.get("provenance"),
-        "stories": stories,
+        "listed": listed,
         "findings_left_out": findings_left_out,
-        "breaches": [story for story in stories if story.finding["severity"] == "violation"],
+        "breaches": [entry for entry in listed if entry.finding["severity"] == "violation"],
         "totals": _totals(rules),
         "impact": _judged_impact(figures["impact"], skipped),
         "never_received": [_never_received(*row) for row in figures["never_received"]],
         "missed": rules.get("consumer-loss", {}).get("count", 0),
-        "headline": said,
-        "blame": blame(incidents),
+        "headline": summary,
+        "cause_headline": cause_headline(incidents),
         "moments": moments,
         "moments_left_out": moments_left_out,
-        "faults": faults_before(stories, figures),
+        "faults": faults_before(listed, figures),
         "faults_left_out": figures["faults_left_out"],
         "root_causes": [root_cause_of(incident, figures["started_at"]) for incident in causes[:MAX_ROOT_CAUSES]],
         "root_causes_left_out": max(len(causes) - MAX_ROOT_CAUSES, 0),
@@ -159,7 +158,7 @@ def _told(
 
 
 def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
-    """What happened, in one or two sentences."""
+    """The outcome of a run in one or two sentences."""
     if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
         return _without_clients(verdict)
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
@@ -167,7 +166,7 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         lost = plural(impact["lost"], "acknowledged write")
         read = _lost_read(impact["lost"], impact["lost_read"], verdict["counts"].get("quarantined", 0))
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
-    # Without final reads, or when the rule was left out, nobody can say that nothing was lost.
+    # Without final reads, or without the rule lost-write, it is not known whether records were lost.
     sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     if broken:
@@ -183,15 +182,15 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
 
 
 def _lost_read(lost: int, read: int, left_out: int) -> str:
-    """What consumers are recorded to have read; of lines that were left out nobody knows what they read."""
+    """How many lost records consumers had read; a lower bound if lines of the history were left out."""
     missing = f"; {plural(left_out, 'line')} of the evidence {'is' if left_out == 1 else 'are'} missing"
     missing = missing if left_out and read < lost else ""
     if not read:
         return f"No recorded consumer had read {'it' if lost == 1 else 'them'}{missing}"
     if lost == 1:
-        return "It had been read before it vanished"
-    count = "All" if read == lost else f"At least {style.number(read)}" if left_out else style.number(read)
-    return f"{count} of them had been read before they vanished{missing}"
+        return "A consumer had already read it"
+    count = "all" if read == lost else f"at least {style.number(read)}" if left_out else style.number(read)
+    return f"Consumers had already read {count} of them{missing}"
 
 
 def _meaning(verdict: dict[str, Any]) -> str:
@@ -204,24 +203,24 @@ def _meaning(verdict: dict[str, Any]) -> str:
 def _never_received(process: str, partition: str, first: int, last: int, count: int) -> str:
     place = style.printable(f"{partition}@{first}" + (f"-{last}" if last != first else ""))
     return (
-        f"{style.printable(process)} never received {plural(count, 'acknowledged record')} at {place}: it had read"
-        f" others there, which were lost, and went on behind them. Seek it back to {first}."
+        f"{style.printable(process)} never received {plural(count, 'acknowledged record')} at {place}: it had read lost"
+        f" records at these offsets, and continued after them. Seek it back to offset {first}."
     )
 
 
 def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]:
-    """The impact, with None for every number whose rule was skipped, as nobody counted it."""
+    """The impact, with None for each number whose rule was skipped, as it was not counted."""
     rules = {"lost": "lost-write", "lost_read": "lost-write", "duplicated": "duplicate"}
     unjudged = {kind for kind, rule in rules.items() if rule in skipped}
 
-    def told(counts: list[int]) -> list[int | None]:
+    def judged(counts: list[int]) -> list[int | None]:
         return [None if kind in unjudged else count for kind, count in zip(rules, counts, strict=True)]
 
     return {
         **impact,
         **dict.fromkeys(unjudged),
-        "by_topic": [[name, acknowledged, *told(counts)] for name, acknowledged, *counts in impact["by_topic"]],
-        "by_producer": [[name, *told(counts)] for name, *counts in impact["by_producer"]],
+        "by_topic": [[name, acknowledged, *judged(counts)] for name, acknowledged, *counts in impact["by_topic"]],
+        "by_producer": [[name, *judged(counts)] for name, *counts in impact["by_producer"]],
         "by_reader": [] if "lost" in unjudged else impact["by_reader"],
     }
 
@@ -234,18 +233,18 @@ def _source(verdict: dict[str, Any]) -> str:
 
 
 def _without_clients(verdict: dict[str, Any]) -> str:
-    """What brokers' files alone show."""
+    """The headline of a run of brokers' files alone."""
     divergence = verdict["rules"].get("replica-divergence", {})
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
-    nobody = "What clients were promised is not known: no history of them was given."
+    unknown = "Without a client history it is not known which records were acknowledged."
     if divergence.get("findings"):
-        return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {nobody}"
+        return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {unknown}"
     if broken:
-        return f"The brokers' files break {', '.join(broken)}. {nobody}"
+        return f"The brokers' files violate {', '.join(broken)}. {unknown}"
     if not verdict["counts"].get("kept records"):
-        return f"The brokers' logs tell what happened, but no records were kept. {nobody}"
+        return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
-    return f"The brokers' files show no breach{judged}. {nobody}"
+    return f"The brokers' files show no breach{judged}. {unknown}"
 
 
 def _totals(rules: dict[str, Any]) -> dict[str, int]:
@@ -281,7 +280,7 @@ def environment(html: bool) -> Any:
 
 
 def linked(text: str, most: int) -> Any:
-    """Text as HTML, in which each KIP and each issue of Kafka is a link to its page."""
+    """Text as HTML with a link for each KIP and each Kafka issue."""
     from markupsafe import Markup
 
     def as_link(found: re.Match[str]) -> str:
@@ -291,8 +290,8 @@ def linked(text: str, most: int) -> Any:
 
 
 def _some(values: list[str], most: int = 6) -> str:
-    """Strangers' names, the first of them."""
+    """The first of untrusted names, printable."""
     return some([style.printable(value, 40) for value in values], most)
 
 
-__all__ = ["Story", "headline", "inline_svg", "write_report"]
+__all__ = ["IncidentFindings", "headline", "inline_svg", "write_report"]

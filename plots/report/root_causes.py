@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...analysis.causes.catalogue import title_of
 from ...analysis.causes.incidents import UNKNOWN, Incident
 from ...analysis.wording import either, plural
 from ..clock import clock
@@ -23,16 +24,17 @@ class Step:
 
     seconds: str  # since the start of the run; empty without a time
     clock: str  # UTC, or empty
-    says: str
+    text: str
     source: str  # file:line or file byte N
 
 
 @dataclass(frozen=True)
 class RootCause:
-    """Why an incident happened, as text; of conflicting evidence with a root cause for each reading."""
+    """The cause of an incident as text; for conflicting evidence, a root cause per reading."""
 
     incident: Incident | None
     cause: str
+    title: str  # the cause in a sentence without its full stop; empty for an unknown one
     steps: list[Step]
     steps_left_out: int
     prevented_by: Sequence[str]
@@ -48,26 +50,39 @@ class RootCause:
 def root_cause_of(incident: Incident, started_at: str | None) -> RootCause:
     """The root cause of an incident, with its steps in seconds since `started_at` and as times of day."""
     readings = [
-        RootCause(None, one["cause"], *steps_of(one["chain"], started_at), one["prevented_by"], one["citation"], [], [])
+        RootCause(
+            None,
+            one["cause"],
+            title_of(one["cause"]),
+            *steps_of(one["chain"], started_at),
+            one["prevented_by"],
+            one["citation"],
+            [],
+            [],
+        )
         for one in incident.readings
     ]
     steps = steps_of(incident.chain, started_at)
     return RootCause(
-        incident, incident.cause, *steps, incident.prevented_by, incident.citation, incident.missing, readings
+        incident,
+        incident.cause,
+        title_of(incident.cause),
+        *steps,
+        incident.prevented_by,
+        incident.citation,
+        incident.missing,
+        readings,
     )
 
 
 def steps_of(chain: Sequence[Record], started_at: str | None) -> tuple[list[Step], int]:
-    """The steps of a chain in order of time, and how many are left out."""
+    """The steps of a chain in order of time, and the number left out."""
     facts = shown_facts(chain)
     return [step_of(fact, started_at or "") for fact in facts], len(chain) - len(facts)
 
 
 def shown_facts(chain: Sequence[Record]) -> list[Record]:
-    """A chain, or where it is too long the facts of the cluster and of as many partitions as fit.
-
-    A partition's facts stay together, as a part of them would explain nothing.
-    """
+    """The facts of a chain; if it is too long, those of the cluster and of as many whole partitions as fit."""
     if len(chain) <= MAX_STEPS:
         return list(chain)
     many = Counter(fact.get("partition") for fact in chain)
@@ -81,20 +96,24 @@ def shown_facts(chain: Sequence[Record]) -> list[Record]:
 
 
 def sentence_of(incident: Incident, cited: bool) -> tuple[str, str]:
-    """What an incident lost or broke and what would have prevented it, in a sentence, and its citation behind that;
-    both measures and citation only where they are to be `cited`."""
-    says, citation = incident.headline, ""
+    """An incident and its prevention in a sentence, and its citation; prevention and citation only if `cited`."""
+    text, citation = incident.headline, ""
     if incident.known and cited:
-        says += f". Prevented by {either(incident.prevented_by)}" if incident.prevented_by else ""
+        text += f". Prevented by {either(incident.prevented_by)}" if incident.prevented_by else ""
         citation = f" [{incident.citation}]" if incident.citation else ""
     elif not incident.known and incident.explained:
-        needed = [f"{len(incident.readings)} readings conflict"] if incident.readings else incident.missing
-        says += f"; the cause is not known, needed: {'; '.join(needed[:3])}"
-    return says, citation
+        text += f"; {_unknown_cause(incident)}"
+    return text, citation
+
+
+def _unknown_cause(incident: Incident) -> str:
+    if incident.readings:
+        return "the evidence supports several causes: " + " and ".join(one["cause"] for one in incident.readings)
+    return f"the cause is not known; missing evidence: {'; '.join(incident.missing[:3])}"
 
 
 def step_of(fact: Record, started_at: str) -> Step:
-    """A fact with its time in seconds and as time of day."""
+    """A fact as a step, with its time in seconds and as time of day."""
     time = fact["time"]
     return Step(
         "" if time is None else f"{time / 1e9:.3f}",
@@ -105,7 +124,7 @@ def step_of(fact: Record, started_at: str) -> Step:
 
 
 def source_of(fact: Record) -> str:
-    """Where a fact is written: file:line, or the byte in the file; of all files that have it."""
+    """The source of a fact: file:line, or the byte in the file; all files that have it."""
     if fact.get("also"):
         return "; ".join(source_of({**one, "also": None}) for one in (fact, *fact["also"]))
     source = fact["source"] or ""
@@ -114,26 +133,34 @@ def source_of(fact: Record) -> str:
     return f"{source} byte {fact['byte']}" if fact["byte"] is not None else source
 
 
-def blame(incidents: Iterable[Incident]) -> str:
-    """The causes of the breaches, each with what would have prevented it, for a headline; empty where no cause was
-    looked for. What the configuration permits has causes too, but is no breach."""
-    asked = [one for one in incidents if one.severity == "violation" and one.explained]
-    causes = {one.cause: one.prevented_by for one in asked if one.known}
-    if asked and not causes:
+def cause_headline(incidents: Iterable[Incident]) -> str:
+    """The causes of the breaches, each with its prevention, for a headline; empty if no cause was searched.
+
+    Losses that the configuration permits have causes too, but are no breaches.
+    """
+    breaches = [one for one in incidents if one.severity == "violation" and one.explained]
+    causes = {one.cause: one.prevented_by for one in breaches if one.known}
+    if breaches and not causes:
         return "The cause is not known."
     sentences = [
-        f"Cause: {cause}" + (f", which would have been prevented by {either(prevented)}." if prevented else ".")
+        f"Cause: {_cause_sentence(cause)}." + (f" Prevented by: {either(prevented)}." if prevented else "")
         for cause, prevented in list(causes.items())[:MAX_BLAMED]
     ]
     if len(causes) > MAX_BLAMED:
         sentences.append(f"{plural(len(causes) - MAX_BLAMED, 'more cause')} below.")
-    if not all(one.known for one in asked):
-        sentences.append("The cause of the rest is not known.")
+    if not all(one.known for one in breaches):
+        sentences.append("The cause of the other breaches is not known.")
     return " ".join(sentences)
 
 
+def _cause_sentence(cause: str) -> str:
+    """unclean-election (an out-of-sync replica was elected, …)."""
+    title = title_of(cause)
+    return f"{cause} ({title})" if title else cause
+
+
 def impact_by_cause(incidents: Iterable[Incident]) -> list[tuple[str, int, int | None]]:
-    """Cause, lost records, and how many of them were consumed before (None where that is not known)."""
+    """Per cause: its name, lost records, and those of them that had been consumed (None if not known)."""
     totals: dict[str, tuple[int, int | None]] = {}
     for one in (one for one in incidents if one.explained):
         for lost in one.lost:

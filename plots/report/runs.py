@@ -1,4 +1,4 @@
-"""index.html: the runs of one call with their verdicts, and links to their reports."""
+"""index.html: the runs of one call, with their verdicts and links to their reports."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 from .postmortem import environment
 
-MARK = '<meta name="generator" content="logjudge">'  # tells our index from another file of that name
+MARK = '<meta name="generator" content="logjudge">'  # marks an index of ours, as opposed to another file of that name
 
 
 class Row(NamedTuple):
     """One run."""
 
     name: str
-    folder: str  # beside the index, with its report; empty where it could not be judged
+    folder: str  # beside the index, with its report; empty if it could not be judged
     verdict: str
     headline: str
     operations: int

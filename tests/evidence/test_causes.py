@@ -162,7 +162,7 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
     told = timeline(tables, about, leader="3")
     explained = explain_repeated(told, sent_again, {"enable.idempotence": False})
     assert explained.cause == "retry-duplicate"
-    assert any("it stood in snapshot before at offset 2" in fact.says for fact in explained.chain)
+    assert any("a copy was in snapshot before at offset 2" in fact.says for fact in explained.chain)
     apart = timeline(joined(logs("3: 0a 1b", "before"), logs("3: 0a 1x@1 2b@1")), about, leader="3")
     assert explain_repeated(apart, sent_again, {"enable.idempotence": False}).cause == "unknown"
 
@@ -170,9 +170,9 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
 @pytest.mark.parametrize(
     ("producer", "says"),
     [
-        ({"acks": 1}, "acks=1 turns idempotence off for p"),
-        ({"acks": "0"}, "acks=0 turns idempotence off for p"),
-        ({"acks": "all", "enable.idempotence": "false"}, "enable.idempotence is false for p"),
+        ({"acks": 1}, "acks=1 disables idempotence for p"),
+        ({"acks": "0"}, "acks=0 disables idempotence for p"),
+        ({"acks": "all", "enable.idempotence": "false"}, "enable.idempotence=false for p"),
     ],
 )
 def test_a_retry_is_known_by_what_turns_idempotence_off(producer, says):
@@ -338,7 +338,7 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
 @pytest.mark.parametrize(
     ("config", "acks", "measures"),
     [
-        ({}, "all", ["false", "nothing is acknowledged while one replica is alone; with two replicas, none either"]),
+        ({}, "all", ["false", "then writes with acks=all fail while either of the two replicas is out of the ISR"]),
         ({"min.insync.replicas": 1}, "1", ["unclean.leader.election.enable=false"]),
         ({"min.insync.replicas": "2"}, "all", ["unclean.leader.election.enable=false"]),
     ],
@@ -358,10 +358,10 @@ def test_an_unclean_election_that_the_configuration_forbids_was_forced():
     explained = explain_loss(timeline(AFTER, {"replicas": ("1", "2")}, meta, config=config), lost())
     assert explained.cause == "unclean-election"
     says = [fact.says for fact in explained.chain]
-    forbidden = says.index("unclean.leader.election.enable is false for the topic")
+    forbidden = says.index("unclean.leader.election.enable=false for the topic")
     assert "elected broker 2" in says[forbidden + 1]
     assert explained.prevented_by == [
-        "no election forced by an operator (unclean.leader.election.enable is false already)"
+        "no unclean election by an operator (unclean.leader.election.enable is already false)"
     ]
 
 
@@ -397,7 +397,12 @@ def test_one_replica_alone_is_helped_by_a_second_one():
     [
         (4, "1", {}, "acks=all together with min.insync.replicas=2"),
         (4, "1", {"min.insync.replicas": 2}, "acks=all"),
-        (4, "all", {}, "min.insync.replicas=2 (nothing is acknowledged while one replica is alone"),
+        (
+            4,
+            "all",
+            {},
+            "min.insync.replicas=2 (then writes with acks=all fail while either of the two replicas is out of the ISR",
+        ),
         (6, "1", {}, "eligible leader replicas"),
         (6, "all", {}, "eligible leader replicas"),
     ],
@@ -536,7 +541,7 @@ def test_who_has_just_begun_to_lead_may_not_have_acknowledged():
 
     def doubtful(meta, *faults):
         missing = explain_loss(timeline(tables, meta=meta, faults=faults), lost(acks="1")).missing
-        return any("which had just begun to lead" in one for one in missing)
+        return any("which had just been elected" in one for one in missing)
 
     assert doubtful(three)
     assert not doubtful(three, fault("kill", "1", 4))  # nobody else lived

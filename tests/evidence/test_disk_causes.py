@@ -156,7 +156,7 @@ def test_records_whose_commit_marker_was_cut_still_stand(recorded):
     assert explained.cause == "unclean-election"
     says = [fact.says for fact in explained.chain]
     assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in says
-    assert says[-1].startswith("offsets 52 to 57 of orders-0 still stand in the log")
+    assert says[-1].startswith("offsets 52 to 57 of orders-0 are still in the log without the COMMIT marker")
     assert not any("lacked offset 52" in text for text in (*says, *explained.missing))
     # Without a copy of the marker, the epoch that began behind the records bounds it.
     bare = replace(
@@ -188,6 +188,6 @@ def test_what_is_gone_for_good_has_its_true_cause(recorded, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["backup-x", "txn-unclean-x"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(1, 6))])
 def test_with_less_evidence_it_becomes_unknown_and_never_another(recorded, name, seed):
     recorded_runs.test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, name, seed)

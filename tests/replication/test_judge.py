@@ -45,7 +45,13 @@ def test_the_judge_agrees_with_the_simulator(seed: int) -> None:
 
 
 # Seeds with losses, in small clusters and in large ones.
-@pytest.mark.parametrize("seed", [40, 62, 66, *(WIDE + number for number in (100352, 100425))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(66, WIDE + 100352),
+        *(pytest.param(seed, marks=pytest.mark.campaign) for seed in (40, 62, WIDE + 100425)),
+    ],
+)
 def test_with_less_evidence_nothing_untrue_is_told(seed: int) -> None:
     compared = weakened.compare(seed)
     assert compared.counts["runs with less evidence"] == weakened.COPIES

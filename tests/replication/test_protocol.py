@@ -1,10 +1,9 @@
-"""The moving parts of the protocol, each in a run small enough to follow."""
+"""The protocol, step by step: replication, crashes, shutdowns."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from logjudge.histories.simulation.bundle import write_bundle
@@ -13,25 +12,11 @@ from logjudge.models.exploration.schedule import QUICK
 from logjudge.models.exploration.search import Space
 from logjudge.models.exploration.truth import losses
 from logjudge.models.replication.brokers.broker import Broker
-from logjudge.models.replication.brokers.replica import Replica
 from logjudge.models.replication.cluster import Cluster
-from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
-from logjudge.models.replication.events import ClusterEvent
+from logjudge.models.replication.config import MS, SECOND
 from logjudge.models.replication.faults.fault import Fault
-from logjudge.models.replication.partition_state import PartitionState
-from logjudge.models.replication.requests import OffsetsRequest
-from logjudge.models.replication.rules import Rules
 from logjudge.models.replication.scenario import Scenario
-
-
-def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[ClusterEvent]]:
-    facts: list[ClusterEvent] = []
-    scenario = Scenario("test", variant, seed, {**QUICK, **options}, {}, tuple(faults))
-    return scenario.run(listener=facts.append), facts
-
-
-def details(facts: list[ClusterEvent], kind: str) -> list[tuple[Any, ...]]:
-    return [fact[3] for fact in facts if fact[2] == kind]
+from protocol_runs import details, run
 
 
 def test_a_quiet_run_acknowledges_and_reads_everything() -> None:
@@ -281,190 +266,3 @@ def test_acks_0_acknowledges_nothing() -> None:
     cluster, _ = run("kraft", {"acks": "0", "enable.idempotence": False, "simulation.ops": 30})
     assert not cluster.ledger.acks[0]
     assert cluster.brokers[1].replicas[0].log.end == 30
-
-
-def test_a_new_controller_takes_over_with_a_higher_epoch() -> None:
-    _, facts = run("kraft", {}, Fault(3 * SECOND, "controller-crash", (), 4 * SECOND))
-    assert [fact[1] for fact in facts if fact[2] == "controller"] == [101, 102]
-    assert details(facts, "controller") == [(1,), (2,)]
-
-
-def test_a_controller_that_dies_while_no_other_lives_comes_back_with_a_new_epoch() -> None:
-    """Both are dead for a while; the one that returns must be elected again, or no broker would obey it."""
-    cluster, facts = run(
-        "kraft",
-        {},
-        Fault(2 * SECOND, "controller-crash", (101,), 6 * SECOND),
-        Fault(4 * SECOND, "controller-crash", (102,), 2 * SECOND),
-        Fault(5 * SECOND, "crash", (1,), 3 * SECOND),
-    )
-    assert [d[0] for d in details(facts, "controller")] == [1, 2, 3]
-    assert not details(facts, "refused-controller")
-    assert cluster.final
-    assert cluster.quorum.states[0].isr != ()
-    assert len(cluster.quorum.states[0].isr) == 3
-
-
-def test_delete_records_moves_the_log_start_everywhere() -> None:
-    cluster, _ = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "delete-records", (), 0, 10))
-    assert {b.replicas[0].log.start for b in cluster.brokers.values()} == {10}
-    assert cluster.brokers[1].replicas[0].lowest_start() == 10
-    assert cluster.ledger.read_by["final"][0] == [(10, 60)]
-
-
-def test_a_crash_falls_back_to_the_log_start_of_the_last_checkpoint() -> None:
-    """Records that were deleted come back if all brokers die before log-start-offset-checkpoint is written."""
-    deleted = Fault(4 * SECOND, "delete-records", (), 0, 10)
-
-    def starts(options: dict[str, Any], kind: str) -> set[int]:
-        crash = Fault(5 * SECOND, kind, (1, 2, 3), 2 * SECOND)
-        cluster, _ = run("kraft", {"simulation.ops": 60, "flush.messages": 1, **options}, deleted, crash)
-        assert cluster.ledger.read_by["final"][0] == [(cluster.brokers[1].replicas[0].log.start, 60)]
-        return {b.replicas[0].log.start for b in cluster.brokers.values()}
-
-    assert starts({}, "crash") == starts({}, "power-loss") == {0}
-    assert starts({"log.flush.start.offset.checkpoint.interval.ms": 500}, "crash") == {10}
-    assert starts({}, "shutdown") == {10}
-
-
-def test_a_clock_that_goes_back_does_not_make_a_follower_late() -> None:
-    """lastCaughtUpTimeMs is the latest of them (Replica.updateFetchStateOrThrow)."""
-    replica = Replica(1, 0, Rules(), Config())
-    replica.start_leading(PartitionState((1, 2), 1, 0, (1, 2), 0), 5 * SECOND)
-    follower = replica.record_fetch(2, 0, 0, 2 * SECOND)
-    assert follower is not None
-    assert follower.caught_up == 5 * SECOND
-
-
-@pytest.mark.parametrize(("variant", "hidden"), [("kraft", True), ("kip-279", False)])
-def test_a_new_leader_tells_no_end_before_its_mark_reaches_its_epoch(variant: str, hidden: bool) -> None:
-    """OFFSET_NOT_AVAILABLE (KIP-207): the consumer keeps asking."""
-    cluster, _ = run(variant, {"auto.offset.reset": "latest"}, Fault(3 * SECOND, "crash", (1,), 60 * SECOND))
-    broker, consumer = cluster.brokers[cluster.quorum.states[0].leader], cluster.consumers[0]
-    replica = broker.replicas[0]
-    replica.hw = replica.epoch_start - 1
-    connection = consumer.connections[broker.id]
-    request = OffsetsRequest(
-        consumer.node, broker.id, cluster.loop.now, consumer.on_offsets, consumer.on_closed, connection
-    )
-    broker.queries.answer_offsets(request)
-    assert request.offsets == {0: (0, -1 if hidden else replica.hw)}
-    consumer._listing, consumer._reset, consumer.position = request, [0], {0: 7}
-    consumer.on_offsets(request)
-    assert consumer.position == {0: 7 if hidden else replica.hw}
-
-
-@pytest.mark.parametrize("variant", ["high-watermark", "kip-101", "kip-279", "kip-320"])
-def test_who_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
-    """Broker 3 dies, which was an epoch of its own in ZooKeeper's time, and broker 2 went on fetching from broker 1."""
-    _, facts = run(variant, {}, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
-    begun = [time for time, node, kind, _ in facts if node == 2 and kind in ("follower", "truncate") and time > SECOND]
-    kept = [d for _, node, kind, d in facts if node == 2 and kind == "follows-on"]
-    assert bool(begun) == (variant == "kip-320")
-    assert bool(kept) == (variant != "kip-320")
-
-
-def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
-    options = {"acks": "1", "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
-    cluster, facts = run("kraft", options, Fault(3 * SECOND, "partition", (1,), 4 * SECOND))
-    cuts = [d for d in details(facts, "truncate") if d[2] < d[1]]
-    assert cuts
-    assert cuts[0][3] == "epoch"
-    losses = {loss.cause for loss in cluster.ledger.acks[0].losses.values()}
-    assert losses <= {"single-ack-failover"}
-
-
-@pytest.mark.parametrize(
-    ("variant", "to", "replaced"),
-    [
-        ("kraft", (101, 102), True),
-        ("kraft", (100,), True),
-        ("kip-320", (101, 102), True),
-        ("high-watermark", (101, 102), False),  # its session is ZooKeeper's
-        ("high-watermark", (100,), True),
-    ],
-)
-def test_a_session_needs_whoever_keeps_it(variant: str, to: tuple[int, ...], replaced: bool) -> None:
-    _, facts = run(variant, {}, Fault(2 * SECOND, "one-way", (1,), 4 * SECOND, 0, to))
-    assert any(fact[2] == "fenced" and fact[3] == (1,) for fact in facts) == replaced
-
-
-@pytest.mark.parametrize("variant", ["kraft", "high-watermark"])
-def test_a_controller_that_is_cut_off_is_replaced(variant: str) -> None:
-    cluster, facts = run(variant, {}, Fault(2 * SECOND, "partition", (101,), 4 * SECOND))
-    assert [(fact[1], fact[3]) for fact in facts if fact[2] == "controller"] == [(101, (1,)), (102, (2,))]
-    assert not details(facts, "fenced")
-    assert cluster.final
-
-
-@pytest.mark.parametrize(
-    "cut",
-    [
-        Fault(2 * SECOND, "partition", (201,), 3 * SECOND),
-        Fault(2 * SECOND, "one-way", (201,), 3 * SECOND, 0, (1,)),
-        Fault(2 * SECOND, "one-way", (1,), 3 * SECOND, 0, (201,)),
-    ],
-)
-def test_a_client_can_be_cut_off(cut: Fault) -> None:
-    cluster, facts = run("kraft", {"simulation.producers": 1}, cut)
-    assert max(cluster.ledger.latencies) > 2 * SECOND
-    assert not details(facts, "fenced")
-    assert len(list(cluster.ledger.acks[0])) > 0
-    assert cluster.final
-
-
-def test_the_old_isr_change_is_told_to_the_controller_after_5_quiet_seconds() -> None:
-    """ISR propagation through ZooKeeper: looked at every 2.5 s, sent once quiet for 5 s."""
-    options = {"broker.session.timeout.ms": 60000, "simulation.ops": 200}
-    _, facts = run("high-watermark", options, Fault(3 * SECOND, "pause", (3,), 11 * SECOND))
-    updated, told = (next(fact for fact in facts if fact[2] == kind) for kind in ("isr-updated", "isr-propagated"))
-    assert 5 * SECOND < told[0] - updated[0] <= 8 * SECOND
-    assert told[3] == (True,)
-
-
-def test_a_session_of_zookeeper_is_renewed_in_time() -> None:
-    """At a third of its timeout, though broker.heartbeat.interval.ms is longer by default."""
-    cluster = Scenario("test", "kip-101", 1, {"zookeeper.session.timeout.ms": 1500, "simulation.ops": 500}).run()
-    assert cluster.ledger.elections == 0
-
-
-def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
-    for variant, refused in (("kraft", True), ("kip-320", True), ("kip-279", False)):
-        for options in ({"broker.session.timeout.ms": 1500}, {"broker.heartbeat.interval.ms": 9000}):
-            scenario = Scenario("test", variant, 1, options)
-            if refused:
-                with pytest.raises(ConfigError, match="must be longer than"):
-                    scenario.config()
-            else:
-                scenario.config()
-    slow = Scenario("test", "kraft", 1, {}, {2: {"broker.heartbeat.interval.ms": 9500}})
-    with pytest.raises(ConfigError, match="9500"):
-        slow.config()
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"no.such": 1}, "unknown configuration 'no.such'"),
-        ({"acks": "1", "enable.idempotence": True}, "needs acks=all"),
-        ({"retries": 0, "enable.idempotence": True}, "needs acks=all, retries"),
-        ({"max.in.flight.requests.per.connection": 6}, "at most 5"),
-        ({"acks": "1", "max.in.flight.requests.per.connection": 6}, "at most 5"),
-        ({"delivery.timeout.ms": 30000}, "delivery.timeout.ms must be at least .*, 30005, not 30000"),
-        ({"simulation.brokers": 2}, "needs as many brokers"),
-        ({"min.insync.replicas": "two"}, "must be a whole number"),
-        ({"auto.offset.reset": "middle"}, "must be earliest or latest"),
-        ({"auto.offset.reset": "none"}, "none is not modelled"),
-    ],
-)
-def test_impossible_configurations_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        configure(Config(), options)
-
-
-def test_the_producer_gives_up_idempotence_that_nobody_asked_for() -> None:
-    assert configure(Config(), {"min.insync.replicas": 2}).idempotence
-    assert not configure(Config(), {"acks": "1"}).idempotence
-    assert not configure(Config(), {"acks": "0"}).idempotence
-    assert not configure(Config(), {"retries": 0}).idempotence
-    assert configure(Config(), {"request.timeout.ms": 300_000}).delivery_timeout == 300_005 * MS

@@ -1,0 +1,31 @@
+"""Calls of the command line, and the runs that several modules judge."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+from logjudge.cli.main import cli
+
+ROOT = Path(__file__).parents[1]
+LOSSY = ROOT / "examples" / "unclean-election"
+CLEAN = ROOT / "tests" / "data" / "real" / "clean-a"
+# A history without final reads: whether the acknowledged value is still there is unknown.
+UNREAD = """{"process":"p","op":0,"type":"invoke","f":"send","topic":"x","partition":0,"value":"a","time":1}
+{"process":"p","op":0,"type":"ok","f":"send","topic":"x","partition":0,"offset":0,"value":"a","time":2}
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
+
+
+def check(*arguments: object) -> Result:
+    return run("check", "--engine", "local", "--no-plots", *arguments)
+
+
+def shell(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "logjudge.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)

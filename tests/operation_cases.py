@@ -1,0 +1,24 @@
+"""Actions, histories and searches that the tests of the engine share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from logjudge.models.porcupine import (
+    Model,
+    Operation,
+)
+from logjudge.models.porcupine.steps import Budget, Steps, number_actions
+from logjudge.models.specifications import MODELS
+
+DATA = Path(__file__).parent / "data" / "porcupine"
+REGISTER = MODELS["register"]
+
+
+def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -> Any:
+    """What the quick search, or the compiled one, finds alone."""
+    actions, observes, history = number_actions(model, operations)
+    steps = Steps(model, actions, observes)
+    searching = search(history, steps, Budget(None, 1 << 30))
+    return searching.found(searching.run())

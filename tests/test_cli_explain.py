@@ -1,0 +1,128 @@
+"""What `explain` and `convert` print of small histories."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from command_line import LOSSY, UNREAD, check, run
+from logjudge.cli import output
+
+
+@pytest.mark.parametrize("name", ["jepsen.edn", "verifiable-producer.jsonl", "verifiable-consumer.jsonl"])
+def test_histories_of_others_stay_what_they_are_in_parquet(name: str, tmp_path: Path) -> None:
+    history = Path(__file__).with_name("data") / name
+    assert run("convert", history, tmp_path / "history.parquet").return_value == 0
+    one, other = [
+        json.loads(run("check", path, "--engine", "local", "--json", "--out", tmp_path / path.suffix).stdout)
+        for path in (history, tmp_path / "history.parquet")
+    ]
+    for same in ("rules", "counts"):
+        assert one[same] == other[same]
+    assert one["input"]["dialect"] == other["input"]["dialect"]
+
+
+def test_a_key_of_jepsens_is_explained_by_its_name() -> None:
+    history = Path(__file__).with_name("data") / "jepsen.edn"
+    by_key, by_partition = run("explain", history, "0@0").stdout, run("explain", history, "0-0@0").stdout
+    assert by_key == by_partition
+    assert by_key.startswith("0-0@0")
+
+
+OVERWRITTEN = (
+    UNREAD
+    + """{"process":"p","op":1,"type":"invoke","f":"send","topic":"x","partition":0,"value":"b","time":3}
+{"process":"p","op":1,"type":"ok","f":"send","topic":"x","partition":0,"offset":0,"value":"b","time":4}
+"""
+)
+
+
+@pytest.mark.parametrize("place", [(), ("x-0",), ("x-0@0",)])
+def test_a_loss_that_nobody_can_explain_is_told_with_why(place: tuple[str, ...], tmp_path: Path) -> None:
+    history = tmp_path / "history.jsonl"
+    history.write_text(UNREAD + OVERWRITTEN)
+    assert check(history, "--out", tmp_path / "out").return_value == 1
+    for source in (history, tmp_path / "out"):
+        told = run("explain", source, *place).stdout
+        assert "lost-write: a was acknowledged at x-0@0" in told
+        assert "[history.jsonl:1]" in told
+        assert "The run has no broker files of x-0, so the cause is not known." in told
+        assert "no breach was found" not in told
+        assert "explain the run itself" not in told
+
+
+def test_of_many_breaches_without_a_cause_the_worst_are_told() -> None:
+    history = Path(__file__).with_name("data") / "jepsen.edn"
+    told = run("explain", history).stdout
+    assert [line.split()[1] for line in told.splitlines() if line.startswith("  - ")] == 4 * ["lost-write:"] + 8 * [
+        "unseen:"
+    ]
+    assert "… and 26 more" in told
+    of_key = run("explain", history, "10-0").stdout
+    assert "lost-write: 21 was sent by 6" in of_key
+    assert of_key.rstrip().endswith("Events\n  The run has no broker files that record events of this partition.")
+
+
+@pytest.mark.parametrize(
+    ("place", "keys"),
+    [
+        ((), {"causes"}),
+        (("orders-0",), {"causes", "moments"}),
+        (("orders-0@300",), {"causes", "sent", "read", "held", "led", "found"}),
+    ],
+)
+def test_explain_prints_json(place: tuple[str, ...], keys: set[str]) -> None:
+    told = json.loads(run("explain", LOSSY, *place, "--json").stdout)
+    assert keys <= set(told)
+    assert told["causes"][0]["cause"] == "unclean-election"
+    assert {"says", "source", "line"} <= set(told["causes"][0]["chain"][0])
+    assert (told["unexplained"], told["unexplained_left_out"], told["why_no_cause"]) == ([], 0, [])
+
+
+@pytest.mark.parametrize("place", [(), ("orders-0",), ("orders-0@255",)])
+def test_breaches_without_a_cause_are_in_json_too(place: tuple[str, ...], tmp_path: Path) -> None:
+    """Without what brokers kept, no cause is told; the text says the same."""
+    shutil.copytree(LOSSY, tmp_path / "bare", ignore=shutil.ignore_patterns("brokers"))
+    check(tmp_path / "bare", "--out", tmp_path / "out")
+    told, saved = (json.loads(run("explain", tmp_path / name, *place, "--json").stdout) for name in ("bare", "out"))
+    first = told["unexplained"][0]
+    assert (first["id"], first["source"]) == (
+        "lost-write/orders-0/0" if place else "lost-write/orders-1/0",
+        "history.jsonl.gz",
+    )
+    assert first["line"] > 0
+    assert "place" not in first
+    assert told["why_no_cause"][0].startswith("The run has no broker files of orders-")
+    assert {name: told[name] for name in saved} == saved
+    says = " ".join(run("explain", tmp_path / "bare", *place).stdout.split())
+    assert all(" ".join(one["says"].split()) in says for one in told["unexplained"][:3])
+    assert told["why_no_cause"][0] in says
+
+
+def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:
+    check(LOSSY, "--out", tmp_path / "out")
+    saved = json.loads(run("explain", tmp_path / "out", "--json").stdout)
+    assert saved["causes"] == json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+
+
+def test_a_line_is_cited_once() -> None:
+    evidence = [{"source": "h", "line": line} for line in (11, 11, 12)]
+    incident = SimpleNamespace(findings=("1",))
+    assert output._where({"findings": [{"id": "1", "evidence": evidence}]}, incident) == " [h:11, :12]"
+
+
+def test_a_history_of_jepsens_needs_no_run_json(tmp_path: Path) -> None:
+    operations = [("invoke", "send", "[[:send 0 1]]"), ("fail", "send", "[[:send 0 1]]")]
+    operations += [("invoke", "poll", "[[:poll]]"), ("ok", "poll", "[[:poll {0 [[0 1]]}]]")]
+    lines = [
+        f"{{:index {n}, :time {n}, :type :{kind}, :process 0, :f :{f}, :value {value}}}"
+        for n, (kind, f, value) in enumerate(operations)
+    ]
+    history = tmp_path / "history.edn"
+    history.write_text("\n".join(lines))
+    report = json.loads(check(history, "--json", "--out", tmp_path / "out").stdout)
+    assert report["rules"]["aborted-read"]["verdict"] == "invalid"
+    assert "configuration recorded" not in {assumption["name"] for assumption in report["assumptions"]}

@@ -1,0 +1,271 @@
+"""What `check` prints: verdicts for people and for CI systems."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import polars as pl
+import pytest
+from command_line import CLEAN, LOSSY, ROOT, check, shell
+from logjudge.analysis.rules import RULES
+
+
+def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
+    def verdict(*options: str) -> tuple[str, set[str]]:
+        report = json.loads(check(LOSSY, "--json", "--out", tmp_path / "out", *options).output)
+        return report["verdict"], {finding["rule"] for finding in report["findings"]}
+
+    assert verdict("--only", "lost-write") == ("invalid", {"lost-write"})
+    assert verdict("--only", "duplicate") == ("valid", set())
+    assert "lost-write" not in verdict("--skip", "lost-write")[1]
+    assert verdict("--only", "lost-write", "--allow", "lost-write") == ("valid", {"lost-write"})
+    assert verdict("--only", "lost-write", "--allow", "lost-write:acks=1")[0] == "invalid"
+    assert verdict("--only", "nonmonotonic-send")[0] == "valid"
+    assert verdict("--only", "nonmonotonic-send", "--strict")[0] == "invalid"
+    assert verdict("--only", "nonmonotonic-send", "--strict", "--allow", "nonmonotonic-send")[0] == "valid"
+
+
+def test_an_allowed_loss_of_a_real_run_is_valid_with_all_that_follows_from_it(tmp_path: Path) -> None:
+    source = CLEAN.parent / "acks1-failover-a"
+    result = check(source, "--allow", "lost-write:acks=1", "--json", "--out", tmp_path / "allowed")
+    assert result.return_value == 0
+    permitted = {finding["rule"] for finding in json.loads(result.output)["findings"]}
+    assert permitted >= {"lost-write", "inconsistent-offsets", "realtime-order"}
+    assert check(source, "--out", tmp_path / "plain").return_value == 1
+
+
+def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_path: Path) -> None:
+    schema = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
+    screen = check(LOSSY, "--only", "duplicate", "--out", tmp_path / "only").output
+    verdict = json.loads((tmp_path / "only" / "verdict.json").read_text())
+    jsonschema.validate(verdict, schema)
+    assert verdict["skipped"] == [name for name in RULES if name != "duplicate"]
+    assert f"  skipped: {len(RULES) - 1} rules by --only or --skip: lost-write, " in screen
+    for name in ("report.md", "report.html"):
+        text = (tmp_path / "only" / name).read_text()
+        assert "No breach of the rules that were judged." in text
+        assert "every guarantee" not in text
+        assert "no breach was found" not in text
+        assert "not judged" in text
+        assert ", ".join(verdict["skipped"]) in text
+    assert "| lost | not judged |" in (tmp_path / "only" / "report.md").read_text()
+    check(LOSSY, "--skip", "lost-write", "--out", tmp_path / "skip")
+    report = (tmp_path / "skip" / "report.md").read_text()
+    assert "| lost | not judged |\n| lost after being consumed | not judged |\n| duplicated | 0 |" in report
+    check(CLEAN, "--out", tmp_path / "all")
+    assert json.loads((tmp_path / "all" / "verdict.json").read_text())["skipped"] == []
+    assert "kipped" not in (tmp_path / "all" / "report.md").read_text()
+
+
+def test_what_is_permitted_is_counted_in_records_and_findings_and_under_strict_a_breach(tmp_path: Path) -> None:
+    only = (LOSSY, "--only", "nonmonotonic-send", "--out", tmp_path / "out")
+    permitted = check(*only).output
+    assert re.search(
+        r"nonmonotonic-send +valid +\(\d+ records in \d+ findings permitted by the configuration\)\n", permitted
+    )
+    strict = check(*only, "--strict").output
+    assert re.search(r"nonmonotonic-send +invalid +\d+ records in \d+ findings\n", strict)
+    report = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    told = report["rules"]["nonmonotonic-send"]
+    assert told["permitted"] == told["permitted_count"] == 0
+    assert told["findings"] == len(report["findings"])
+    assert {finding["severity"] for finding in report["findings"]} == {"violation"}
+
+
+PREVENTED = "Prevented by unclean.leader.election.enable=false"
+
+
+def test_junit(tmp_path: Path) -> None:
+    suite = ElementTree.fromstring(check(LOSSY, "--format", "junit", "--out", tmp_path / "o").output)[0]
+    cases = {case.get("name"): [child.tag for child in case] for case in suite.findall("testcase")}
+    assert cases["lost-write"] == ["failure"]
+    assert cases["unseen"] == []
+    assert cases["consumer-loss"] == ["skipped"]
+    assert cases["final reads complete"] == []
+    assert PREVENTED in str(suite.findtext("testcase[@name='lost-write']/failure"))
+    told = str(suite.findtext("system-out"))
+    assert told.startswith("unclean-election-a: INVALID\nunclean-election: ")
+    assert PREVENTED in told
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, 'lacks "final": true and a process with the role final'),
+        ({"final": True}, "as run.json lacks a process with the role final"),
+        ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
+        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not read after the last heal"),
+        ({"final": True, "processes": {"c": {"role": "finall"}}}, "unknown roles (c: finall), expected prod"),
+    ],
+)
+def test_how_final_reads_become_known_is_told(config: dict[str, Any], says: str, unread: Path, tmp_path: Path) -> None:
+    (unread / "run.json").write_text(json.dumps(config))
+    told = json.loads(check(unread, "--json", "--out", tmp_path / "o").output)["assumptions"]
+    (final,) = [item for item in told if item["name"] == "final reads complete"]
+    assert says in final["says"]
+
+
+def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> None:
+    result = check(unread, "--format", "junit", "--skip", "unseen", "--out", tmp_path / "o")
+    suite = ElementTree.fromstring(result.output)[0]
+    assert result.return_value == 3
+    errors = {case.get("name"): str(case[0].get("message")) for case in suite.findall("testcase[error]")}
+    assert suite.get("errors") == str(len(errors))
+    assert "no final read of x-0 is recorded" in errors["final reads complete"]
+    assert "no final read of x-0 is recorded" in errors["lost-write"]
+    assert suite.findtext("system-out") == "unread: UNKNOWN (skipped by --only or --skip: unseen)"
+    assert suite.find("testcase[@name='unseen']/skipped").get("message") == "by --only or --skip"  # type: ignore[union-attr]
+
+
+def test_what_is_unknown_is_said_once_in_the_report(unread: Path, tmp_path: Path) -> None:
+    check(unread, "--out", tmp_path / "o")
+    for name in ("report.md", "report.html"):
+        assert (tmp_path / "o" / name).read_text().count("Nothing can be said for sure") == 1
+
+
+def test_sarif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    output = check("examples/unclean-election", "--format", "sarif", "--out", tmp_path / "o").output
+    (run_of_tool,) = json.loads(output)["runs"]
+    first = run_of_tool["results"][0]
+    assert first["ruleId"] == "lost-write"
+    assert PREVENTED in first["message"]["text"]
+    where = first["locations"][0]["physicalLocation"]
+    assert where == {"artifactLocation": {"uri": "examples/unclean-election/history.jsonl.gz"}}
+    assert "[history.jsonl.gz:999, " in first["message"]["text"]
+    (told,) = run_of_tool["invocations"][0]["toolExecutionNotifications"]
+    assert told["message"]["text"].startswith("unclean-election-a: INVALID. unclean-election: ")
+    for result in run_of_tool["results"]:
+        for location in (*result["locations"][:1], *result["relatedLocations"]):
+            assert Path(location["physicalLocation"]["artifactLocation"]["uri"]).is_file()
+        assert len(result["locations"]) == 1, result["ruleId"]
+    assert "replica-divergence" in {result["ruleId"] for result in run_of_tool["results"]}
+
+
+def test_sarif_of_what_is_unknown_has_open_results(unread: Path, tmp_path: Path) -> None:
+    output = check(unread, "--format", "sarif", "--out", tmp_path / "o").output
+    (result,) = json.loads(output)["runs"][0]["results"]
+    assert (result["ruleId"], result["kind"], result["level"]) == ("assumption", "open", "none")
+    assert result["message"]["text"].startswith("unread: UNKNOWN. Unknown: final reads complete: nobody is known")
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == (unread / "history.jsonl").as_uri()
+
+
+def test_github(tmp_path: Path, unread: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "examples")
+    lines = check("unclean-election", "--format", "github", "--out", tmp_path / "o").output.splitlines()
+    assert lines[0].startswith("::error title=logjudge::unclean-election-a: INVALID. unclean-election: ")
+    assert PREVENTED in lines[0]
+    assert lines[1].startswith("::error title=lost-write::377 writes")
+    assert "[history.jsonl.gz:999, " in lines[1]
+    assert not any(".gz,line=" in line for line in lines)
+    monkeypatch.chdir(unread)
+    verdict, why = check("history.jsonl", "--format", "github", "--out", tmp_path / "u").output.splitlines()
+    assert verdict == "::warning title=logjudge::history: UNKNOWN"
+    assert why.startswith(
+        "::warning file=history.jsonl,title=final reads complete::unknown: final reads complete: nobody is known"
+    )
+
+
+def test_evidence_lines_are_the_lines_of_the_file(tmp_path: Path) -> None:
+    check(LOSSY, "--out", tmp_path / "o")
+    lines = gzip.decompress((LOSSY / "history.jsonl.gz").read_bytes()).decode().splitlines()
+    losses = pl.read_parquet(tmp_path / "o" / "findings.parquet").filter(pl.col("rule") == "lost-write")
+    for finding in losses.iter_rows(named=True):
+        acknowledged = json.loads(lines[finding["evidence"][1]["line"] - 1])
+        assert acknowledged["value"] == finding["values"][0]
+        assert (acknowledged["type"], acknowledged["offset"]) == ("ok", finding["first_offset"])
+
+
+def test_malformed_lines_are_quarantined_and_make_it_unknown(tmp_path: Path) -> None:
+    history = gzip.decompress((CLEAN / "history.jsonl.gz").read_bytes()).decode().splitlines()
+    shutil.copy(CLEAN / "run.json", tmp_path / "run.json")
+    (tmp_path / "history.jsonl").write_text("\n".join([*history[:10], "garbage", *history[10:]]))
+    result = check(tmp_path, "--out", tmp_path / "o")
+    assert result.return_value == 3
+    assert "1 line was left out (quarantine.jsonl), history.jsonl:11: " in result.output
+    (row,) = [json.loads(line) for line in (tmp_path / "o" / "quarantine.jsonl").read_text().splitlines()]
+    assert (row["source"], row["line"]) == ("history.jsonl", 11)
+
+
+def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
+    done = shell("check", CLEAN, "--engine", "local", "--no-plots", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    assert (tmp_path / "logjudge-out" / "clean-a" / "verdict.json").exists()
+
+
+def on_a_terminal(*arguments: object, **env: str) -> str:
+    """What a user sees: stdout and stderr are a terminal."""
+    try:
+        seen, terminal = pty.openpty()
+    except OSError as error:  # a chroot without /dev/pts
+        pytest.skip(f"no pseudo-terminal here: {error}")
+    command = [sys.executable, "-m", "logjudge.cli", *map(str, arguments)]
+    plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment = {**plain, "TERM": "xterm-256color", **env}
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment):
+        os.close(terminal)
+        told = b""
+        with contextlib.suppress(OSError):  # EIO: nobody has the terminal any more
+            while block := os.read(seen, 4096):
+                told += block
+    os.close(seen)
+    return told.decode()
+
+
+def test_no_color_takes_the_colours_off_a_terminal(unread: Path, tmp_path: Path) -> None:
+    asked = ("check", unread, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    coloured, plain = on_a_terminal(*asked), on_a_terminal(*asked, NO_COLOR="1")
+    assert "unread: \x1b[33m\x1b[1mUNKNOWN\x1b[0m" in coloured
+    assert "unread: UNKNOWN" in plain
+    assert not re.search(r"\x1b\[[\d;]*m", plain)
+
+
+def test_machine_formats_have_what_their_schemas_require(tmp_path: Path) -> None:
+    """What JUnit's XSD (windyroad/JUnit-Schema) and SARIF 2.1.0 require of what is written; neither is copied here."""
+    suite = ElementTree.fromstring(check(LOSSY, "--format", "junit", "--out", tmp_path / "o").output)[0]
+    assert {"name", "timestamp", "hostname", "id", "package", "tests", "failures", "errors", "time"} <= set(
+        suite.attrib
+    )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.attrib["timestamp"])
+    assert float(suite.attrib["time"]) > 0
+    order = ["properties", *["testcase"] * int(suite.attrib["tests"]), "system-out", "system-err"]
+    assert [child.tag for child in suite] == order
+    for case in suite.findall("testcase"):
+        assert {"name", "classname", "time"} == set(case.attrib)
+        assert all("type" in child.attrib for child in case if child.tag in ("failure", "error"))
+    (tool,) = json.loads(check(LOSSY, "--format", "sarif", "--out", tmp_path / "o").output)["runs"]
+    driver = tool["tool"]["driver"]
+    assert driver["informationUri"].startswith("https://")
+    assert all(rule["helpUri"].startswith("https://") for rule in driver["rules"] if rule["id"] in RULES)
+    prints = [result["partialFingerprints"]["logjudge/v1"] for result in tool["results"]]
+    assert len(set(prints)) == len(prints)
+    again = json.loads(check(LOSSY, "--only", "lost-write", "--format", "sarif", "--out", tmp_path / "o").output)
+    assert again["runs"][0]["results"][0]["partialFingerprints"]["logjudge/v1"] in prints
+    assert {result["level"] for result in tool["results"]} <= {"none", "note", "warning", "error"}
+    assert {result["ruleId"] for result in tool["results"]} <= {rule["id"] for rule in driver["rules"]}
+
+
+@pytest.mark.parametrize("form", ["github", "junit", "sarif"])
+def test_no_format_passes_control_or_bidirectional_characters(form: str, unread: Path, tmp_path: Path) -> None:
+    text = (unread / "history.jsonl").read_text()
+    (unread / "history.jsonl").write_text(text.replace('"x"', json.dumps("x\u202e\x1b[31m")))
+    output = check(unread, "--format", form, "--out", tmp_path / "o").output
+    assert not {char for char in output if char not in "\n" and not char.isprintable()}
+    if form == "sarif":
+        told = [result["message"]["text"] for result in json.loads(output)["runs"][0]["results"]]
+        assert all(text.isprintable() for text in told)

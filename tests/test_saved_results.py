@@ -1,0 +1,106 @@
+"""Saved results: drawn and reported again, old, changed or damaged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from figure_cases import FINAL, REAL, judged, lossy, write_run
+from logjudge.cli.main import cli
+from logjudge.histories.errors import InputError, UsageError
+from logjudge.plots.report.saved import load
+from report_pages import Page, save
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = judged(next(path for path in REAL if path.name == "unclean-election-a"))
+    return save(run, tmp_path_factory.mktemp("saved") / "out")
+
+
+def test_plot_draws_from_saved_results(saved: Path, tmp_path: Path) -> None:
+    target = tmp_path / "x.svg"
+    arguments = ["plot", str(saved), "around", "--finding", "nonmonotonic-poll/orders-0/0", "--out", str(target)]
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert b"nonmonotonic-poll in orders-0" in target.read_bytes()
+
+
+def test_results_from_before_a_column_was_added_are_read(saved: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(saved, tmp_path / "old")
+    findings = pl.read_parquet(folder / "findings.parquet")
+    findings.drop("topic_generation").write_parquet(folder / "findings.parquet")
+    assert load(folder).findings.equals(findings)
+    result = CliRunner().invoke(cli, ["report", str(folder)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "lost-write" in Page((folder / "report.html").read_text()).text
+    findings.drop("sentence").write_parquet(folder / "findings.parquet")
+    with pytest.raises(InputError, match="sentence"):
+        load(folder)
+
+
+def test_plot_judges_a_run_first(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", lossy(), FINAL)
+    target = tmp_path / "x.png"
+    result = CliRunner().invoke(cli, ["plot", str(run), "offsets", "--out", str(target)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert target.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["offsets", "--partition", "nope"], "expected one of orders-"),
+        (["glance", "--finding", "x"], "does not take a finding"),
+        (["glance", "--out", "x.pdf"], "ends in .png or .svg"),
+        (["glance", "--out", "/nonexistent/x.png"], "no such folder"),
+    ],
+)
+def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(cli, ["plot", str(saved), *arguments])
+    assert isinstance(result.exception, UsageError)
+    assert says in str(result.exception)
+
+
+def test_a_bug_is_not_told_as_a_change_by_hand(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("logjudge.plots.glance.draw", broken)
+    arguments = ["plot", str(saved), "glance", "--out", str(tmp_path / "x.png")]
+    assert isinstance(CliRunner().invoke(cli, arguments).exception, KeyError)
+    run = write_run(tmp_path / "run", lossy(), FINAL)
+    assert isinstance(CliRunner().invoke(cli, ["plot", str(run), *arguments[2:]]).exception, KeyError)
+    for file in ("verdict.json", "findings.parquet", "figures.json"):
+        (tmp_path / file).write_bytes((saved / file).read_bytes())
+    (tmp_path / "verdict.json").write_bytes((saved / "verdict.json").read_bytes().replace(b"lost-write", b"lost"))
+    assert isinstance(CliRunner().invoke(cli, ["plot", str(tmp_path), *arguments[2:]]).exception, InputError)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("verdict.json", None, "no verdict.json"),
+        ("verdict.json", b"{", "verdict.json: found"),
+        ("figures.json", None, "figures.json: no such file"),
+        ("figures.json", b'{"format": 2}', "found format 2"),
+        ("figures.json", b'{"format": 1}', "found no key 'name'"),
+        ("findings.parquet", b"PAR1", "findings.parquet: found"),
+    ],
+)
+def test_damaged_results_are_a_sentence(
+    saved: Path, name: str, content: bytes | None, says: str, tmp_path: Path
+) -> None:
+    for file in ("verdict.json", "findings.parquet", "figures.json"):
+        (tmp_path / file).write_bytes((saved / file).read_bytes())
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    result = CliRunner().invoke(cli, ["report", str(tmp_path)])
+    assert isinstance(result.exception, InputError)
+    assert says in str(result.exception)
+    assert "logjudge check" in str(result.exception)
