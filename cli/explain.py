@@ -327,7 +327,7 @@ def _root_cause(document: Document, cause: RootCause) -> None:
     if cause.steps_left_out:
         document.sentences(f"… and {plural(cause.steps_left_out, 'more step')}; --json prints all")
     if cause.prevented_by:
-        document.sentences(f"Would have been prevented by: {either(cause.prevented_by)}")
+        document.sentences(f"Prevented by: {either(cause.prevented_by)}")
     if cause.citation:
         document.sentences(f"See {cause.citation}")
     if cause.readings:

@@ -264,7 +264,7 @@ def test_a_death_that_a_fault_tells_is_no_moment_of_its_own() -> None:
     ]
     moments, _ = timeline([], figures, joined([cause(chain=chain)]))
     assert [moment.kind for moment in moments] == ["fault", "fact", "fact", "heal"]
-    assert moments[-1].text == "fault ended: kill of 1"
+    assert moments[-1].text == "fault ended: broker 1 restarted"
     moments, _ = timeline([], {**figures, "faults": []}, joined([cause(chain=chain[:1])]))
     assert [moment.text for moment in moments] == ["in other words"]
 

@@ -13,7 +13,7 @@ from ...analysis.causes.incidents import Incident
 from ...analysis.causes.losses import LOSSES
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
-from ...analysis.wording import plural
+from ...analysis.wording import brokers, plural
 from ..clock import clock
 from ..style import fault_kind
 from .root_causes import shown_facts
@@ -73,7 +73,8 @@ def timeline(
         named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
-            moments.append((0, band["to"], "heal", f"fault ended: {named}"))
+            ended = f"{brokers(band['nodes'])} restarted" if band["kind"] == "kill" and band["nodes"] else named
+            moments.append((0, band["to"], "heal", f"fault ended: {ended}"))
     known = [incident for incident in incidents if incident.known and incident.lost]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
     for rank, entry in enumerate(listed):
