@@ -232,9 +232,9 @@ def _partition(summary: Record, bins: Bins) -> Record:
 
 
 def _causes(summary: Record) -> list[list[Any]]:
-    """First offset, last offset and cause of each explained loss."""
+    """First offset, last offset and cause of each explained loss; a range that several rules found is one."""
     lost = [(cause["lost"], cause["cause"]) for cause in summary.get("causes", []) if cause.get("lost")]
-    return [[about["first"], about["last"], name] for about, name in lost]
+    return [list(row) for row in dict.fromkeys((about["first"], about["last"], name) for about, name in lost)]
 
 
 def _lag(line: Record, own: Bins, bins: Bins) -> list[int | None]:
