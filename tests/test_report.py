@@ -124,7 +124,7 @@ def test_the_postmortem_has_its_sections_in_order(tmp_path: Path) -> None:
     assert "| lost after being consumed | 198 |" in text
     assert "| p0 | 125 | 72 | 0 |" in text
     assert "- c0 never received 198 acknowledged records at orders-0@635-832" in text.replace("\\", "")
-    assert "Seek it back to 635." in text
+    assert "Seek it back to offset 635." in text
     assert "| never received by a consumer that read lost ones in their place | 198 |" in text
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<b>198</b>never received" in page

@@ -189,7 +189,7 @@ def extents(logs: ReplicaLogs) -> pl.DataFrame:
     checkpoints `high_watermark`, `recovery_point`, `cleaned` where it has them.
     """
     # A log starts where its first segment's name says; compaction may have taken its first batches.
-    named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64)
+    named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64, strict=False)
     sound = logs.batches.filter(pl.col("crc_ok").fill_null(True))
     at_hand = pl.concat([sound.select("snapshot", "broker"), logs.segments.select("snapshot", "broker")])
     # A first segment in which no batch is sound is no sign that the log starts behind it.

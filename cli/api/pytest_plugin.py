@@ -52,7 +52,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Keep the run of a test that failed."""
     outcome = yield
     report = outcome.get_result()
-    recorder = getattr(item, "funcargs", {}).get(FIXTURE)
+    recorder: Any = getattr(item, "funcargs", {}).get(FIXTURE)
     if call.when == "call" and report.failed and _is_recorder(recorder):
         report.sections.append(("logjudge", _keep(recorder, _target(item))))
 
@@ -63,7 +63,7 @@ def _is_recorder(found: object) -> bool:
 
 
 def _target(item: pytest.Item) -> Path:
-    folder = item.config.getoption("--logjudge-dir") or item.config.getini("logjudge_dir")
+    folder: str = item.config.getoption("--logjudge-dir") or item.config.getini("logjudge_dir")
     return item.config.rootpath / folder / re.sub(r"[^\w.\-]+", "-", item.nodeid).strip("-")[:150]
 
 

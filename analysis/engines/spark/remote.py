@@ -121,6 +121,8 @@ def _list(session: SparkSession, uri: str) -> Listing:
         # Spark lists an empty file but yields no row for it.
         paths = sorted(map(unquote, files.inputFiles()))
     except Exception as error:
+        if "PATH_NOT_FOUND" in str(error):
+            raise InputError(uri, NO_SUCH_FILE, EXPECTED, CHECK) from error
         raise InputError(uri, f"nothing that Spark can list ({describe_error(error)})", EXPECTED, CHECK) from error
     if not paths:
         raise InputError(uri, NO_SUCH_FILE, EXPECTED, CHECK)
