@@ -86,7 +86,7 @@ def judge_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]
 
 def identical_at(logs: ReplicaLogs, snapshot: str) -> pl.Series:
     """The first offsets of the ranges that are identical in two replicas."""
-    return logs.sealed.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
+    return logs.identical.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
 
 
 def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
