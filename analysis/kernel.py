@@ -1,6 +1,6 @@
-"""Judges one unit: runs every rule on its partitions, ties the findings of one event together, numbers them.
+"""Judges one unit: runs every rule on its partitions, links the findings of one event, numbers them.
 
-Knows frames and rules, but neither Spark nor files. The same function serves both engines.
+It uses frames and rules, but neither Spark nor files. Both engines call the same function.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Tables = dict[str, list[pl.DataFrame]]
 Judged = tuple[list[Finding], list[dict[str, Any]]]
 _SCHEMAS = {"sends": SENDS, "reads": READS, "marks": MARKS}
 
-# Findings as they travel: places are resolved to files and lines at the end, when all splits are counted.
+# The evidence of findings within the pipeline: Results resolves places to files and lines once all splits are counted.
 RAW_EVIDENCE = pl.List(
     pl.Struct({"place": pl.Int64, "source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
 )
 
 
 class Common(NamedTuple):
-    """What every unit's rules get: context, sends without a known partition, and evidence of no partition."""
+    """The input that all units share: context, sends without a known partition, and evidence without a partition."""
 
     context: pl.DataFrame
     unplaced: pl.DataFrame
@@ -54,17 +54,20 @@ def judge_unit(
 ) -> Judged:
     """Findings of a unit, each with its id, and a bounded summary of each of its partitions.
 
-    `each` judges one partition after the other, as `map` does, or several at once.
+    `each` applies a function to all partitions, like `map`; it may run several at once.
     """
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
-    for found, said in each(_judged, partitions_of(topic, partition, tables, common, settings)):
-        findings += found
-        summaries += said
+    for partition_findings, partition_summaries in each(
+        _judged, partitions_of(topic, partition, tables, common, settings)
+    ):
+        findings += partition_findings
+        summaries += partition_summaries
     return findings, summaries
 
 
 def _judged(p: Partition) -> Judged:
+    """The findings and the summary of one partition; no summary if it is only named and has no cause."""
     judgements = judge(p)
     findings, causes = explain(p, findings_of(p, judgements))
     if p.is_named_only and not causes:
@@ -75,7 +78,7 @@ def _judged(p: Partition) -> Judged:
 def partitions_of(
     topic: str, partition: int, tables: Tables, common: Common, settings: Settings
 ) -> Iterator[Partition]:
-    """The partitions of a unit, each with its observations and what the brokers kept of it."""
+    """The partitions of a unit, each with its observations and its collected logs."""
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
     if settings.dialect != "jepsen":
         yield from _native_partitions(topic, partition, whole, common, settings)
@@ -92,7 +95,7 @@ def partitions_of(
 def _native_partitions(
     topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
 ) -> Iterator[Partition]:
-    """The partition; or one for each generation of its topic, where that was deleted."""
+    """The partition, or one Partition for each generation of a topic that was deleted."""
     observed = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
     whole = {**whole, **observed}
     readings = parts_of(topic, whole, common.shared, common.context, settings)
@@ -107,7 +110,7 @@ def _native_partitions(
 
 
 def _of_part(topic: str, partition: int, part: Part, common: Common, settings: Settings) -> Partition:
-    """The partition of one generation. Faults after its deletion are none of its own."""
+    """The partition of one generation of its topic."""
     found = _native(topic, partition, part.tables, common._replace(shared=part.shared), settings, part.generation)
     found.ambiguous = part.ambiguous
     return found
@@ -121,7 +124,7 @@ def _native(
     settings: Settings,
     generation: TopicGeneration | None = None,
 ) -> Partition:
-    """The partition with its evidence joined."""
+    """The partition with its evidence. Faults after the deletion of its generation are left out."""
     logs = collected_logs(topic, partition, whole, settings)
     deleted = generation.deleted if generation is not None else None
     if logs is not None and deleted is not None:
@@ -159,25 +162,25 @@ def _without_key(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
-    """Undecided operations one of whose values an ok operation read: they must have happened (Jepsen)."""
-    undecided = sends.filter(pl.col("outcome") == "info")
+    """The `at` of indeterminate operations that took effect: an ok operation read one of their values (Jepsen)."""
+    indeterminate = sends.filter(pl.col("outcome") == "info")
     seen = reads.filter(pl.col("outcome") == "ok").select("topic", "value").unique()
-    return undecided.join(seen, on=["topic", "value"], how="semi")["at"].unique()
+    return indeterminate.join(seen, on=["topic", "value"], how="semi")["at"].unique()
 
 
 def judge(p: Partition) -> dict[str, Judgement]:
-    """What each rule that is to be judged reports of one partition, by the rule's name, in report order."""
+    """The judgement of one partition by each rule that applies, by rule name, in report order."""
     return {rule.name: _judgement(p, rule, judge) for rule in RULES.values() if (judge := _judge_of(p, rule))}
 
 
 def _judge_of(p: Partition, rule: Rule) -> Judge | None:
-    """The rule's judge for histories of this dialect; None where it has none, or where the caller skips the rule."""
+    """The rule's judge for histories of this dialect; None if there is none or the settings skip the rule."""
     skipped = p.settings.rules and rule.name not in p.settings.rules
     return None if skipped else rule.jepsen if p.settings.dialect == "jepsen" else rule.native
 
 
 def _judgement(p: Partition, rule: Rule, judge: Judge) -> Judgement:
-    """What a rule reports, as far as it does not depend on deletions of the topic of unknown outcome."""
+    """The judgement of one rule, without findings that depend on a topic deletion of unknown outcome."""
     judgement = judge(p)
     findings, unknowns = sorted(judgement.findings, key=_order), [*judgement.unknowns]
     if p.otherwise:
@@ -207,7 +210,7 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
 
 
 def _configured_severity(finding: Finding, settings: Settings) -> str:
-    """The severity under --strict and --allow."""
+    """The severity of a finding under --strict and --allow."""
     severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
     return "permitted" if severity == "violation" and _is_allowed(finding, settings) else severity
 
@@ -227,7 +230,7 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
-    """One row a finding; the columns of FINDINGS, with places not yet resolved."""
+    """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
     rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
     for row, finding in zip(rows, findings, strict=True):

@@ -1,4 +1,4 @@
-"""The results of an engine: findings, quarantine, counts and bounded summaries; and how places become lines."""
+"""The results of an engine: findings, quarantine, counts and bounded summaries, with places resolved to lines."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _LINE = (1 << 32) - 1
 
 
 def _facts_of(cause: dict[str, Any]) -> list[dict[str, Any]]:
+    """All facts of a cause: its chain with the other sources of each fact, and the same of its readings."""
     chain = [source for fact in cause["chain"] for source in (fact, *fact.get("also", ()))]
     return [*chain, *(fact for reading in cause["readings"] for fact in _facts_of(reading))]
 
@@ -38,13 +39,16 @@ class Results:
         self._damage: list[pl.DataFrame] = []
 
     def add_counts(self, counts: dict[str, int]) -> None:
+        """Adds the counts of one task to the totals by name."""
         for name, number in counts.items():
             self.counts[name] = self.counts.get(name, 0) + number
 
     def add_lines(self, split: int, lines: int) -> None:
+        """Sets the number of lines in a split. Lines are only located once all splits are counted."""
         self._lines[split] = lines
 
     def add_quarantine(self, rows: pl.DataFrame) -> None:
+        """Adds lines of the history that were left out (QUARANTINED)."""
         self._quarantine.append(rows)
 
     def add_damage(self, rows: pl.DataFrame) -> None:
@@ -52,13 +56,14 @@ class Results:
         self._damage.append(rows)
 
     def add_judged(self, findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> None:
+        """Adds the findings of one unit (kernel.to_frame) and the summaries of its partitions."""
         if len(findings):
             self._findings.append(findings)
         self._summaries.extend(summaries)
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
-        """One a partition, and a generation of its topic, in order."""
+        """One summary for each partition and generation of its topic, in order."""
         return sorted(self._summaries, key=place_of)
 
     def findings(self) -> pl.DataFrame:
@@ -77,12 +82,12 @@ class Results:
 
     def causes(self) -> list[dict[str, Any]]:
         """The explanations of all partitions (causes/explaining.py), each fact with its source and line."""
-        told = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]
-        self.locate([fact for cause in told for fact in _facts_of(cause)])
-        return told
+        causes = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]
+        self.locate([fact for cause in causes for fact in _facts_of(cause)])
+        return causes
 
     def locate(self, facts: list[dict[str, Any]]) -> None:
-        """Gives facts that name a place of the history its file and line instead."""
+        """Replaces `place` in the facts by the file and line of the history, in place."""
         places = sorted({fact["place"] for fact in facts if fact["place"] is not None})
         located = self._located(pl.DataFrame({"place": places}, schema={"place": pl.Int64}))
         lines = {row["place"]: (row["source"], row["line"]) for row in located.iter_rows(named=True)}
@@ -93,23 +98,25 @@ class Results:
 
     @property
     def left_out(self) -> int:
-        """How many lines of the history were left out."""
+        """The number of lines of the history that were left out."""
         return sum(map(len, self._quarantine))
 
     def first_left_out(self) -> str:
-        """The place of the first line that was left out, and why."""
+        """The first line that was left out, as `file:line: reason`. At least one must have been left out."""
         first = self.quarantine().row(0, named=True)
         return f"{first['source']}:{first['line']}: {first['reason']}"
 
     def refuse_unusable(self) -> None:
-        """Raises InputError where lines were read, none of them can be judged, and brokers kept nothing beside."""
+        """Raises InputError if lines were left out, no operation was read, and there is no evidence of brokers."""
         if self.left_out and not self.counts.get("operations") and not self.run.evidence:
             found = f"nothing to judge in {plural(self.left_out, 'line')} ({self.first_left_out()})"
             raise InputError(str(self.run.path), found, "an event", "docs/format.md describes them")
 
     def quarantine(self) -> pl.DataFrame:
-        """source, line (from 1), byte and reason of each line of the history that was left out, and of what could not
-        be read in brokers' files."""
+        """The lines of the history that were left out, and the unreadable places of brokers' files.
+
+        Columns source, line (from 1), byte and reason.
+        """
         rows = pl.concat(self._quarantine) if self._quarantine else pl.DataFrame(schema=QUARANTINED)
         lines = self._located(rows.sort("place")).select(
             "source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason"
@@ -119,16 +126,17 @@ class Results:
         return pl.concat([lines, shared, pl.DataFrame(damage, schema=lines.schema)])
 
     def damage(self) -> pl.DataFrame:
-        """source, line, byte, reason and kind of what could not be read in brokers' files of no partition."""
+        """The unreadable places of brokers' files without a partition: source, line, byte, reason and kind."""
         schema = {"source": pl.String, "line": pl.Int64, "byte": pl.Int64, "reason": pl.String, "kind": pl.String}
         return pl.concat([pl.DataFrame(schema=schema), *self._damage]).sort("source", "byte", "line", nulls_last=True)
 
     def _resolved(self, found: pl.DataFrame) -> pl.DataFrame:
+        """The findings with the file and line of each item of evidence."""
         items = found.select("id", "evidence").explode("evidence", empty_as_null=False).unnest("evidence")
-        located = self._located(items.rename({"source": "named", "line": "told"}))
+        located = self._located(items.rename({"source": "named_source", "line": "named_line"}))
         evidence = (
             located.with_columns(
-                pl.coalesce("named", "source").alias("source"), pl.coalesce("told", "line").alias("line")
+                pl.coalesce("named_source", "source").alias("source"), pl.coalesce("named_line", "line").alias("line")
             )
             .group_by("id", maintain_order=True)
             .agg(pl.struct("source", "line", "byte", "says").alias("evidence"))
@@ -141,7 +149,7 @@ class Results:
         )
 
     def _located(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds source and line: a split's lines follow those of the earlier splits of its file."""
+        """The rows with source and line of their place. Lines are counted on through the splits of a file."""
         before: dict[str, int] = {}
         splits, sources, firsts = [], [], []
         for split in self.run.splits:

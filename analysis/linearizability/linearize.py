@@ -1,6 +1,6 @@
 """Judges a history of operations: locally, or key by key wherever `map_payloads` runs them (Spark).
 
-Between machines go bytes of JSON and nothing that runs code when it is read.
+Machines exchange JSON as bytes: reading it runs no code.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ...models.operations import UNKNOWN, Action, Model, ModelError, Operation
 from ...models.porcupine import Part, Result, Verdict, check_operations
 from .user_model import load_model
 
-# Runs `judge_payload` over payloads, in any order and place, and gives its results: what Spark has to offer.
+# Applies `judge_payload` to payloads and returns the results in any order, as Spark can.
 MapPayloads = Callable[[Callable[[bytes], bytes], Iterable[bytes]], Iterable[bytes]]
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on one file's history, with what proves it."""
+    """The verdict on the history of one file, with its proof."""
 
     model: Model[Any]
     history: History
@@ -38,8 +38,8 @@ class Judgement:
     def operation(self, index: int) -> str:
         """One operation in words, with its line."""
         operation = self.history.operations[index]
-        told = self.model.describe(operation.action)
-        return f"line {self.history.lines[index]}: process {operation.process} {told}"
+        action = self.model.describe(operation.action)
+        return f"line {self.history.lines[index]}: process {operation.process} {action}"
 
 
 def judge_history(
@@ -77,7 +77,7 @@ def _located_errors(model: Model[Any], history: History) -> Iterator[None]:
 
 
 def encode(value: Any) -> Any:
-    """A value of an action as JSON that `decode` turns into an equal one."""
+    """A value of an action as JSON values; `decode` returns an equal value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if value is UNKNOWN:
@@ -92,7 +92,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """The value that was encoded."""
+    """The value that `encode` was given."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
@@ -125,7 +125,7 @@ def payloads(model_name: str, operations: list[Operation], timeout: float | None
 
 
 def judge_payload(payload: bytes) -> bytes:
-    """Check one payload; in the result, bytes of JSON, operations are indices into the whole history."""
+    """The result of checking one payload, as bytes of JSON; operations are indices into the whole history."""
     job = json.loads(payload)
     model = load_model(job["model"])
     operations = [Operation(Action(*map(decode, row[:4])), row[4], row[5]) for row in job["operations"]]
@@ -136,7 +136,7 @@ def judge_payload(payload: bytes) -> bytes:
         at = None if error.operation is None else indices[error.operation]
         return json.dumps({"error": str(error), "operation": at, "first": indices[0]}).encode()
     part = result.parts[0]
-    told = {
+    result_fields = {
         "verdict": part.verdict,
         "seconds": result.seconds,
         "first": indices[0],
@@ -144,7 +144,7 @@ def judge_payload(payload: bytes) -> bytes:
         "completed": part.completed,
         "placed": part.placed,
         "configurations": part.configurations,
-        # Of an object that is in order nobody asks for the linearization, and there may be millions of them.
+        # The linearization of a valid object is not used, and there may be millions of them.
         "linearizations": [[indices[i] for i in path] for path in part.linearizations if part.verdict != "ok"],
         "blocked": None if part.blocked is None else indices[part.blocked],
         "states": [model.describe_state(state) for state in part.states],
@@ -152,7 +152,7 @@ def judge_payload(payload: bytes) -> bytes:
         "method": part.method,
         "witness": [indices[i] for i in part.witness],
     }
-    return json.dumps(told).encode()
+    return json.dumps(result_fields).encode()
 
 
 def check_by_key(
@@ -162,16 +162,16 @@ def check_by_key(
     memory: int,
     map_payloads: MapPayloads,
 ) -> Result:
-    """Check every independent object of a history where `map_payloads` runs it.
+    """The result of checking every independent object of a history through `map_payloads`.
 
-    `seconds` of the result is the sum over the objects. Raises ModelError for the first operation that does
-    not fit.
+    `seconds` of the result is the sum over the objects. Raises ModelError for the first operation that the model
+    cannot take.
     """
     results = map_payloads(judge_payload, payloads(model_name, operations, timeout, memory))
-    told = sorted((json.loads(result) for result in results), key=lambda each: each["first"])
+    judged = sorted((json.loads(result) for result in results), key=lambda each: each["first"])
     model = load_model(model_name)
     parts = []
-    for each in told:
+    for each in judged:
         if "error" in each:
             raise ModelError(each["error"], each["operation"])
         key = model.partition(operations[each["first"]].action) if model.partition else None
@@ -184,7 +184,7 @@ def check_by_key(
         )
     verdicts = {part.verdict for part in parts}
     worst: Verdict = "illegal" if "illegal" in verdicts else "unknown" if "unknown" in verdicts else "ok"
-    return Result(worst, sum(each["seconds"] for each in told), parts)
+    return Result(worst, sum(each["seconds"] for each in judged), parts)
 
 
 _PART_FIELDS = (
@@ -202,12 +202,12 @@ _PART_FIELDS = (
 
 
 def describe_state(model: Model[Any], state: Any) -> str:
-    """A state in words; one that came over the wire is words already."""
+    """A state in words. A state from another machine is already a Word."""
     return state.text if isinstance(state, Word) else model.describe_state(state)
 
 
 def evidence(judgement: Judgement) -> list[str]:
-    """What proves the verdict, or says how far the search came; a line each."""
+    """The proof of the verdict, or how far the search came, as lines; none if the verdict is ok."""
     part = judgement.part
     if part is None or part.verdict == "ok":
         return []

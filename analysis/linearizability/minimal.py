@@ -1,10 +1,9 @@
 """Shrinks a history that is not linearizable to a few operations that show it: delta debugging.
 
-Dropping operations would end with *a read of 5*, the write of 5 dropped before it, and that shows nothing.
-So an operation is not dropped but doubted: it may have taken effect in its interval, or never. Whatever is
-linearizable stays so when it is doubted, and when an observation is left out. The operations that are not
-doubted in the end cannot all be placed, whatever the others did; that is what they prove. The more are
-certain, the surer the failure, which is all that delta debugging asks for.
+Dropping operations proves nothing: a read of 5 fails once the write of 5 is dropped. So an operation is doubted
+instead of dropped: it may have taken effect in its interval, or never. A linearizable history stays linearizable
+when an operation is doubted or an observation is left out. So the operations that stay certain cannot all be placed,
+whatever the others did. More certain operations never turn a failure into a success, as delta debugging requires.
 """
 
 from __future__ import annotations
@@ -18,10 +17,13 @@ from ...models.operations import Action, Model, Operation
 from ...models.porcupine import DEFAULT_MEMORY, Part, check_operations
 from ...models.porcupine.steps import Budget, Steps, number_actions
 
-SECONDS, MEMORY = 5.0, 512 << 20  # of one check; a set of operations that takes longer does not count
-PATIENCE = 20.0  # seconds for the states to begin with, and for shrinking
-RECENT = 200  # operations that are shrunk; those that ended before them are kept as they are, if they are needed
-DOUBTED = 2000  # more operations than that are not doubted together: too many states become possible
+SECONDS, MEMORY = (
+    5.0,
+    512 << 20,
+)  # limits of one check; a set of operations that exceeds them counts as one that does not fail
+PATIENCE = 20.0  # seconds for the initial states, and for shrinking
+RECENT = 200  # operations that are shrunk; those that ended earlier stay certain if they are needed
+DOUBTED = 2000  # the most operations that are doubted together: with more, too many states are possible
 MAYBE = "maybe"
 
 
@@ -29,8 +31,8 @@ MAYBE = "maybe"
 class Minimal:
     """Operations that cannot all be placed, as indices, in the order of their calls.
 
-    They fail after `before`, the operations that had ended by then and are needed as they are: none where
-    the few fail by themselves.
+    They fail after `before`, the operations that ended earlier and stay certain. It is empty if the operations fail
+    by themselves.
     """
 
     operations: list[int]
@@ -38,12 +40,12 @@ class Minimal:
 
 
 def doubting(model: Model[Any]) -> Model[frozenset[Hashable]]:
-    """The model of sets of states: those that are possible if doubted actions may not have happened."""
+    """A model of sets of states: those that are possible if each doubted action may not have happened."""
 
     def step(states: frozenset[Hashable], action: Action) -> frozenset[Hashable] | None:
         doubted = action.f == MAYBE
-        asked = action.value if doubted else action
-        after = {model.step(state, asked) for state in states} - {None}
+        performed = action.value if doubted else action
+        after = {model.step(state, performed) for state in states} - {None}
         if doubted:
             after |= states
         return frozenset(after) or None
@@ -53,14 +55,14 @@ def doubting(model: Model[Any]) -> Model[frozenset[Hashable]]:
 
 @dataclass(frozen=True)
 class _Start:
-    """What the operations to be shrunk may begin with: possible states, and those of them that are placed by then."""
+    """A possible start of the operations to shrink: the states, and those of the operations that are already placed."""
 
     states: frozenset[Hashable]
     placed: frozenset[int]
 
 
 def _starts(model: Model[Any], operations: Sequence[Operation], chosen: list[int], before: set[int]) -> list[_Start]:
-    """All that can be after the operations of `before`, which ended first; none where a budget ran out."""
+    """All possible starts after the operations of `before`, which ended first; none if a budget ran out."""
     from ...models.porcupine.compiled_search import (
         CompiledSearch,  # compiled code takes longer to load than most histories to shrink
     )
@@ -78,7 +80,7 @@ def _starts(model: Model[Any], operations: Sequence[Operation], chosen: list[int
 
 
 class _Shrinker:
-    """Checks which operations, certain among doubted ones, show the failure; operations are indices."""
+    """Finds the certain operations that show the failure while all others are doubted; operations are indices."""
 
     def __init__(self, model: Model[Any], operations: Sequence[Operation], starts: list[_Start]):
         self.model, self.doubting = model, doubting(model)
@@ -86,6 +88,7 @@ class _Shrinker:
         self.deadline = time.monotonic() + PATIENCE
 
     def is_over(self) -> bool:
+        """Whether PATIENCE has run out."""
         return time.monotonic() >= self.deadline
 
     def fails(self, certain: Sequence[int], doubted: Sequence[int]) -> bool:
@@ -97,7 +100,7 @@ class _Shrinker:
         history = [self.operations[i] for i in certain if i not in start.placed]
         for i in doubted:
             action = self.operations[i].action
-            # An operation of unknown outcome is in doubt as it is.
+            # An operation of unknown outcome is doubted by every model.
             if i in chosen or self.model.observes(action):
                 continue
             if self.operations[i].end is not None:
@@ -108,7 +111,10 @@ class _Shrinker:
         return check_operations(model, history, seconds, MEMORY).verdict == "illegal"
 
     def shrink(self, certain: list[int], doubted: list[int]) -> list[int]:
-        """Zeller's ddmin, complements only: doubt ever smaller chunks while what is left still fails."""
+        """The certain operations that Zeller's ddmin leaves (complements only).
+
+        It doubts ever smaller chunks while the remaining operations still fail.
+        """
         chunk = max(1, len(certain) // 2)
         while not self.is_over():
             start, shrunk = 0, False
@@ -127,14 +133,14 @@ class _Shrinker:
 def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Part) -> Minimal | None:
     """A few operations that show why a part of a history is illegal.
 
-    `part` is what the engine says of it. When PATIENCE is over it is the fewest found so far; None where
-    the part is not illegal.
+    `part` is the engine's result. After PATIENCE the fewest operations so far are returned; None if the part is not
+    illegal.
     """
     if part.blocked is None or part.verdict != "illegal":
         return None
     last = operations[part.blocked].end
     assert last is not None
-    # What was called after the end of the operation that could not be placed has no say in it.
+    # Operations that were called after the end of the blocked operation cannot affect it.
     concerned = [i for i in part.operations if operations[i].call <= last]
     completed = [i for i in concerned if operations[i].end is not None]
     completed.sort(key=lambda i: (operations[i].end or 0, i))
@@ -147,7 +153,7 @@ def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Pa
         shrinker = _Shrinker(model, operations, _starts(model, operations, concerned, set(before)))
     early = set(before)
     others = [i for i in concerned if i not in early]
-    certain = recent  # that all of them fail is not to be asked: the engine said so
+    certain = recent  # no check that all of them fail: the engine has found that
     if shrinker.starts:
         windows = (recent[-size:] for size in (4, 8, 16, 32, 64, 128))
         certain = shrinker.shrink(next((few for few in windows if shrinker.fails(few, others)), recent), others)

@@ -13,7 +13,7 @@ from ...models.specifications import MODELS
 
 
 def _from_file(path: str, name: str) -> Any:
-    """The object of that name in a Python file, which is run."""
+    """The object of that name in a Python file. The file is run; every failure raises UsageError."""
     if not Path(path).is_file():
         raise UsageError(f"--model {path}:{name}: no file {path}")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
@@ -30,15 +30,15 @@ def _from_file(path: str, name: str) -> Any:
 
 
 def _guarded(name: str, field: str, hook: Any) -> Callable[[Any], Any]:
-    """A function of a user's model that raises nothing but what says where it comes from."""
+    """The function of a user's model; each exception becomes a ModelError that names the field and its argument."""
     if not callable(hook):
         raise UsageError(f"--model {name}: {field} is {hook!r}, expected a function of an operation")
 
-    def call(asked: Any) -> Any:
+    def call(argument: Any) -> Any:
         try:
-            return hook(asked)
+            return hook(argument)
         except Exception as error:
-            raise ModelError(f"{field}({asked!r}) raised {type(error).__name__}: {error}") from error
+            raise ModelError(f"{field}({argument!r}) raised {type(error).__name__}: {error}") from error
 
     return call
 
@@ -46,9 +46,8 @@ def _guarded(name: str, field: str, hook: Any) -> Callable[[Any], Any]:
 def load_model(name: str) -> Model[Any]:
     """The model that --model names.
 
-    A user's own is `FILE.py:NAME`: a Model, or a class or object with `initial` and `step(state,
-    operation)`, and any of the other fields of Model that it wants; a class is instantiated without
-    arguments.
+    A user's model is `FILE.py:NAME`: a Model, or a class or object with `initial` and `step(state, operation)`. It may
+    have any other field of Model; a class is instantiated without arguments. Raises UsageError for anything else.
     """
     if name in MODELS:
         return MODELS[name]

@@ -1,4 +1,4 @@
-"""Dated facts, each with its source, and chains of them in order of time."""
+"""Dated facts, each with its source, and functions that put them in order of time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "sn
 class Fact:
     """One dated event and its source. Facts from files may have no date.
 
-    `says` is for people. Code uses the fields that ABOUT names, as far as they apply to a kind.
+    `says` is a sentence for people. Code uses the fields in ABOUT; which of them are set depends on the kind.
     """
 
     says: str
@@ -27,27 +27,32 @@ class Fact:
     line: int | None = None
     byte: int | None = None
     place: int | None = None
-    partition: str | None = None  # topic-partition; None for what brokers did as a whole
-    epoch: int | None = None  # of the leader
-    broker: str | None = None  # who did it or suffered it; of elections the leader
-    brokers: frozenset[str] | None = None  # others: in sync before, followed, removed, hit by a fault
-    isr: frozenset[str] | None = None  # from then on
+    partition: str | None = None  # topic-partition; None for events of whole brokers
+    epoch: int | None = None  # leader epoch
+    broker: str | None = None  # the broker that acted or was affected; for elections the leader
+    brokers: frozenset[str] | None = None  # other brokers: in sync before, followed, removed, hit by a fault
+    isr: frozenset[str] | None = None  # the ISR after the event
     offset: int | None = None
     snapshot: str | None = None
     also: tuple[Fact, ...] = ()  # the same event in other files
 
     @property
     def about(self) -> tuple[Any, ...]:
-        """The event as a key, alike in all sources that record it."""
+        """The key of the event: equal for all sources that record it."""
         if self.kind == "isr":
             return self.kind, self.isr
         kind = "started" if self.kind == RESTART else self.kind
         return kind, self.epoch, self.broker, self.offset, self.snapshot
 
     def evidence(self) -> Evidence:
+        """The sentence and source of this fact, for a finding; times and `also` are left out."""
         return Evidence(self.says, self.place, self.source, self.line, self.byte)
 
     def record(self) -> dict[str, Any]:
+        """The fact as JSON values: its sentence, time (ns) and source, and the fields of ABOUT that are set.
+
+        Sets become sorted lists. `also` has the records of the other sources, if there are any.
+        """
         record = {name: getattr(self, name) for name in ("says", "time", "source", "line", "byte", "place")}
         known = {name: value for name in ABOUT if (value := getattr(self, name)) is not None}
         record |= {name: sorted(value) if isinstance(value, frozenset) else value for name, value in known.items()}
@@ -55,7 +60,7 @@ class Fact:
 
 
 def ordered(facts: list[Fact]) -> list[Fact]:
-    """Facts in order of time, each once; undated ones keep their place after the fact before them."""
+    """Facts in order of time, without repetitions. An undated fact stays behind the fact that precedes it."""
     keyed: list[tuple[int, Fact]] = []
     latest = -MAX_INT64
     for fact in dict.fromkeys(facts):

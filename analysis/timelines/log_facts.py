@@ -1,4 +1,4 @@
-"""Facts from the brokers' own logs: one handler a kind of event (histories/evidence/log_patterns.py)."""
+"""Facts from the brokers' own logs: one handler for each kind of event (histories/evidence/log_patterns.py)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from .facts import LEADERS_LOG_START, Fact
 from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
 
-def _fact(builder: Builder, row: dict[str, Any], says: str, kind: str, **about: Any) -> Fact:
+def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
+    """The fact of one log line; `about` are the fields that its kind has."""
     time = builder.at(row["time"], row["broker"])
     partition = None if row["topic"] is None else _name(row)
-    return Fact(says, kind, time, row["file"], row["line"], partition=partition, **about)
+    return Fact(message, kind, time, row["file"], row["line"], partition=partition, **about)
 
 
 def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """A broker reports that it leads: `starts at leader epoch 2 from offset 487`; with the ISR since 2.5."""
     term = builder.term(fields["leader_epoch"])
     broker, start = row["broker"], fields["offset"]
-    says = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
+    message = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
     isr = ids(fields["isr"]) if "isr" in fields else None
     if isr is not None:
-        says += f", ISR {fields['isr']}"
-    fact = _fact(builder, row, says, "begins", epoch=term.epoch, offset=start, broker=broker, isr=isr)
+        message += f", ISR {fields['isr']}"
+    fact = _fact(builder, row, message, "begins", epoch=term.epoch, offset=start, broker=broker, isr=isr)
     # A leader that restarts reports again in the same epoch, from its log end at that time.
     again = term.leader == broker and term.start is not None
     term.name_leader(broker)
@@ -42,29 +43,31 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
 
 
 def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
+    """Adds the partition epoch of a log line to the term, if the line has one."""
     if isinstance(fields.get("partition_epoch"), int):
         term.partition_epochs.append(fields["partition_epoch"])
 
 
 def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
-    """Records the ISR of a partition epoch, once."""
+    """Records the ISR of a partition epoch, unless an earlier line did."""
     if isinstance(fields.get("partition_epoch"), int) and "isr" in fields:
         builder.stated.setdefault(fields["partition_epoch"], (ids(fields["isr"]), fact))
 
 
 def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A broker reports that it follows a leader, and its log end offset."""
     leader = fields.get("leader")
     if leader is not None and leader < 0:
         return
     term = builder.term(fields["leader_epoch"])
     followed = "" if leader is None else f" broker {leader}"
-    says = f"broker {row['broker']} followed{followed} in epoch {term.epoch} of {_name(row)}"
+    message = f"broker {row['broker']} followed{followed} in epoch {term.epoch} of {_name(row)}"
     if leader is not None:
         term.name_leader(str(leader))
-    says += f", with log end {fields['offset']}"
+    message += f", with log end {fields['offset']}"
     led = None if leader is None else ids([leader])
     fact = _fact(
-        builder, row, says, "followed", epoch=term.epoch, broker=row["broker"], brokers=led, offset=fields["offset"]
+        builder, row, message, "followed", epoch=term.epoch, broker=row["broker"], brokers=led, offset=fields["offset"]
     )
     term.facts.append(fact)
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "followed", fact, fact.time))
@@ -74,16 +77,16 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
 def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """A controller names the leader (ZooKeeper's, or the first record of a KRaft partition)."""
     isr, leader = ids(fields.get("isr")), str(fields["leader"])
-    says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
-    says += f", ISR {fields.get('isr')}"
-    fact = _fact(builder, row, says, "elected", epoch=fields.get("leader_epoch"), broker=leader, isr=isr)
+    message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
+    message += f", ISR {fields.get('isr')}"
+    fact = _fact(builder, row, message, "elected", epoch=fields.get("leader_epoch"), broker=leader, isr=isr)
     _state(builder, fields, fact)
     if fields["leader"] < 0 or "leader_epoch" not in fields:
         return
     term = builder.term(fields["leader_epoch"])
     _epochs_of(term, fields)
     term.name_leader(leader)
-    # Requests and caches repeat a decision while it is valid: one fact a file is enough.
+    # Requests and caches repeat a decision while it is valid: one fact for each file is enough.
     files = builder.decisions.setdefault((term.epoch, leader, isr), set())
     if not files and any(fact.about == other.about for other in term.facts):
         fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", isr=isr)
@@ -97,17 +100,17 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
 
 
 def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    """ZooKeeper's controller takes a dead broker out of the ISR: a new leader epoch, mostly of the same leader."""
+    """ZooKeeper's controller takes a dead broker out of the ISR: a new leader epoch, usually of the same leader."""
     isr, leader, name = ids(fields["isr"]), fields["leader"], _name(row)
     listed = ", ".join(sorted(isr))
-    says = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became [{listed}]"
-    says += f"; broker {leader} led in epoch {fields['leader_epoch']}"
+    message = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became [{listed}]"
+    message += f"; broker {leader} led in epoch {fields['leader_epoch']}"
     if leader < 0:
-        says = f"{name} lost its leader, as broker {fields['removed']} was gone, ISR [{listed}]"
+        message = f"{name} lost its leader, as broker {fields['removed']} was gone, ISR [{listed}]"
     who = None if leader < 0 else str(leader)
     gone = ids([fields["removed"]])
-    fact = _fact(builder, row, says, "isr", epoch=fields["leader_epoch"], broker=who, brokers=gone, isr=isr)
-    # A controller that takes over repeats the changes of the one before.
+    fact = _fact(builder, row, message, "isr", epoch=fields["leader_epoch"], broker=who, brokers=gone, isr=isr)
+    # A new controller repeats the changes of its predecessor.
     if fields["partition_epoch"] in builder.stated:
         return
     _state(builder, fields, fact)
@@ -122,7 +125,7 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
 
 
 def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    """A KRaft controller logs its changes; since 4.0 at INFO only unclean elections."""
+    """A KRaft controller logs its changes. Since Kafka 4.0 it logs only unclean elections at INFO."""
     if not isinstance(fields.get("leader"), int) or fields["leader"] < 0 or "leaderEpoch" not in fields:
         return
     term = builder.term(fields["leaderEpoch"])
@@ -134,72 +137,76 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     if before:
         term.before = before
     could = frozenset() if last_known else before
-    says = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{eligible(could)}"
+    message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{eligible(could)}"
     if last_known:
         term.last_known = True
-        says += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
-    fact = _fact(builder, row, says, "elected", epoch=term.epoch, broker=leader, brokers=could)
+        message += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
+    fact = _fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=could)
     term.facts.append(fact)
     term.elections.append((before, fact))
     term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)
 
 
 def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    says = f"the controller elected broker {fields['leader']} leader of {_name(row)}, as no broker of the ISR was alive"
-    fact = _fact(builder, row, says, "elected-unclean", broker=str(fields["leader"]))
-    # The line has no epoch: it is that of the next term that names this leader (see _clean_successions).
+    message = (
+        f"the controller elected broker {fields['leader']} leader of {_name(row)}, as no broker of the ISR was alive"
+    )
+    fact = _fact(builder, row, message, "elected-unclean", broker=str(fields["leader"]))
+    # The line has no epoch. _leader_changes assigns it to the next term of this leader.
     builder.outsiders.append((fact.time, str(fields["leader"]), fact))
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    says = f"broker {row['broker']} reported the ISR of {_name(row)} as {fields['isr']}"
+    message = f"broker {row['broker']} reported the ISR of {_name(row)} as {fields['isr']}"
     old = None
     if row["kind"] == "isr-shrink":
         old = ids(fields["old"])
-        says = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
-    fact = _fact(builder, row, says, "isr", isr=ids(fields["isr"]), broker=row["broker"], brokers=old)
+        message = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
+    fact = _fact(builder, row, message, "isr", isr=ids(fields["isr"]), broker=row["broker"], brokers=old)
     builder.reported.append((row["broker"], fact.time, ids(fields["isr"]), fact))
     _state(builder, fields, fact)
 
 
 def _loaded(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    says = f"broker {row['broker']} loaded {_name(row)} with log end {fields['end_offset']}"
-    fact = _fact(builder, row, says, "loaded", broker=row["broker"], offset=fields["end_offset"])
+    message = f"broker {row['broker']} loaded {_name(row)} with log end {fields['end_offset']}"
+    fact = _fact(builder, row, message, "loaded", broker=row["broker"], offset=fields["end_offset"])
     builder.ends.append(LogEnd(row["broker"], fields["end_offset"], "loaded", fact, fact.time))
 
 
 def _corruption(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     if "offset" not in fields:
         return
-    says = f"broker {row['broker']} found its log of {_name(row)} corrupt and truncated it to offset {fields['offset']}"
-    fact = _fact(builder, row, says, "corruption", broker=row["broker"], offset=fields["offset"])
+    message = (
+        f"broker {row['broker']} found its log of {_name(row)} corrupt and truncated it to offset {fields['offset']}"
+    )
+    fact = _fact(builder, row, message, "corruption", broker=row["broker"], offset=fields["offset"])
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "corruption", fact, fact.time))
 
 
 def _truncated(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     noop = row["kind"] == "truncate-noop"
-    says = f"broker {row['broker']} truncated {_name(row)} to offset {fields['offset']}"
+    message = f"broker {row['broker']} truncated {_name(row)} to offset {fields['offset']}"
     if noop:
-        says += ", which changed nothing"
+        message += ", which changed nothing"
     kind = "noop" if noop else "truncated"
-    fact = _fact(builder, row, says, kind, broker=row["broker"], offset=fields["offset"])
+    fact = _fact(builder, row, message, kind, broker=row["broker"], offset=fields["offset"])
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "truncated", fact, fact.time, noop=noop))
 
 
 def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     reason = f" ({fields['reason']})" if fields.get("reason") else ""
     to = f" to offset {fields['offset']}" if "offset" in fields else ""
-    says = f"broker {row['broker']} moved the log start of {_name(row)}{to}{reason}"
+    message = f"broker {row['broker']} moved the log start of {_name(row)}{to}{reason}"
     # Only a leader deletes records for a client (LogStartOffsetIncrementReason).
     of_leader = fields.get("reason") in ("leader offset increment", "client delete records request")
     kind = LEADERS_LOG_START if of_leader else "log-start"
-    fact = _fact(builder, row, says, kind, broker=row["broker"], offset=fields.get("offset"))
+    fact = _fact(builder, row, message, kind, broker=row["broker"], offset=fields.get("offset"))
     builder.log_starts.append(fact)
 
 
 def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    says = f"broker {row['broker']} compacted {_name(row)}"
-    builder.cleanings.append(_fact(builder, row, says, "cleaned", broker=row["broker"]))
+    message = f"broker {row['broker']} compacted {_name(row)}"
+    builder.cleanings.append(_fact(builder, row, message, "cleaned", broker=row["broker"]))
 
 
 def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
@@ -225,9 +232,9 @@ def _returned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
         _seen(builder, row, broker, "unfenced", "the controller noticed the start of broker {}")
 
 
-def _seen(builder: Builder, row: dict[str, Any], broker: str, kind: str, says: str) -> None:
-    """A controller saw a broker go or come."""
-    fact = _fact(builder, row, says.format(broker), row["kind"], broker=broker)
+def _seen(builder: Builder, row: dict[str, Any], broker: str, kind: str, message: str) -> None:
+    """Adds the event that a controller saw a broker fail or return."""
+    fact = _fact(builder, row, message.format(broker), row["kind"], broker=broker)
     builder.events.append(BrokerEvent(broker, kind, fact.time, fact))
 
 
@@ -235,8 +242,8 @@ def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     text = str(fields["version"])
     if builder.version is None:
         builder.version = text
-        says = f"broker {row['broker']} runs Kafka {text}"
-        builder.version_fact = _fact(builder, row, says, "version", broker=row["broker"])
+        message = f"broker {row['broker']} runs Kafka {text}"
+        builder.version_fact = _fact(builder, row, message, "version", broker=row["broker"])
 
 
 HANDLERS = {

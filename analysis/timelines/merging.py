@@ -1,4 +1,4 @@
-"""Merges facts that several sources record of one event: one fact, with all its sources."""
+"""Merges the facts of several sources about one event into one fact with all its sources."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any
 from ...histories.tables import MAX_INT64
 from .facts import Fact
 
-SAME_TIME_NS = 2_000_000_000  # between two sources' records of one event, as clocks and their writers differ
+SAME_TIME_NS = 2_000_000_000  # between two sources' records of one event: their clocks and delays differ
 MAX_SOURCES = 4
-BOTH_SIDES = ("fenced", "unfenced")  # a node that is controller and broker logs what it grants and what it gets
+BOTH_SIDES = ("fenced", "unfenced")  # a node that is controller and broker logs each of them in both roles
 ONCE = ("elected", "begins")  # a leader epoch has one of each, whatever the recorded time
 
 
 def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
-    """By fact: the earliest fact of the same event, whose `also` names the other sources."""
+    """A dictionary of each fact to the earliest fact of the same event; `also` of that one has the other sources.
+
+    At most MAX_SOURCES sources are named.
+    """
     merged: list[Fact] = []
     index_of: dict[Fact, int] = {}
     alike: dict[Any, list[int]] = {}
@@ -41,7 +44,7 @@ def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
 
 
 def _is_one(one: Fact, other: Fact) -> bool:
-    """Whether facts alike record one event. One source that records it twice means two events."""
+    """Whether two facts with an equal key record one event. If one source records both, they are two events."""
     if other.kind in ONCE:
         return True
     for known in (one, *one.also) if other.kind not in BOTH_SIDES else ():
@@ -51,6 +54,7 @@ def _is_one(one: Fact, other: Fact) -> bool:
 
 
 def _joined(one: Fact, other: Fact) -> Fact:
+    """The first fact, with the other one in `also` unless its source is already named."""
     known = {_origin(fact) for fact in (one, *one.also)}
     if _origin(other) in known or len(known) == MAX_SOURCES:
         return one
@@ -58,5 +62,5 @@ def _joined(one: Fact, other: Fact) -> Fact:
 
 
 def _origin(fact: Fact) -> str | None:
-    """A file without the snapshot that it was copied in: copies of one log are one source. The history is None."""
+    """The path of the source without its snapshot: copies of one log are one source. None means the history."""
     return fact.source and re.sub(r"^snapshots/[^/]+/", "", fact.source)

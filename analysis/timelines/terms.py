@@ -13,7 +13,7 @@ from .facts import SECOND, Fact
 
 @dataclass
 class Term:
-    """One leader epoch: who led, from which offset on, and who could have been elected."""
+    """One leader epoch: its leader, its first offset, and the replicas that could have been elected."""
 
     epoch: int
     leader: str | None = None
@@ -22,17 +22,18 @@ class Term:
     ended: int | None = None  # ns, when the controller recorded that there was no leader
     isr: frozenset[str] | None = None  # at its beginning
     before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
-    before_fact: Fact | None = None  # the source of `before`, if it is no fact of the term's own
+    before_fact: Fact | None = None  # the source of `before`, if it is not among the facts of this term
     elections: list[tuple[frozenset[str], Fact]] = field(default_factory=list)  # each with the ISR before it
     outsider: Fact | None = None  # the controller's report that it chose from outside the ISR
     last_known: bool = False  # the leader was the last known one, out of sync or not (KIP-966)
     conflict: bool = False
-    claims: dict[str, int | None] = field(default_factory=dict)  # who reported to lead, and when first
+    claims: dict[str, int | None] = field(default_factory=dict)  # broker -> time of its first report that it leads (ns)
     facts: list[Fact] = field(default_factory=list)
     start_facts: list[Fact] = field(default_factory=list)
     partition_epochs: list[int] = field(default_factory=list)  # recorded during the term
 
     def name_leader(self, leader: str) -> None:
+        """Sets the leader. A second, different leader puts the term in conflict."""
         if self.leader is not None and self.leader != leader:
             self.conflict = True
         self.leader = leader
@@ -41,8 +42,8 @@ class Term:
     def elected_uncleanly(self) -> bool | None:
         """Whether the leader was out of sync when it was elected; None where that is not known.
 
-        The last known leader that KIP-966 elects again is no out-of-sync follower, though Kafka calls its
-        election unclean: it has all that it ever acknowledged, unless its disk lost it.
+        The last known leader that KIP-966 elects again is not out of sync, although Kafka calls its election
+        unclean: it has all records that it acknowledged, unless its disk lost them.
         """
         if self.leader is None or self.conflict:
             return None
@@ -52,7 +53,7 @@ class Term:
 
     @property
     def how_elected(self) -> str:
-        """How the leader was elected, or that it is not known; empty for the first term, which has no election."""
+        """A clause on how the leader was elected, or that it is unknown; empty for epoch 0 without a known election."""
         if self.conflict:
             return "sources name different leaders of this epoch"
         unclean = self.elected_uncleanly
@@ -65,7 +66,10 @@ class Term:
 
 @dataclass(frozen=True)
 class LogEnd:
-    """Where a broker's log ended at some time: as it was loaded, began to follow, in a snapshot, or was truncated."""
+    """The log end offset of a broker when its log was loaded, truncated or copied, or when it began to follow.
+
+    The kind "high-watermark" has the checkpointed high watermark instead.
+    """
 
     broker: str
     end: int
@@ -78,6 +82,8 @@ class LogEnd:
 
 @dataclass(frozen=True)
 class BrokerEvent:
+    """A broker died, started or was unfenced, at a time (ns) if that is known."""
+
     broker: str
     kind: str  # died (or was fenced), started, unfenced
     time: int | None
@@ -108,6 +114,7 @@ class Builder:
         self.outsiders: list[tuple[int | None, str, Fact]] = []
 
     def term(self, epoch: int) -> Term:
+        """The term of a leader epoch, which is made if it is new."""
         return self.terms.setdefault(epoch, Term(epoch))
 
     def facts(self) -> list[Fact]:
@@ -118,7 +125,10 @@ class Builder:
         return [*of_terms, *happened, *in_sync, *self.topic_changes, *self.log_starts, *self.cleanings]
 
     def overruled(self, broker: str, time: int | None) -> bool:
-        """Whether another broker led when this one reported as leader, and also a second later."""
+        """Whether another broker led at the time (ns) of this one's report as leader, and also a second later.
+
+        False without a time.
+        """
         if time is None:
             return False
         led = sorted((t.time, t.leader) for t in self.terms.values() if t.time is not None and t.leader is not None)
@@ -127,7 +137,10 @@ class Builder:
         )
 
     def at(self, ms: int | None, broker: str | None = None) -> int | None:
-        """A wall clock in ms as ns since the start; None without a start or with a doubtful clock."""
+        """A wall-clock time (ms) in ns since the start of the run.
+
+        None if the start is unknown or the sources disagree on the broker's clock.
+        """
         clock = self.clocks.get(broker) if broker is not None else None
         if ms is None or self.started is None or (clock is not None and clock.conflict):
             return None
@@ -140,9 +153,11 @@ def eligible(before: frozenset[str]) -> str:
 
 
 def recalled(builder: Builder, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]) -> bool:
-    """Whether a leader from outside of ISR (`sync`) and ELR was elected as the last known one, for which both must be
-    empty (PartitionChangeBuilder.canElectLastKnownLeader). The election's own change may have emptied the ELR, as its
-    last member came back from an unclean shutdown; where unclean elections are disabled, nothing else explains it.
+    """Whether a leader outside of ISR (`sync`) and ELR was elected as the last known leader.
+
+    Kafka requires that both are empty (PartitionChangeBuilder.canElectLastKnownLeader). The record of the election may
+    have emptied the ELR: its last member returned from an unclean shutdown. If unclean elections are disabled, this is
+    the only explanation.
     """
     disabled = str(builder.config.get("unclean.leader.election.enable", "")).lower() == "false"
     return leader in known and not sync and (not elr or (disabled and leader not in elr))

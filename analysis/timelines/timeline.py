@@ -1,6 +1,6 @@
-"""The dated facts of one topic-partition, put together from every kind of evidence.
+"""The dated facts of one topic-partition, built from every kind of evidence.
 
-Sources, from proof to hint: `__cluster_metadata`, segments, epoch files and checkpoints, then the brokers'
+Sources, the most reliable first: `__cluster_metadata`, segments, epoch files and checkpoints, then the brokers'
 own logs and the history's faults. Each fact names its source. Where two sources name different leaders of
 one epoch, the term is marked as in conflict and proves nothing.
 """
@@ -44,12 +44,17 @@ DISK_FAULTS = {
 
 @dataclass
 class Timeline:
+    """What happened to one topic-partition: leader epochs, log ends, brokers' events, ISR and faults.
+
+    Times are ns since the start of the run. Lists are in order of time; undated entries come last.
+    """
+
     replica_logs: ReplicaLogs
     terms: dict[int, Term]
     ends: list[LogEnd]
     events: list[BrokerEvent]
     isr: list[tuple[int | None, frozenset[str], Fact]]
-    overruled: list[Fact]  # the ISR as reported by leaders that had been replaced
+    overruled: list[Fact]  # reports of the ISR by leaders that had been replaced
     faults: list[Fault]
     fault_facts: list[Fact]
     config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
@@ -58,13 +63,15 @@ class Timeline:
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
-    clocks: Mapping[str, Clock] = field(default_factory=dict)  # by broker: how its times were corrected
-    merged: Mapping[Fact, Fact] = field(default_factory=dict)  # by fact: the one that names all its sources
+    clocks: Mapping[str, Clock] = field(default_factory=dict)  # broker -> the correction of its times
+    merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
 
     def ends_of(self, broker: str, *kinds: str) -> list[LogEnd]:
+        """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
 
     def died(self, broker: str) -> list[BrokerEvent]:
+        """The events in which a broker died, lost power or was fenced, in order of time."""
         return [e for e in self.events if e.broker == broker and e.kind == "died"]
 
     def release(self) -> tuple[int, ...] | None:
@@ -87,9 +94,9 @@ def build_timeline(
 ) -> Timeline:
     """The timeline of a topic-partition.
 
-    metadata and log_events: tables METADATA and LOG_EVENTS with their location, of this topic-partition and
-    of no partition (brokers). config: the topic's, of run.json. started: the run's start, ms since the
-    epoch. version: system.version of run.json.
+    metadata and log_events: rows of METADATA and LOG_EVENTS with location, for this topic-partition and for whole
+    brokers (no partition). config: the topic's configuration in run.json. started: start of the run, ms since
+    1970. version: system.version in run.json.
     """
     builder = Builder(logs, clocks, started)
     builder.config = dict(config)
@@ -131,7 +138,7 @@ def build_timeline(
 
 
 def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
-    # Every node keeps a copy of the metadata log: the longest one is read.
+    """Adds facts of the metadata log. Every node has a copy of it; the longest copy is read."""
     if not metadata.height:
         return
     copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
@@ -147,12 +154,12 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             builder.config.setdefault(row["key"], row["value"])
         elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
             kind, verb = TOPICS[row["kind"]]
-            says = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
-            builder.topic_changes.append(Fact(says, kind, time, row["file"], None, row["byte"]))
+            message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
+            builder.topic_changes.append(Fact(message, kind, time, row["file"], None, row["byte"]))
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
             broker = str(row["broker_id"])
-            event, kind, says = BROKERS[row["kind"]]
-            fact = Fact(says.format(broker), kind, time, row["file"], None, row["byte"], broker=broker)
+            event, kind, message = BROKERS[row["kind"]]
+            fact = Fact(message.format(broker), kind, time, row["file"], None, row["byte"], broker=broker)
             builder.events.append(BrokerEvent(broker, event, time, fact))
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
             _partition_row(builder, row, previous, time)
@@ -160,6 +167,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
 
 
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
+    """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
     isr = ids(row["isr"])
     name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
     listed = ", ".join(str(v) for v in row["isr"])
@@ -167,8 +175,8 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
-        says = f"{name} lost its leader, ISR [{listed}]"
-        builder.isr.append((time, isr, Fact(says, "leaderless", time, *source, partition=name, isr=isr)))
+        message = f"{name} lost its leader, ISR [{listed}]"
+        builder.isr.append((time, isr, Fact(message, "leaderless", time, *source, partition=name, isr=isr)))
         return
     if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
         if row["isr"] != previous["isr"]:
@@ -183,15 +191,17 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     term.name_leader(str(row["leader"]))
     term.isr, term.time = isr, time
     leader = str(row["leader"])
-    says = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
+    message = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
     could = None
     if previous is not None:
         sync, elr, known = (ids(previous[name]) for name in ("isr", "elr", "last_known_elr"))
         term.last_known = recalled(builder, leader, sync, elr, known)
         term.before = known if term.last_known else sync | elr or known
         could = frozenset() if term.last_known else term.before
-        says += eligible(could)
-    fact = Fact(says, "elected", time, *source, partition=name, epoch=term.epoch, broker=leader, brokers=could, isr=isr)
+        message += eligible(could)
+    fact = Fact(
+        message, "elected", time, *source, partition=name, epoch=term.epoch, broker=leader, brokers=could, isr=isr
+    )
     term.facts.append(fact)
     if term.before:
         term.elections.append((term.before, term.facts[-1]))
@@ -207,10 +217,10 @@ def _from_files(builder: Builder) -> None:
     for row in rows:
         term = builder.term(row["leader_epoch"])
         start = row["start_offset"]
-        says = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
-        says += f"{term.epoch} at offset {start}"
+        message = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
+        message += f"{term.epoch} at offset {start}"
         source = (logs.times.get(row["snapshot"]), row["file"], row["line"])
-        fact = Fact(says, "begins", *source, partition=name, epoch=term.epoch, broker=term.leader, offset=start)
+        fact = Fact(message, "begins", *source, partition=name, epoch=term.epoch, broker=term.leader, offset=start)
         if term.start is None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
@@ -220,8 +230,8 @@ def _from_files(builder: Builder) -> None:
         own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
         file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
         broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
-        says = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
-        fact = Fact(says, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
+        message = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
+        fact = Fact(message, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
         builder.ends.append(LogEnd(broker, end, "snapshot", fact, time, snapshot))
         if row["high_watermark"] is not None:
             _high_watermark(builder, row, time)
@@ -230,6 +240,7 @@ def _from_files(builder: Builder) -> None:
 
 
 def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> None:
+    """Adds the checkpointed high watermark of one replica in one snapshot."""
     points = builder.replica_logs.checkpoints.filter(
         (pl.col("snapshot") == row["snapshot"])
         & (pl.col("broker") == row["broker"])
@@ -238,28 +249,29 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
     point = points.row(0, named=True)
     name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
     broker, mark, snapshot = row["broker"], point["offset"], row["snapshot"]
-    says = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
+    message = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
     source = (time, point["file"], point["line"])
-    fact = Fact(says, "high-watermark", *source, partition=name, broker=broker, offset=mark, snapshot=snapshot)
+    fact = Fact(message, "high-watermark", *source, partition=name, broker=broker, offset=mark, snapshot=snapshot)
     builder.ends.append(LogEnd(broker, mark, "high-watermark", fact, time, snapshot))
 
 
 def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
+    """Adds the faults of the history, and the deaths and starts of brokers that they caused."""
     for fault in faults:
         nodes = ", ".join(fault.nodes)
         brokers = "brokers" if len(fault.nodes) > 1 else "broker"
-        says = _fault_sentence(fault, f"{brokers} {nodes}" if nodes else "")
+        message = _fault_sentence(fault, f"{brokers} {nodes}" if nodes else "")
         details = fault.details or {}
         topic, partition = details.get("topic"), details.get("partition")
         if fault.kind in DISK_FAULTS and fault.type == "fault":
             logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
-            says = DISK_FAULTS[fault.kind].format(logs, f"{brokers} {nodes}")
+            message = DISK_FAULTS[fault.kind].format(logs, f"{brokers} {nodes}")
         if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
             _topic_fault(builder, fault, str(topic))
             continue
         name = None if topic is None or partition is None else f"{topic}-{partition}"
         kind, hit = f"{fault.type}-{fault.kind}", frozenset(fault.nodes)
-        fact = Fact(says, kind, fault.completed, place=fault.place, partition=name, brokers=hit)
+        fact = Fact(message, kind, fault.completed, place=fault.place, partition=name, brokers=hit)
         builder.fault_facts.append(fact)
         for node in fault.nodes:
             if fault.type == "fault" and fault.kind in DEATHS:
@@ -281,22 +293,21 @@ def _fault_sentence(fault: Fault, brokers: str) -> str:
 
 
 def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:
-    """Adds the deletion or creation of a topic by a client, whose outcome may be unknown."""
+    """Adds the deletion or creation of a topic by a client; its outcome may be unknown."""
     kind, verb = TOPIC_FAULTS[fault.kind]
     done = fault.outcome == "ok"
-    says = f"topic {topic} was {verb}d" if done else f"the attempt to {verb} topic {topic} has no known outcome"
-    says = f"the attempt to {verb} topic {topic} failed" if fault.outcome == "fail" else says
-    fact = Fact(says, kind if done else f"{fault.type}-{fault.kind}", fault.completed, place=fault.place)
+    message = f"topic {topic} was {verb}d" if done else f"the attempt to {verb} topic {topic} has no known outcome"
+    message = f"the attempt to {verb} topic {topic} failed" if fault.outcome == "fail" else message
+    fact = Fact(message, kind if done else f"{fault.type}-{fault.kind}", fault.completed, place=fault.place)
     builder.fault_facts.append(fact)
     if done and topic == builder.replica_logs.topic:
         builder.topic_changes.append(fact)
 
 
 def _leader_changes(builder: Builder) -> None:
-    """Fills in the ISR before each election, where the neighbouring terms show it.
+    """Fills in the ISR before each election, if it is recorded with the partition epoch before the election.
 
-    Partition epochs (zkVersions) count every change of leader or ISR: the ISR before an election is the one that was
-    recorded with the partition epoch just before it.
+    Partition epochs (zkVersions) count every change of leader or ISR.
     """
     terms = [builder.terms[e] for e in sorted(builder.terms)]
     for term in terms:
