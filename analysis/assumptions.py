@@ -25,14 +25,14 @@ def _of_files(damage: pl.DataFrame) -> list[Record]:
     left = serious.filter(pl.col("kind") == "left-out")
     if len(left):
         listed = "; ".join(f"{row['source']} {row['reason']}" for row in left.head(MAX_NAMED).iter_rows(named=True))
-        says = listed + (f" and {len(left) - MAX_NAMED} more (quarantine.jsonl)" if len(left) > MAX_NAMED else "")
-        out.append(assumption("one copy of each log", False, says, ()))
+        sentence = listed + (f" and {len(left) - MAX_NAMED} more (quarantine.jsonl)" if len(left) > MAX_NAMED else "")
+        out.append(assumption("one copy of each log", False, sentence, ()))
     broken = serious.filter(pl.col("kind") != "left-out")
     if len(broken):
         files = broken["source"].unique().sort().to_list()
         places = plural(len(broken), "place")
-        says = f"{places} in {some(files)} could not be read (quarantine.jsonl)"
-        out.append(assumption("brokers' common files readable", False, says, ()))
+        sentence = f"{places} in {some(files)} could not be read (quarantine.jsonl)"
+        out.append(assumption("brokers' common files readable", False, sentence, ()))
     return out
 
 
@@ -51,17 +51,17 @@ def _replicas(coverage: list[tuple[str, Record]]) -> Record:
         if about["missing"] or about["lacking"]
     ]
     if incomplete:
-        says = f"logs of assigned replicas are missing: {some(incomplete)}; their records cannot be compared"
-        return assumption(name, False, says, assuming("replicas"))
+        sentence = f"logs of assigned replicas are missing: {some(incomplete)}; their records cannot be compared"
+        return assumption(name, False, sentence, assuming("replicas"))
     alone = [part for part, about in coverage if len(about["brokers"]) < 2]
     unassigned = [part for part, about in coverage if part in alone and not about["empty"] and not about["assigned"]]
     if unassigned:
-        says = f"only one replica of {some(unassigned)} was collected, and the number of replicas is not recorded"
-        return assumption(name, False, f"{says}, so divergence cannot be checked", assuming("replicas"))
+        sentence = f"only one replica of {some(unassigned)} was collected, and the number of replicas is not recorded"
+        return assumption(name, False, f"{sentence}, so divergence cannot be checked", assuming("replicas"))
     if len(alone) == len(coverage):
         empty = any(about.get("empty") for _, about in coverage)
-        says = "one log has records, the others are empty" if empty else "one log was collected"
-        return assumption(name, True, f"{says} for each partition ({some(alone)}): there is nothing to compare", ())
+        sentence = "one log has records, the others are empty" if empty else "one log was collected"
+        return assumption(name, True, f"{sentence} for each partition ({some(alone)}): there is nothing to compare", ())
     snapshots = sorted({snapshot for _, about in coverage for snapshot in about["snapshots"]})
     when = [f"in {plural(len(snapshots), 'snapshot')}"] if snapshots else []
     when += ["at the end"] if any(about["at the end"] for _, about in coverage) else []
@@ -74,12 +74,13 @@ def _readable(coverage: list[tuple[str, Record]]) -> Record:
     if not damaged:
         return assumption("brokers' files readable", True, "every batch, checkpoint and epoch was read", ())
     places = sum(count for _, count in damaged)
-    says = (
+    sentence = (
         f"{plural(places, 'place')} in files of {some([part for part, _ in damaged])} could not be"
         " read (quarantine.jsonl); offsets there are unknown, and so are the rules that need them"
     )
-    # A log that is copied while it grows has a torn tail: the rules judge what it may hide.
-    return assumption("brokers' files readable", True, says, ())
+    # It holds despite the damage: a log that is copied while it grows has a torn tail, and each rule checks by itself
+    # whether the tail may hide its records.
+    return assumption("brokers' files readable", True, sentence, ())
 
 
 def _clocks(coverage: list[tuple[str, Record]]) -> list[Record]:
@@ -91,23 +92,25 @@ def _clocks(coverage: list[tuple[str, Record]]) -> list[Record]:
         return [assumption("brokers' clocks fit the history", False, "; ".join(conflicts[:MAX_NAMED]), ())]
     unbounded = sorted(name for name, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
     shifted = [clock["says"] for clock in clocks.values() if clock["ahead"]]
-    says = [f"clocks were corrected: {'; '.join(shifted[:MAX_NAMED])}"] if shifted else []
+    sentences = [f"clocks were corrected: {'; '.join(shifted[:MAX_NAMED])}"] if shifted else []
     bounded = sorted(set(clocks) - set(unbounded))
     if bounded and not shifted:
-        says.append(f"the faults of the history agree with the logs of {brokers(bounded)}")
+        sentences.append(f"the faults of the history agree with the logs of {brokers(bounded)}")
     if unbounded:
-        says.append(f"no event bounds the clock of {brokers(unbounded)}, so it is taken as UTC")
-    return [assumption("brokers' clocks fit the history", True, "; ".join(says), ())]
+        sentences.append(f"no event bounds the clock of {brokers(unbounded)}, so it is taken as UTC")
+    return [assumption("brokers' clocks fit the history", True, "; ".join(sentences), ())]
 
 
 def _resolved_sends(summaries: list[Record]) -> list[Record]:
     resolved = sum(summary["counts"]["settled"] for summary in summaries)
     if not resolved:
         return []
-    says = f"{plural(resolved, 'send')} without a recorded outcome or offset are in the leader's log: judged as written"
-    return [assumption("leaders' logs authoritative", True, says, ())]
+    sentence = (
+        f"{plural(resolved, 'send')} without a recorded outcome or offset are in the leader's log: judged as written"
+    )
+    return [assumption("leaders' logs authoritative", True, sentence, ())]
 
 
-def assumption(name: str, holds: bool, says: str, touches: tuple[str, ...]) -> Record:
-    """A record of verdict.json; `touches` are the rules that need the assumption."""
-    return {"name": name, "holds": holds, "says": says, "touches": list(touches)}
+def assumption(name: str, holds: bool, sentence: str, touches: tuple[str, ...]) -> Record:
+    """One assumption as a record of verdict.json. `sentence` is its text, `touches` are the rules that need it."""
+    return {"name": name, "holds": holds, "says": sentence, "touches": list(touches)}

@@ -1,4 +1,4 @@
-"""Ties findings of one event together: a lost tail, the values that replaced it, the reorderings that follow."""
+"""Links the findings of one event: a lost tail, the values that replaced it, and the reorderings that follow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ OF_RANGES = ("replica-divergence",)  # rules whose findings may span records tha
 
 
 def link_consequences(findings: list[Finding]) -> list[Finding]:
-    """The findings with `related` filled both ways: a loss and its consequences name each other, and so do the losses
-    before and after each other in one event.
+    """The findings with `related` filled in both directions: between a loss and its consequences, and between adjacent
+    losses of one event.
     """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     if not losses:
@@ -40,10 +40,10 @@ def link_consequences(findings: list[Finding]) -> list[Finding]:
 
 
 def accept_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:
-    """The findings, with those permitted that only follow from permitted losses and concern only what they lost.
+    """The findings; those that only follow from permitted losses, and only concern the lost records, become permitted.
 
-    A truncation also takes records that were never acknowledged. They are no loss, and what follows from their absence
-    is no breach of its own. The partition shows which they are.
+    A truncation also removes records that were never acknowledged. They are no loss, and a consequence of their absence
+    is no breach. `p` identifies these records; without it there are none.
     """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     permitted = {loss.id: loss for loss in losses if loss.severity == "permitted"}
@@ -62,7 +62,7 @@ def accept_consequences(findings: list[Finding], p: Partition | None = None) -> 
 
 
 class _Unacknowledged(NamedTuple):
-    """Records that were sent and may have been written, but were never acknowledged: values, and offsets."""
+    """Records that may have been written but were never acknowledged: their values and offsets."""
 
     values: frozenset[str]
     offsets: frozenset[int]
@@ -79,17 +79,18 @@ class _Unacknowledged(NamedTuple):
 
 
 def _is_covered(finding: Finding, losses: list[Finding], unacknowledged: _Unacknowledged) -> bool:
+    """Whether a finding concerns only lost and unacknowledged records."""
     lost = {value for loss in losses for value in loss.values}
     of_records = RULES[finding.rule].of_records
     others = [value for value in finding.values if value not in lost and value not in unacknowledged.values]
     if of_records and (others or lost.isdisjoint(finding.values)):
         return False
     if finding.rule == "inconsistent-offsets" and len(others) > finding.count:
-        return False  # an offset held two values beside the lost one
+        return False  # an offset held two values in addition to the lost one
     if finding.first_offset is None or finding.last_offset is None:
         return of_records and finding.count <= sum(loss.count for loss in losses)
     beside = _beside(finding.first_offset, finding.last_offset, losses)
-    # The values of a finding of records name all that was committed there.
+    # The values of such a finding include every committed record of its range.
     known = of_records and finding.rule in OF_RANGES
     return (known or unacknowledged.offsets.issuperset(beside)) and finding.count <= sum(
         loss.count for loss in losses
@@ -97,7 +98,7 @@ def _is_covered(finding: Finding, losses: list[Finding], unacknowledged: _Unackn
 
 
 def _beside(first: int, last: int, losses: list[Finding]) -> list[int]:
-    """The offsets from first to last that are within no loss."""
+    """The offsets from first to last, both inclusive, that no loss covers."""
     outside = np.ones(last - first + 1, bool)
     for loss in losses:
         if loss.first_offset is not None and loss.last_offset is not None:
@@ -106,6 +107,7 @@ def _beside(first: int, last: int, losses: list[Finding]) -> list[int]:
 
 
 def _losses_of(finding: Finding, losses: list[Finding], lost_by_value: dict[str, Finding]) -> list[Finding]:
+    """The losses that a finding follows from, by value or by offset as its rule defines."""
     follows = RULES[finding.rule].follows
     if follows == "value":
         loss = lost_by_value.get(finding.values[0]) if finding.values else None

@@ -15,19 +15,21 @@ Record = dict[str, Any]
 
 
 def evidence_coverage(p: Partition) -> Record | None:
-    """brokers whose logs hold records, those whose logs are empty, assigned replicas whose logs are not kept (or how
-    many, where nobody names them), how many are assigned (0 if nobody says), snapshots, records, clocks, damage; or
-    None where no broker's files are known.
+    """The brokers' evidence of a partition as a JSON-able record; None without brokers' files.
+
+    brokers: those with records in their logs. empty: those with empty logs. missing: assigned replicas without a
+    collected log. lacking: the number of missing replicas, if the assignment is not recorded. assigned: the number of
+    assigned replicas, 0 if not recorded. damage: at most MAX_DAMAGE places. damaged: the number of all places.
     """
     if p.replica_logs is None:
         return None
     held = set(p.replica_logs.batches["broker"].unique()) | set(p.replica_logs.records["broker"].unique())
-    # A replica that never wrote has an empty log: its checkpoints and epoch file say so, where they were kept.
+    # A replica that never wrote has an empty log. Its checkpoints and epoch file prove that, if they were collected.
     points = p.replica_logs.checkpoints.group_by("broker").agg(pl.col("offset").max())
     empty = set(points.filter(pl.col("offset") == 0)["broker"])
     silent = set(p.replica_logs.epochs["broker"].unique()) - set(points["broker"])
-    # One of which retention took all has an empty segment, named by the offset that comes next.
-    told = held | empty | silent | set(p.replica_logs.segments["broker"].unique())
+    # A log without records after retention has an empty segment, named by the next offset.
+    collected = held | empty | silent | set(p.replica_logs.segments["broker"].unique())
     named = {name for frame in (p.replica_logs.batches, p.replica_logs.records) for name in frame["snapshot"].unique()}
     damage = p.replica_logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
     damage = damage.sort("source", "byte", "line", nulls_last=True)
@@ -35,8 +37,8 @@ def evidence_coverage(p: Partition) -> Record | None:
     return {
         "brokers": sorted(held),
         "empty": sorted(set(p.replica_logs.segments["broker"].unique()) - held),
-        "missing": sorted(set(p.replica_logs.replicas) - told),
-        "lacking": 0 if p.replica_logs.replicas else max(0, _factor(p) - len(told)),
+        "missing": sorted(set(p.replica_logs.replicas) - collected),
+        "lacking": 0 if p.replica_logs.replicas else max(0, _factor(p) - len(collected)),
         "assigned": len(p.replica_logs.replicas) or _factor(p),
         "snapshots": [name for name in p.replica_logs.snapshots if name in named and name],
         "at the end": "" in named,
@@ -48,9 +50,11 @@ def evidence_coverage(p: Partition) -> Record | None:
 
 
 def _of_clock(clock: Clock) -> Record:
+    """The clock of a broker as a record; `ahead` is in ns."""
     return {"says": clock.description, "doubtful": clock.conflict, "bounded": clock.bounded, "ahead": clock.offset}
 
 
 def _factor(p: Partition) -> int:
-    told = p.settings.topic(p.topic).get("replication.factor")
-    return told if isinstance(told, int) else 0
+    """The replication factor from run.json; 0 if it is not set."""
+    factor = p.settings.topic(p.topic).get("replication.factor")
+    return factor if isinstance(factor, int) else 0

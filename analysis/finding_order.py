@@ -1,7 +1,8 @@
 """The order of findings, worst first; the same for findings and for rows of findings.parquet.
 
-Breaches stand before what is permitted, then notes; a loss and what stands alone before what follows from a loss, whose
-story the loss tells; then the order of the rules, and more records before fewer. What is alike keeps its order.
+Findings are sorted by severity (violation, permitted, note). Within a severity, consequences of a loss come last, as
+the loss explains them. Then the order of the rules decides, and then the number of records, largest first. The sort is
+stable.
 """
 
 from __future__ import annotations
@@ -20,33 +21,34 @@ _TURN = {name: rank for rank, name in enumerate(RULES)}
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, the worst first."""
     return sorted(findings, key=lambda one: (*rank(one.rule, one.severity, follows(one)), -one.count))
 
 
 def worst_rows_first(findings: pl.DataFrame) -> pl.DataFrame:
-    """The same of rows with the columns of FINDINGS; what another version called otherwise stands last."""
+    """Rows with the columns of FINDINGS, the worst first. Severities that this version does not know come last."""
     gravity = pl.col("severity").replace_strict(_GRAVITY, default=len(_GRAVITY), return_dtype=pl.Int64)
     return findings.sort(gravity, lead().is_not_null(), by_rule(), -pl.col("count"), maintain_order=True)
 
 
 def place_of(summary: dict[str, Any]) -> tuple[str, int, int]:
-    """Topic, partition and number of the topic's generation: the order in which summaries stand."""
+    """The sort key of a summary: topic, partition, and number of the topic's generation (0 if there is only one)."""
     generation = summary.get("topic_generation")
     return summary["topic"], summary["partition"], generation["number"] if generation else 0
 
 
 def rank(rule: str, severity: str, behind: bool = False) -> tuple[int, bool, int]:
-    """What decides before the number of records does."""
+    """The sort key of a finding before its number of records. `behind`: it is a consequence of a loss."""
     return _GRAVITY[severity], behind, _TURN[rule]
 
 
 def by_rule() -> pl.Expr:
-    """The column `rule` as its place in the order of the rules."""
+    """The column `rule` as its position in the order of the rules; an unknown rule comes last."""
     return pl.col("rule").replace_strict(_TURN, default=len(_TURN), return_dtype=pl.Int64)
 
 
 def follows(finding: Finding) -> bool:
-    """Whether it is a consequence of a loss, which tells its story."""
+    """Whether a finding is a consequence of a loss."""
     return bool(finding.related) and finding.rule != "lost-write"
 
 

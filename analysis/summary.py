@@ -15,11 +15,11 @@ from .partitions.absences import replaced
 from .partitions.partition import Partition
 from .rules import Judgement
 
-SAMPLE = 10_000  # operations of which times are looked at
+SAMPLE = 10_000  # operations for the quartile of latencies
 
 
 def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Judgement]) -> dict[str, Any]:
-    """Counts by kind, what the final reads covered, and broken assumptions. JSON-able."""
+    """The summary of a partition as a JSON-able record: counts, final reads, unmet assumptions, evidence, figures."""
     final = p.final
     return {
         "topic": p.topic,
@@ -55,7 +55,7 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
 def _missing_settings(
     p: Partition, findings: list[Finding], judgements: Mapping[str, Judgement]
 ) -> list[tuple[str, str]]:
-    """Rule and setting, where run.json does not set what decides whether something is a breach."""
+    """Pairs of a rule and a setting: the rule's verdict depends on the setting, and run.json does not set it."""
     missing = {(rule, setting) for rule, one in judgements.items() for setting in one.missing_settings}
     if p.settings.dialect == "jepsen":
         return []
@@ -79,7 +79,7 @@ def _span(p: Partition) -> list[int] | None:
 
 
 def _latency(p: Partition) -> int | None:
-    """Lower quartile of the time (ns) between invocation and completion of what clients did here, of a sample."""
+    """The lower quartile of the operations' latencies in ns, from a sample of about SAMPLE; None without operations."""
     took = []
     for frame in (p.sends.filter(~pl.col("synthetic")), p.reads, p.marks):
         sample = frame.select("invoked", "completed").gather_every(len(frame) // SAMPLE + 1)
@@ -89,10 +89,10 @@ def _latency(p: Partition) -> int | None:
 
 
 def _counts(findings: list[Finding]) -> dict[str, dict[str, int]]:
-    """Findings and records by rule and severity."""
+    """By rule, then by severity: the number of findings (`violation`) and of records (`violation records`)."""
     counts: dict[str, dict[str, int]] = {}
     for finding in findings:
-        mine = counts.setdefault(finding.rule, {})
-        mine[finding.severity] = mine.get(finding.severity, 0) + 1
-        mine[f"{finding.severity} records"] = mine.get(f"{finding.severity} records", 0) + finding.count
+        by_severity = counts.setdefault(finding.rule, {})
+        by_severity[finding.severity] = by_severity.get(finding.severity, 0) + 1
+        by_severity[f"{finding.severity} records"] = by_severity.get(f"{finding.severity} records", 0) + finding.count
     return counts

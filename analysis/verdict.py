@@ -51,7 +51,7 @@ WORST = 100  # findings that verdict.json repeats
 
 
 def report_of(results: Results, engine: str) -> dict[str, Any]:
-    """The whole content of verdict.json: the verdict, what was judged, and the worst findings."""
+    """The content of verdict.json without `provenance`: verdict, input, the WORST findings, causes, incidents."""
     run = results.run
     findings, causes = results.findings(), results.causes()
     return {
@@ -92,10 +92,10 @@ def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool) ->
     counts = dict.fromkeys(SEVERITIES, 0)
     records = dict.fromkeys(SEVERITIES, 0)
     for summary in results.summaries:
-        mine = summary["findings"].get(rule.name, {})
+        by_severity = summary["findings"].get(rule.name, {})
         for severity in SEVERITIES:
-            counts[severity] += mine.get(severity, 0)
-            records[severity] += mine.get(f"{severity} records", 0)
+            counts[severity] += by_severity.get(severity, 0)
+            records[severity] += by_severity.get(f"{severity} records", 0)
     unjudged = any(rule.name in summary["unjudged"] for summary in results.summaries)
     judged = rule.jepsen if results.run.settings.dialect == "jepsen" else rule.native
     if counts["violation"]:
@@ -140,7 +140,7 @@ def _is_deleted(summary: dict[str, Any]) -> bool:
 
 
 def _assumptions(results: Results) -> list[dict[str, Any]]:
-    """The assumptions of the verdict: each with whether it holds, and the rules that depend on it."""
+    """The assumptions of the verdict, as records (see `assumption`)."""
     counts = results.counts
     repeated = sum(summary["repeated_values"] for summary in results.summaries)
     misreported = counts.get("called failed", 0)
@@ -181,8 +181,8 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         items.append(assumption("times in nanoseconds", False, unit, assuming("clock")))
     nowhere = counts.get("acknowledged nowhere", 0)
     if nowhere:
-        says = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
-        items.append(assumption("partitions recorded", False, says, assuming("partitions")))
+        sentence = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
+        items.append(assumption("partitions recorded", False, sentence, assuming("partitions")))
     synthetic = sum(summary["counts"]["synthetic"] for summary in results.summaries)
     if synthetic:
         items.append(
@@ -200,7 +200,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         + evidence_assumptions(results.summaries, results.damage())
     )
     if not counts.get("operations") and results.run.evidence:
-        # No client is recorded, so the assumptions about clients mean nothing.
+        # No client is recorded, so the assumptions about clients do not apply.
         unread = [_well_formed(results)] if results.left_out else []
         return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
     return [*items, _final_reads(results), *rest]
@@ -208,15 +208,15 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
 
 def _well_formed(results: Results) -> dict[str, Any]:
     left = results.left_out
-    says = "every line was read"
+    sentence = "every line was read"
     if left:
-        says = f"{plural(left, 'line')} {'was' if left == 1 else 'were'} left out (quarantine.jsonl)"
-        says += f", {'' if left == 1 else 'the first '}{results.first_left_out()}"
-    return assumption("lines well formed", left == 0, says, tuple(RULES))
+        sentence = f"{plural(left, 'line')} {'was' if left == 1 else 'were'} left out (quarantine.jsonl)"
+        sentence += f", {'' if left == 1 else 'the first '}{results.first_left_out()}"
+    return assumption("lines well formed", left == 0, sentence, tuple(RULES))
 
 
 def _deleted_topics(results: Results) -> list[dict[str, Any]]:
-    """The topics that were deleted, so that their records are legally gone."""
+    """The assumption about deleted topics: their records are legally gone. Empty if no topic was deleted."""
     deleted: dict[str, list[str]] = {}
     for summary in results.summaries:
         if _is_deleted(summary):
@@ -224,24 +224,24 @@ def _deleted_topics(results: Results) -> list[dict[str, Any]]:
             # Without a history, times count from 1970.
             when = "" if results.run.settings.undated else f" {in_words(Span(*span))}"
             deleted.setdefault(summary["topic"], []).append(when)
-    says = [f"{topic} was deleted{some(list(dict.fromkeys(times)))}" for topic, times in deleted.items()]
-    if not says:
+    sentences = [f"{topic} was deleted{some(list(dict.fromkeys(times)))}" for topic, times in deleted.items()]
+    if not sentences:
         return []
     effect = "its records are legally gone, and each topic id is judged as a log of its own"
-    return [assumption("deleted topics judged apart", True, f"{some(says)}: {effect}", ())]
+    return [assumption("deleted topics judged apart", True, f"{some(sentences)}: {effect}", ())]
 
 
 def _missing_settings(results: Results) -> list[dict[str, Any]]:
-    """Settings that run.json leaves out although verdicts depend on them."""
+    """The assumption about settings that verdicts depend on and run.json does not set; empty if it sets all."""
     missing = sorted({tuple(one) for summary in results.summaries for one in summary["untold"]})
     if not missing:
         return []
-    says = f"run.json does not set {some(sorted({setting for _, setting in missing}))}, and verdicts depend on that"
-    return [assumption("configuration recorded", False, says, tuple(sorted({rule for rule, _ in missing})))]
+    sentence = f"run.json does not set {some(sorted({setting for _, setting in missing}))}, and verdicts depend on that"
+    return [assumption("configuration recorded", False, sentence, tuple(sorted({rule for rule, _ in missing})))]
 
 
 def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
-    """The reasons for which rules could not judge, as the rules state them."""
+    """The assumption that rules had enough evidence, with their reasons; empty if none gave a reason."""
     reasons: dict[str, list[str]] = {}
     for summary in results.summaries:
         for rule, sentences in summary["unjudged"].items():
@@ -273,8 +273,8 @@ def _final_reads(results: Results) -> dict[str, Any]:
     short = [s["label"] for s in concerned if s["final"] and not s["final"]["complete"]]
     if not without and not short:
         readers = sorted({name for summary in concerned for name in summary["final"]["processes"]})
-        says = f"{', '.join(readers)} read every partition to its end"
-        return assumption("final reads complete", True, says, touched)
+        sentence = f"{', '.join(readers)} read every partition to its end"
+        return assumption("final reads complete", True, sentence, touched)
     reasons = []
     if without:
         reasons.append(f"no final read of {some(without)} is recorded, {_remedy(results.run.settings)}")

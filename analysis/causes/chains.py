@@ -10,7 +10,7 @@ from ...histories.tables import MIN_INT64
 from ..wording import plural
 from .losses import LostRange
 
-# What makes records be gone, the most decisive first: a change of leader, else the death of who held them.
+# Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them.
 DECISIVE_KINDS = (
     ("elected", "elected-unclean"),
     ("begins",),
@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 
 def decisive_fact(chain: Sequence[Record]) -> Record | None:
-    """The fact that lost the records; None where the chain has no such fact with a time."""
+    """The fact that lost the records; None if the chain has no such fact with a time."""
     for kinds in DECISIVE_KINDS:
         facts = [fact for fact in chain if fact.get("kind") in kinds and fact["time"] is not None]
         if facts:
@@ -63,5 +63,5 @@ def _first_and_last(name: str, facts: list[Record], ranges: Sequence[LostRange])
     first = min((one.first for one in ranges if one.first is not None), default=0)
     last = max((one.last for one in ranges if one.last is not None), default=0)
     which = f"offsets {first} to {last} of {name}"
-    began = {**ordered[0], "says": f"first acknowledgement of {which} ({records}, lost later)"}
-    return [began, {**ordered[-1], "says": f"last acknowledgement of {which}"}]
+    first_fact = {**ordered[0], "says": f"first acknowledgement of {which} ({records}, lost later)"}
+    return [first_fact, {**ordered[-1], "says": f"last acknowledgement of {which}"}]

@@ -24,6 +24,7 @@ Event = Mapping[str, Any]
 
 
 def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
+    """Whether a member polled the missed records, committed beyond them, and ended before it handled them."""
     polled = touching(events, "poll", missed)
     handled = (pl.col("first_offset") <= missed.first) & (pl.col("last_offset") >= missed.last)
     if not polled.height or touching(events, "handle", missed).filter(handled).height:

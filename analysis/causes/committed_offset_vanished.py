@@ -22,6 +22,7 @@ REMEDY = "offsets.retention.minutes above the longest absence of a group; auto.o
 
 
 def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
+    """Whether the group had committed an offset at or below the missed records, lost it, and was then reset."""
     reset = find_reset(events, missed, processes)
     if isinstance(reset, Attempt):
         # consumer-reset needs the same evidence.

@@ -34,6 +34,7 @@ class Reset:
 
 
 def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
+    """Whether a group that never committed an offset was reset to an offset after the missed records."""
     reset = find_reset(events, missed, processes)
     if isinstance(reset, Attempt):
         return reset
@@ -86,6 +87,6 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
 
 
 def _has_seek(events: pl.DataFrame, since: int, until: int, missed: Missed) -> bool:
-    """Whether the application itself sought an offset after the records between two times."""
+    """Whether the application called seek with an offset after the records between two times (ns)."""
     own = (pl.col("f") == "seek") & pl.col("time").is_between(since, until) & (pl.col("first_offset") > missed.last)
     return events.filter(own).height > 0

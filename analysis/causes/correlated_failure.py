@@ -26,6 +26,7 @@ REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, 
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether all in-sync replicas failed together and lost the records."""
     together = sorted(isr_at_acknowledgement(timeline, lost))
     had = [had_records(timeline, member, lost) for member in together]
     short = [short_log_facts(timeline, member, lost, lost.first) for member in together]

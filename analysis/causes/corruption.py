@@ -61,7 +61,7 @@ def _explained(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
 
 
 def _damaged(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
-    """The first damaged batch of each broker of a snapshot whose damage covers all of the offsets."""
+    """For each broker of a snapshot with damage over all of the offsets, its first damaged batch."""
     last = pl.col("last_offset").fill_null(MAX_INT64)
     here = (pl.col("snapshot") == snapshot) & pl.col("kind").is_in(CORRUPT)
     rows = timeline.replica_logs.damage.filter(here & (pl.col("first_offset") <= lost.last) & (last >= lost.first))

@@ -41,7 +41,7 @@ def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, 
 
 
 def _death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> list[Fact]:
-    """The death that kept a broker out of the ISR, if it was not up when the records were acknowledged."""
+    """The death that removed a broker from the ISR, if it was not up when the records were acknowledged."""
     lives = [
         e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= acknowledged + SECOND
     ]

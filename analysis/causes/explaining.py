@@ -29,9 +29,9 @@ Record = dict[str, Any]
 def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Record]]:
     """The findings with their cause where it is known, and one record for each explanation.
 
-    A record has findings (ids), says (the first one's sentence), lost (the LostRange of a loss), cause, chain (says,
-    time in ns, place or source with line or byte), prevented_by, citation, missing, readings. Findings with equal
-    explanations share one record; incidents.py joins the records of one event.
+    A record has findings (ids), says (the sentence of the first finding), lost (the LostRange of a loss), cause, chain
+    (facts with says, time in ns, place or source with line or byte), prevented_by, citation, missing, readings.
+    Findings with equal explanations share one record; incidents.py joins the records of one event.
     """
     records: list[Record] = []
     if p.timeline is not None and not p.replica_logs and not len(p.sends):
@@ -54,14 +54,15 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
             records.append(record)
             shared[key] = record
             if explanation.chain:
-                # What follows from a loss by the same facts shares the explanation of the loss.
+                # A consequence of a loss with the same facts shares the explanation of the loss.
                 shared.setdefault((explanation.cause, tuple(explanation.chain)), record)
     return with_cause, records
 
 
 def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
-    """A key that is equal for findings which share a record: of a loss or a conflict the explanation itself, of others
-    its chain, and without a chain the missing evidence."""
+    """A key that is equal for findings which share a record.
+
+    For a loss or a conflict it identifies the explanation; otherwise it has the chain, or else the missing evidence."""
     if lost is not None or explanation.readings:
         return id(explanation)
     if explanation.chain:
@@ -70,8 +71,10 @@ def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> 
 
 
 def _has_clients(p: Partition) -> bool:
-    """Whether a truncation without a proved cause is no event to report: the clients are recorded, so the rules judge
-    it, or the topic is Kafka's own, where every clean election truncates unacknowledged tails."""
+    """Whether a truncation without a proved cause is not reported.
+
+    Either clients are recorded, so the rules judge it; or the topic is Kafka's own, where every clean election
+    truncates unacknowledged tails."""
     return p.topic.startswith("__") or p.context.height > 0
 
 
@@ -211,7 +214,7 @@ def _explain_repeat(p: Partition, finding: Finding) -> Explanation | None:
 
 @once
 def _repeated_entries(p: Partition) -> pl.DataFrame:
-    """The entries whose value is at several offsets. They are few, so that each finding searches these only."""
+    """The entries with a value that is at several offsets. They are few, so each finding searches only these."""
     return p.entries.filter(pl.col("value").is_duplicated())
 
 

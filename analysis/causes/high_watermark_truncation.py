@@ -51,6 +51,7 @@ PREVENTED = ["Kafka 0.11 or later with message format v2: leader epochs decide h
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether the next leader had truncated the records to its high watermark before a clean election."""
     old_format = _without_epochs(timeline)
     if old_format is None:
         return needs("the version of Kafka, or the format of the log's batches")
@@ -110,14 +111,14 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
     for row in others.filter(~pl.col("digest").is_in(leaders)).iter_rows(named=True):
         cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (terms[0].time or 0)]
         if cuts and cuts[-1].end > differ.last:
-            own = [*_cut_to_mark(timeline, cuts[-1]), _kept_record(timeline, row, differ)]
+            own = [*_cut_to_mark(timeline, cuts[-1]), _own_record_fact(timeline, row, differ)]
             return Attempt(True, chain(old_format, terms[0].facts[:1], own), PREVENTED)
     return needs(f"the offset to which a follower of broker {leader} truncated when it returned (its server.log)")
 
 
 def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
-    """The facts that the last leader truncated above these offsets before its clean election, so that it kept other
-    records there than the broker that it followed; empty without proof.
+    """The facts that the last leader truncated above these offsets before its clean election, so that its records there
+    differ from those of the broker that it followed; empty without proof.
     """
     terms, leader = _last_terms(timeline), timeline.replica_logs.leader or ""
     at = _at_end(timeline, differ.first)
@@ -136,8 +137,8 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     clean, loaded = _clean(timeline, new), _loaded_above(timeline, leader, cuts[0], differ)
     if not clean or not loaded or short_log_facts(timeline, leader, differ, differ.last):
         return []
-    kept = [_kept_record(timeline, row, differ) for row in (own[0], held[0])]
-    return [*loaded, *_cut_to_mark(timeline, cuts[0]), *clean, *new.facts[:1], *kept]
+    differing = [_own_record_fact(timeline, row, differ) for row in (own[0], held[0])]
+    return [*loaded, *_cut_to_mark(timeline, cuts[0]), *clean, *new.facts[:1], *differing]
 
 
 def _last_terms(timeline: Timeline) -> list[Term]:
@@ -155,7 +156,8 @@ def _at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
     return logs.records.filter((pl.col("snapshot") == logs.last) & (pl.col("offset") == offset)).sort("broker")
 
 
-def _kept_record(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
+def _own_record_fact(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
+    """The fact that a broker has records of its own in a range at the end of the run."""
     text = f"broker {row['broker']} kept its own records at {span(differ.first, differ.last)}"
     source = (timeline.replica_logs.times.get(timeline.replica_logs.last), row["file"], None, row["byte"])
     return Fact(text, "kept", *source, partition=differ.name, broker=row["broker"], offset=differ.first)

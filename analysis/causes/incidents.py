@@ -61,6 +61,7 @@ class Incident:
 
     @property
     def known(self) -> bool:
+        """Whether the cause is proved."""
         return self.cause != UNKNOWN
 
     @property

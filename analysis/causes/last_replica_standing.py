@@ -35,6 +35,7 @@ REMEDY = "min.insync.replicas=2 with acks=all; eligible leader replicas (KIP-966
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether the only in-sync replica lost the records in a power failure, and then led again."""
     found = find_leader_change(timeline, lost)
     if found.new is None or found.new_leader is None or found.old_leader is None:
         return needs(*found.missing)

@@ -32,10 +32,12 @@ class LeaderChange:
 
     @property
     def old_leader(self) -> str | None:
+        """The broker that acknowledged the records; None if it is not known, or sources conflict."""
         return self.old.leader if self.old and not self.old.conflict else None
 
     @property
     def new_leader(self) -> str | None:
+        """The leader of the term that lost the records; None if it is not known, or sources conflict."""
         return self.new.leader if self.new and not self.new.conflict else None
 
 
@@ -144,6 +146,7 @@ def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
 
 
 def _led_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
+    """The term of `led` at a time (ns), at most epoch `now`; None if it is not certain."""
     if time is None:
         return None
     known = [t for t in led if t.time is not None and t.time <= time and (now is None or t.epoch <= now)]
@@ -263,7 +266,7 @@ def clean_by_configuration(timeline: Timeline) -> list[Fact]:
 
 
 def isr_before_election(new: Term) -> list[Fact]:
-    """The fact of which brokers were in the ISR or eligible just before an election, and whether the new leader was."""
+    """The fact with the ISR or the eligible brokers just before an election, and whether the new leader was one."""
     if not new.before:
         return []
     if isr_fact := new.before_fact:

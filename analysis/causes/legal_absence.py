@@ -23,6 +23,7 @@ COMPACTION_REMEDY = "Nothing is wrong. cleanup.policy=delete keeps every record 
 
 
 def retention(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether the log starts above the records at the end of the run: on the leader if it is known, else on all."""
     logs = timeline.replica_logs
     bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
     if logs.leader is not None and logs.leader in set(bounds["broker"]):
@@ -60,12 +61,13 @@ def retention(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def _first_beyond(timeline: Timeline, lost: Lost) -> list[Fact]:
-    """For each broker, its first line that moves the log start beyond the records."""
+    """For each broker, the first fact that its log start moved beyond the records."""
     moved = [fact for fact in timeline.log_starts if fact.offset is not None and fact.offset > lost.last]
     return list({fact.broker: fact for fact in reversed(moved)}.values())[::-1]
 
 
 def _requested_offset(details: object, lost: Lost) -> object:
+    """The offset of a delete-records request for the partition of the records; None if it is for another one."""
     if not isinstance(details, dict) or details.get("topic") != lost.topic:
         return None
     offsets = details.get("offsets")
@@ -73,6 +75,7 @@ def _requested_offset(details: object, lost: Lost) -> object:
 
 
 def _source_of_start(timeline: Timeline, broker: str) -> tuple[str | None, int | None, int | None]:
+    """File, line and byte that prove where a broker's log starts at the end of the run."""
     logs = timeline.replica_logs
     own = (pl.col("snapshot") == logs.last) & (pl.col("broker") == broker)
     point = logs.checkpoints.filter(own & (pl.col("name") == "log-start"))
@@ -85,6 +88,7 @@ def _source_of_start(timeline: Timeline, broker: str) -> tuple[str | None, int |
 
 
 def compaction(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether the log cleaner has passed the records, and they are gone from the log at the end of the run."""
     logs = timeline.replica_logs
     if logs.compacted is False:
         return NOT_THE_CASE

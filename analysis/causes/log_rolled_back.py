@@ -47,6 +47,7 @@ PREVENTED = [
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether the next leader's log lost the records although they were on its disk."""
     found = find_leader_change(timeline, lost)
     after, broker = found.successor, found.new_leader
     if found.new is None or broker is None:

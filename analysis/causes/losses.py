@@ -28,6 +28,7 @@ class LostRange:
 
     @property
     def name(self) -> str:
+        """topic-partition, as orders-0."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -53,6 +54,7 @@ class Lost:
 
     @property
     def name(self) -> str:
+        """topic-partition, as orders-0."""
         return f"{self.topic}-{self.partition}"
 
 

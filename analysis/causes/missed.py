@@ -41,6 +41,7 @@ class Missed:
 
     @property
     def name(self) -> str:
+        """topic-partition, as orders-0."""
         return f"{self.topic}-{self.partition}"
 
     def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:

@@ -22,7 +22,7 @@ from . import explain_loss
 from .attempts import Explanation
 from .losses import Lost, gone_of, lost_of, lost_part
 
-MAX_PARTS = 40  # of a range: where the ISR changes more often, its changes explain no single record
+MAX_PARTS = 40  # of a range; if the ISR changes more often, its changes explain no single record
 MAX_SINGLE = 20  # findings with the same evidence that are explained one by one
 EVIDENCE = ("acks", "epoch_then", "epoch_now", "isr", "starts", "ends")
 
@@ -74,7 +74,7 @@ def _explain_part(timeline: Timeline, finding: Finding, part: pl.DataFrame, send
 def _findings_with_same_evidence(
     timeline: Timeline, findings: Sequence[Finding], sends: pl.DataFrame
 ) -> list[list[Finding]]:
-    """Groups of more than MAX_SINGLE findings of one rule and severity whose records all have the same evidence."""
+    """Groups of more than MAX_SINGLE findings of one rule and severity; all their records have the same evidence."""
     values = list({value for finding in findings for value in finding.values})
     gone = sends.filter(pl.col("acknowledged") & pl.col("value").is_in(values) & pl.col("offset").is_not_null())
     unique = _with_evidence(timeline, gone).filter(pl.col("value").is_unique())

@@ -208,11 +208,11 @@ def is_acknowledged_alone(timeline: Timeline, lost: Lost) -> bool | None:
     return False if before else None
 
 
-def missing_if_failed_together(timeline: Timeline, lost: Lost, standing: str | None = None) -> list[str]:
+def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str | None = None) -> list[str]:
     """The missing evidence if all in-sync replicas may have lost the records, so that no election lost them.
 
-    Kafka guarantees nothing if they fail at once. standing: the broker that led last; it was not the only one to lose
-    the records unless another one provably still had them.
+    Kafka guarantees nothing if they fail at once. last_leader: the broker that led last; others may have lost the
+    records too, unless one of them provably still had them.
     """
     together = isr_at_acknowledgement(timeline, lost)
     if len(together) < 2:
@@ -220,7 +220,7 @@ def missing_if_failed_together(timeline: Timeline, lost: Lost, standing: str | N
     if all(short_log_facts(timeline, member, lost, lost.last) for member in together):
         names = ", ".join(sorted(together))
         return [f"why brokers {names}, all in the ISR, started again without the records (a power failure?)"]
-    others = sorted(together - {standing}) if standing in together else []
+    others = sorted(together - {last_leader}) if last_leader in together else []
     if not others or any(still_had_records(timeline, member, lost) for member in others):
         return []
     return [f"whether {' or '.join(f'broker {other}' for other in others)}, also in the ISR, still had the records"]

@@ -21,6 +21,7 @@ REMEDY = "acks=all with min.insync.replicas=2."
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether a clean election lost records that the old leader acknowledged with acks=1 before others had them."""
     if lost.acks and "1" not in lost.acks:
         return NOT_THE_CASE
     if lost.acks != {"1"}:

@@ -41,6 +41,7 @@ REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=
 
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether the election of an out-of-sync replica lost the records."""
     found = find_leader_change(timeline, lost)
     new = found.new
     if new is None or new.leader is None:

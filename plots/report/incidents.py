@@ -64,8 +64,9 @@ def worst_incidents(incidents: Sequence[Incident], findings: pl.DataFrame) -> tu
 def timeline(
     listed: Sequence[IncidentFindings], figures: dict[str, Any], incidents: Sequence[Incident] = ()
 ) -> tuple[list[Moment], int]:
-    """Faults, facts of known causes, and findings in order of time, and the number left out: of the least severe kind,
-    the latest."""
+    """At most MAX_MOMENTS faults, facts of known causes, and findings in order of time, and the number left out.
+
+    The least severe kinds are left out first, and of one kind the latest moments."""
     moments = []
     for band in figures["faults"]:
         nodes, place = ", ".join(band["nodes"]), band.get("place", "")
@@ -81,15 +82,15 @@ def timeline(
             if finding["id"] not in dated:
                 moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
     moments += [*_facts(known, figures), *_leadership(figures)]
-    kept = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MAX_MOMENTS]
-    kept.sort(key=lambda moment: (moment[1], moment[0]))
+    chosen = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MAX_MOMENTS]
+    chosen.sort(key=lambda moment: (moment[1], moment[0]))
     started = figures["started_at"]
-    shown = [Moment(time, clock(started, time), kind, text) for _, time, kind, text in kept]
-    return shown, len(moments) - len(kept)
+    shown = [Moment(time, clock(started, time), kind, text) for _, time, kind, text in chosen]
+    return shown, len(moments) - len(chosen)
 
 
 def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
-    """The facts of the chains of known losses, each once, without those that are listed as faults."""
+    """The dated facts of the chains of known losses, each once, without those that are listed as faults."""
     stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
     faults = {(of_kind, node) for kind, node in stopped for of_kind in (kind, RESTART)}
     facts = [fact for incident in known for fact in shown_facts(incident.chain)]
@@ -119,6 +120,7 @@ def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
 
 
 def _moments_of(finding: Row, times: Row | None) -> list[tuple[int, str, str]]:
+    """The moments of a finding as time (ns), kind and text; for a loss its first and last acknowledgement."""
     if times is None or times["to"] is None:
         return []
     if finding["rule"] == "lost-write" and times["acked_from"] is not None:

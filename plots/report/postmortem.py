@@ -1,4 +1,4 @@
-"""Writes report.html, report.md and plots/ from a verdict, its findings and the figure data; reads nothing else."""
+"""Writes report.html, report.md and plots/ from a verdict, its findings and the figure data alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SOURCES = {
     "KAFKA": "https://issues.apache.org/jira/browse/KAFKA-",
 }
 PERMITTED = "No breach except those that the configuration or --allow permits."
-PARTLY = "No breach of the rules that were judged."  # of a run whose caller skipped others
+PARTLY = "No breach of the rules that were judged."  # if the caller skipped some rules
 _INK = {
     style.INK: "currentColor",
     style.PAPER: "var(--paper)",
@@ -209,7 +209,7 @@ def _never_received(process: str, partition: str, first: int, last: int, count: 
 
 
 def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]:
-    """The impact, with None for each number whose rule was skipped, as it was not counted."""
+    """The impact, with None for each number that was not counted because its rule was skipped."""
     rules = {"lost": "lost-write", "lost_read": "lost-write", "duplicated": "duplicate"}
     unjudged = {kind for kind, rule in rules.items() if rule in skipped}
 
@@ -226,10 +226,11 @@ def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]
 
 
 def _source(verdict: dict[str, Any]) -> str:
-    files, kept = verdict["input"].get("files"), verdict["counts"].get("evidence files")
+    """The judged files, as text."""
+    files, logs = verdict["input"].get("files"), verdict["counts"].get("evidence files")
     if not files:
-        return plural(kept, "file") + " of brokers" if kept else "an empty run"
-    return _some(files, 3) + (f" and {plural(kept, 'file')} of brokers" if kept else "")
+        return plural(logs, "file") + " of brokers" if logs else "an empty run"
+    return _some(files, 3) + (f" and {plural(logs, 'file')} of brokers" if logs else "")
 
 
 def _without_clients(verdict: dict[str, Any]) -> str:
@@ -273,7 +274,7 @@ def environment(html: bool) -> Any:
         some=_some,
         linked=linked,
         either=either,
-        svg=Markup,  # our own drawing, whose texts matplotlib escaped
+        svg=Markup,  # drawn by logjudge; matplotlib escaped its texts
     )
     environment.globals["fault_name"] = style.fault_name
     return environment

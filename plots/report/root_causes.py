@@ -44,6 +44,7 @@ class RootCause:
 
     @property
     def known(self) -> bool:
+        """Whether the cause is proved."""
         return self.cause != UNKNOWN
 
 

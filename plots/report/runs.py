@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from .postmortem import environment
 
-MARK = '<meta name="generator" content="logjudge">'  # marks an index of ours, as opposed to another file of that name
+MARK = '<meta name="generator" content="logjudge">'  # identifies an index.html that logjudge wrote
 
 
 class Row(NamedTuple):

@@ -64,7 +64,7 @@ def write_result(
 
     (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
     findings = results.findings()
-    # Polars opens no path whose bytes are not UTF-8, so it gets open files.
+    # Polars cannot open a path with bytes that are not UTF-8, so it gets open files.
     with (folder / "findings.parquet").open("wb") as file:
         findings.write_parquet(file)
     with (folder / "quarantine.jsonl").open("wb") as file:
@@ -75,7 +75,7 @@ def write_result(
 
 
 def save_figures(folder: Path, figures: dict[str, Any]) -> None:
-    """Writes figures.json, last of the three files: its checksum of all three later tells edits from bugs."""
+    """Writes figures.json, the last of the three files. Its checksum of all three reveals later edits."""
     content = {**figures, "sealed": _checksum(folder, figures)}
     (folder / "figures.json").write_text(_text(content) + "\n", encoding="utf-8")
 
