@@ -89,7 +89,7 @@ def _is_covered(finding: Finding, losses: list[Finding], unacknowledged: _Unackn
         return False  # an offset held two values in addition to the lost one
     if finding.first_offset is None or finding.last_offset is None:
         return of_records and finding.count <= sum(loss.count for loss in losses)
-    beside = _beside(finding.first_offset, finding.last_offset, losses)
+    beside = _offsets_outside(finding.first_offset, finding.last_offset, losses)
     # The values of such a finding include every committed record of its range.
     known = of_records and finding.rule in OF_RANGES
     return (known or unacknowledged.offsets.issuperset(beside)) and finding.count <= sum(
@@ -97,7 +97,7 @@ def _is_covered(finding: Finding, losses: list[Finding], unacknowledged: _Unackn
     ) + len(beside)
 
 
-def _beside(first: int, last: int, losses: list[Finding]) -> list[int]:
+def _offsets_outside(first: int, last: int, losses: list[Finding]) -> list[int]:
     """The offsets from first to last, both inclusive, that no loss covers."""
     outside = np.ones(last - first + 1, bool)
     for loss in losses:

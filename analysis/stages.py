@@ -1,11 +1,11 @@
-"""The steps of the pipeline as pure functions of frames, which local.py and spark.py put together.
+"""The steps of the pipeline as pure functions of frames; engines/local.py and engines/spark/ combine them.
 
 read_split, read_evidence -> Parts (observations by partition, events that wait for their other half, quarantine)
-close_waiting             -> Parts of the operations whose halves stand in different splits
+close_waiting             -> Parts of the operations with invocation and completion in different splits
 choose_batches,
-decode_batches            -> Parts of those batches of large logs of which somebody asks
+decode_batches            -> Parts of the batches of large logs that are needed
 
-kernel.py judges what they make.
+kernel.py judges their result.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
-ASKING = ("sends", "reads", "marks", "checkpoints")  # tables that say which records of a log matter
+REFERRING_TABLES = ("sends", "reads", "marks", "checkpoints")  # their rows refer to records of a log
 DAMAGED = ("line", "byte", "reason", "kind")
-MAX_DAMAGE = 100  # places of a broker's file that are told apart; all are counted
+MAX_DAMAGE = 100  # places of a broker's file that are listed one by one; all are counted
 
 
 class Unit(NamedTuple):
-    """What is judged together: a topic-partition, or all keys of a Jepsen history, as transactions join them."""
+    """What is judged together: a topic-partition, or all keys of a Jepsen history, because transactions join them."""
 
     topic: str
     partition: int
@@ -46,39 +46,40 @@ WHOLE = Unit("", -1)
 
 @dataclass
 class Parts:
-    """What a task found, in small tables. Observations by unit and table; the rest by kind."""
+    """The results of a task, in small tables: observations by unit and table, all else by kind."""
 
     observations: list[tuple[Unit, str, pl.DataFrame]] = field(default_factory=list)
     context: list[pl.DataFrame] = field(default_factory=list)
     unplaced: list[pl.DataFrame] = field(default_factory=list)
-    shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence of no partition, by table
+    shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence without a partition, by table
     waiting: list[pl.DataFrame] = field(default_factory=list)
     quarantine: list[pl.DataFrame] = field(default_factory=list)
     headers: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # of large logs, not decoded yet
-    jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of them to decode
-    damage: list[pl.DataFrame] = field(default_factory=list)  # of brokers' files of no partition
+    jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
+    damage: list[pl.DataFrame] = field(default_factory=list)  # in brokers' files without a partition
     counts: dict[str, int] = field(default_factory=dict)
-    senders: set[str] = field(default_factory=set)  # of the producers that run.json names, those that sent
+    senders: set[str] = field(default_factory=set)  # producers in run.json that sent something
 
     def add(self, name: str, number: int) -> None:
+        """Adds a number to the count of that name."""
         self.counts[name] = self.counts.get(name, 0) + number
 
     def leave_out(self, rows: pl.DataFrame) -> None:
-        """Lines that could not be read: the user is told which, and the rules that there are some."""
+        """Adds lines that could not be read: users see which (quarantine), rules see that there are some (context)."""
         if len(rows):
             self.quarantine.append(rows)
             self.context.append(_context("left out", [""]))
 
 
 def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
-    """Reads, pairs and takes apart one split, block by block. The last Parts hold what waits."""
+    """Reads and pairs one split: one Parts for each block, and a last one with events without a counterpart."""
     return take_apart(split.number, parse_split(split), settings)
 
 
 def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Iterator[Parts]:
-    """The same for a split that is parsed, of the given number."""
+    """The same as `read_split` for the parsed blocks of the split with that number."""
     base = number << 32
-    # Sends are paired apart from all else: their table is narrow, and most events are sends.
+    # Sends are paired separately: their table is narrow, and most events are sends.
     carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = 0
     senders: set[str] = set()
@@ -107,7 +108,7 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Ite
 
 
 def read_evidence(part: Part) -> Parts:
-    """Reads a part of what a broker kept. Its tables join the observations of their topic-partition."""
+    """Reads a part of a broker's files. Its tables are added to the observations of their topic-partition."""
     parts = Parts()
     parts.add("evidence files", 1 if part.start == 0 else 0)
     for block in read_part(part):
@@ -116,7 +117,7 @@ def read_evidence(part: Part) -> Parts:
             parts.damage.append(block.frame.select(pl.col("file").alias("source"), *DAMAGED).head(MAX_DAMAGE))
         elif block.topic is None or block.partition is None:
             if block.table != "properties":
-                parts.shared.append((block.table, _boiled_down(block.table, block.frame)))
+                parts.shared.append((block.table, _used_by_timelines(block.table, block.frame)))
         elif block.table == "headers":
             parts.headers.append((Unit(block.topic, block.partition), block.frame))
         else:
@@ -124,47 +125,47 @@ def read_evidence(part: Part) -> Parts:
     return parts
 
 
-def _boiled_down(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """What timelines take of evidence that every partition is told: of broker's logs the lines that mean something."""
+def _used_by_timelines(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Evidence that every partition gets, without what timelines do not use: unknown lines of logs, and texts."""
     if table != "log_events":
         return frame
     return frame.filter(pl.col("kind").is_in(list(HANDLERS))).with_columns(pl.lit("").alias("text"))
 
 
 def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """What a table that is one of ASKING asks of the large logs of its partition (LOOKUPS)."""
+    """The records of large logs that a table of REFERRING_TABLES refers to (LOOKUPS)."""
     from ..histories.evidence import record_filter  # its compiled loops take a while to load
 
     return record_filter.lookups_of(table, frame)
 
 
 def choose_batches(
-    unit: Unit, headers: Iterable[pl.DataFrame], asked: Iterable[pl.DataFrame] | None, settings: Settings
+    unit: Unit, headers: Iterable[pl.DataFrame], lookups: Iterable[pl.DataFrame] | None, settings: Settings
 ) -> Parts:
-    """Which batches of a large log are to be decoded, and for what, once the headers of all its replicas are at hand.
+    """The jobs that decode the batches of a large log that are needed, and its tables batches and identical.
 
-    `asked` are frames of LOOKUPS; None without a history.
+    `headers` are those of all its replicas; `lookups` are frames of LOOKUPS, None without a history.
     """
     from ..histories.evidence.record_filter import record_filter_of
 
     batches = pl.concat(list(headers))
-    chosen, sealed = split_identical_batches(batches, asked is not None)
+    chosen, identical = split_identical_batches(batches, lookups is not None)
     policy = settings.topic(unit.topic).get("cleanup.policy")
-    told = pl.concat([pl.DataFrame(schema=LOOKUPS), *(asked or ())])
-    sought = record_filter_of(told, None if policy is None else "compact" in str(policy))
-    parts = Parts(jobs=[(unit, job) for job in jobs(chosen, sought)])
-    parts.observations += [(unit, "batches", batches.drop("path")), (unit, "sealed", sealed)]
+    all_lookups = pl.concat([pl.DataFrame(schema=LOOKUPS), *(lookups or ())])
+    record_filter = record_filter_of(all_lookups, None if policy is None else "compact" in str(policy))
+    parts = Parts(jobs=[(unit, job) for job in jobs(chosen, record_filter)])
+    parts.observations += [(unit, "batches", batches.drop("path")), (unit, "identical", identical)]
     return parts
 
 
 def decode_batches(unit: Unit, job: pl.DataFrame) -> Parts:
-    """The records of chosen batches."""
-    found = zip(("records", "damage", "sealed"), decode(job), strict=True)
+    """The tables records, damage and identical of one job of `choose_batches`; empty ones are left out."""
+    found = zip(("records", "damage", "identical"), decode(job), strict=True)
     return Parts(observations=[(unit, table, frame) for table, frame in found if len(frame)])
 
 
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
-    """Pairs what waited in all splits; what is open then never completed, or is malformed."""
+    """Pairs the remaining events of all splits. What stays open never completed, or is malformed."""
     parts = Parts()
     paired = pair_remaining(waiting, settings.dialect)
     parts.add("never completed", int(paired.operations["completed"].null_count()))

@@ -25,7 +25,7 @@ def verdict_of(results: Results) -> dict[str, Any]:
     broken = {rule for item in assumptions if item["holds"] is not True for rule in item["touches"]}
     chosen = results.run.settings.rules
     rules = {
-        name: _rule(rule, results, totals, name in broken)
+        name: _rule_record(rule, results, totals, name in broken)
         for name, rule in RULES.items()
         if not chosen or name in chosen
     }
@@ -88,7 +88,7 @@ def _totals(results: Results) -> dict[str, int]:
     return totals
 
 
-def _rule(rule: Rule, results: Results, totals: dict[str, int], broken: bool) -> dict[str, Any]:
+def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: bool) -> dict[str, Any]:
     counts = dict.fromkeys(SEVERITIES, 0)
     records = dict.fromkeys(SEVERITIES, 0)
     for summary in results.summaries:
@@ -251,7 +251,7 @@ def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
     return [assumption("evidence sufficient", False, some(list(reasons)), touched)] if reasons else []
 
 
-def _remedy(settings: Settings) -> str:
+def _why_no_final_reader(settings: Settings) -> str:
     """Why no process counts as a final reader, as a clause."""
     named, odd = settings.final_processes(), settings.odd_roles()
     if odd and not named:
@@ -277,7 +277,7 @@ def _final_reads(results: Results) -> dict[str, Any]:
         return assumption("final reads complete", True, sentence, touched)
     reasons = []
     if without:
-        reasons.append(f"no final read of {some(without)} is recorded, {_remedy(results.run.settings)}")
+        reasons.append(f"no final read of {some(without)} is recorded, {_why_no_final_reader(results.run.settings)}")
     if short:
         reasons.append(f"{some(short)}: the final reads do not cover the log from start to end")
     return assumption("final reads complete", False, "; ".join(reasons), touched)

@@ -27,7 +27,7 @@ class SendError(NamedTuple):
     outcome: Literal["info", "fail"]
     reason: str
     source: str
-    texts: tuple[str, ...] = ()  # of info: letters that name it wherever they stand in an error
+    texts: tuple[str, ...] = ()  # of info: letters that name it anywhere in an error
     first_words: tuple[str, ...] = ()  # of info: names that are mere words, so that they count at the beginning only
     pattern: str = ""  # a regular expression on the lower-case error without underscores
     # Of fail: names of errors that classify an exception. Empty where an earlier attempt of the same send may have been
@@ -307,19 +307,19 @@ def outcome_of(error: object) -> tuple[Literal["info", "fail"], str]:
 
 
 def _name_and_text(error: object) -> tuple[str, str]:
-    """The name of an error, and the name with what it says."""
+    """The name of an error, and the name with its message."""
     inner = error.args[0] if isinstance(error, Exception) and error.args else None
     candidate: Any
     for candidate in (error, inner):  # KafkaException of confluent-kafka holds a KafkaError
         if candidate is not None and callable(getattr(candidate, "name", None)):
             name = str(candidate.name())
-            said = candidate.str() if callable(getattr(candidate, "str", None)) else str(candidate)
-            return name, f"{name}: {said}"
+            message = candidate.str() if callable(getattr(candidate, "str", None)) else str(candidate)
+            return name, f"{name}: {message}"
     if isinstance(error, BaseException):
-        kind, said = type(error).__name__, str(error)
+        kind, message = type(error).__name__, str(error)
         # confluent-kafka raises BufferError("Local: Queue full") where librdkafka has _QUEUE_FULL.
-        name = f"{kind}{said}" if isinstance(error, BufferError) else kind
-        return name, f"{kind}: {said}" if said else kind
+        name = f"{kind}{message}" if isinstance(error, BufferError) else kind
+        return name, f"{kind}: {message}" if message else kind
     text = str(error)
     found = _LEADING_NAME.match(text)
     return (found[1] if found else ""), text

@@ -57,7 +57,7 @@ def test_the_other_runs_are_judged(runs: list[str], tmp_path: Path, monkeypatch:
     assert (second["verdict"], third["verdict"]) == ("valid", "invalid")
     assert failed == {"input": {"name": "first"}, "error": "a bug of logjudge: IndexError: out of bounds"}
     assert f"this is a bug of logjudge in {runs[0]}" in done.stderr
-    assert sorted(path.name for path in out.iterdir()) == ["second", "third"]
+    assert sorted(path.name for path in out.iterdir()) == ["index.html", "second", "third"]
 
 
 def test_a_crash_in_a_lone_run_is_raised(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_a_full_disk_ends_the_whole_call(runs: list[str], tmp_path: Path, monkey
     monkeypatch.setattr(LocalEngine, "write", full)
     monkeypatch.setattr("logjudge.cli.main._drop_output", lambda: None)
     done = invoked("check", *runs, "--engine", "local", "--no-plots", "--out", str(tmp_path / "out"))
-    assert "found no room to write" in str(done.exception)
+    assert "no space left to write" in str(done.exception)
 
 
 def test_the_other_histories_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,12 +44,12 @@ CAUSES: dict[str, tuple[Cause, str]] = {
         log_rolled_back,
     )
 }
-# Why replicas differ at the end: no loss yet, but an election can turn it into one.
+# Causes of replicas that differ at the end. This is no loss yet, but the next election can lose the records.
 DIVERGING: dict[str, tuple[Cause, str]] = {
     high_watermark_truncation.NAME: (high_watermark_truncation.explain_divergence, high_watermark_truncation.CITATION),
     leader_epoch_divergence.NAME: (leader_epoch_divergence.explain, leader_epoch_divergence.CITATION),
 }
-# Why a record is legally absent: for `explain` of an offset at which no rule finds a loss.
+# Reasons for legal absences: `explain` uses them for an offset at which no rule finds a loss.
 LEGAL: dict[str, tuple[Cause, str]] = {
     legal_absence.RETENTION: (legal_absence.retention, legal_absence.RETENTION_CITATION),
     legal_absence.COMPACTION: (legal_absence.compaction, legal_absence.COMPACTION_CITATION),

@@ -48,14 +48,14 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
             f"why {poll['process']} skipped the records: it kept running and handled offset {later} of {missed.name}"
         )
     facts = [
-        missed.fact({**poll, "first_offset": missed.first}, "polled", _polled(missed, poll)),
-        _ended(missed, poll, end),
+        missed.fact({**poll, "first_offset": missed.first}, "polled", _poll_text(missed, poll)),
+        _end_fact(missed, poll, end),
     ]
     if own:
         text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
         facts.append(missed.fact(commit, "committed", text))
     elif assigned:
-        facts.append(missed.fact(assigned, "assigned", _proved(missed, poll, assigned)))
+        facts.append(missed.fact(assigned, "assigned", _background_commit_text(missed, poll, assigned)))
     automatic = processes.get(poll["process"], {}).get("enable.auto.commit")
     prevented = ["committing only after the records are handled"]
     if automatic:
@@ -102,23 +102,23 @@ def _handled_later(events: pl.DataFrame, missed: Missed, poll: Event, end: Event
     return int(later[0]) if len(later) else None
 
 
-def _offsets(missed: Missed) -> str:
+def _offsets_text(missed: Missed) -> str:
     return f"{span(missed.first, missed.last)} ({plural(missed.count, 'record')})"
 
 
-def _polled(missed: Missed, poll: Event) -> str:
+def _poll_text(missed: Missed, poll: Event) -> str:
     return f"{poll['process']} polled offset {missed.first} of {missed.name}"
 
 
-def _ended(missed: Missed, poll: Event, end: Event) -> Fact:
-    records = f"no member of group {missed.group} had handled {_offsets(missed)}"
+def _end_fact(missed: Missed, poll: Event, end: Event) -> Fact:
+    records = f"no member of group {missed.group} had handled {_offsets_text(missed)}"
     if end["f"] == "crash":
         return Fact(f"{end['process']} crashed, and {records}", "crashed", end["time"], place=end["place"])
     text = f"{end['process']} took over {missed.name}, {poll['process']} did nothing more there, and {records}"
     return Fact(text, "crashed", end["time"], place=end["place"])
 
 
-def _proved(missed: Missed, poll: Event, assigned: Event) -> str:
+def _background_commit_text(missed: Missed, poll: Event, assigned: Event) -> str:
     offset = assigned["first_offset"]
     return (
         f"{assigned['process']} was assigned {missed.name} with committed offset {offset}: {poll['process']} had"

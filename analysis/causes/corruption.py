@@ -43,24 +43,24 @@ FAULTS = ("corrupt", "bit-flip")
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether acknowledged records were not read because the leader's copy of them was damaged."""
-    return _explained(timeline, lost, is_loss=True)
+    return _attempt(timeline, lost, is_loss=True)
 
 
 def explain_read(timeline: Timeline, offset: int) -> Attempt:
     """Whether a read at an offset returned a damaged copy, even if the record is not lost at the end."""
     logs = timeline.replica_logs
-    return _explained(timeline, Lost(logs.topic, logs.partition, offset, offset, 1), is_loss=False)
+    return _attempt(timeline, Lost(logs.topic, logs.partition, offset, offset, 1), is_loss=False)
 
 
-def _explained(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
+def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
     for snapshot in reversed(timeline.replica_logs.snapshots):
-        damaged = _damaged(timeline, snapshot, lost)
+        damaged = _damaged_batches(timeline, snapshot, lost)
         if damaged:
-            return _of_snapshot(timeline, snapshot, damaged, lost, is_loss)
+            return _attempt_with_snapshot(timeline, snapshot, damaged, lost, is_loss)
     return NOT_THE_CASE
 
 
-def _damaged(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
+def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
     """For each broker of a snapshot with damage over all of the offsets, its first damaged batch."""
     last = pl.col("last_offset").fill_null(MAX_INT64)
     here = (pl.col("snapshot") == snapshot) & pl.col("kind").is_in(CORRUPT)
@@ -75,10 +75,14 @@ def _damaged(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, An
     return covering
 
 
-def _of_snapshot(
+def _attempt_with_snapshot(
     timeline: Timeline, snapshot: str, damaged: list[dict[str, Any]], lost: Lost, is_loss: bool
 ) -> Attempt:
-    led = [(row, term) for row in damaged if (term := _led(timeline, row["broker"], lost.last_acked)) is not None]
+    led = [
+        (row, term)
+        for row in damaged
+        if (term := _first_term_after(timeline, row["broker"], lost.last_acked)) is not None
+    ]
     names = sorted({row["broker"] for row in damaged})
     if not led:
         if any(term.leader is None for term in timeline.terms.values()) or not timeline.terms:
@@ -86,7 +90,7 @@ def _of_snapshot(
         return NOT_THE_CASE
     row, term = led[-1]
     last = lost.last if row["last_offset"] is None else row["last_offset"]
-    intact = _intact(timeline, snapshot, lost)
+    intact = _intact_records(timeline, snapshot, lost)
     if not intact:
         return needs(f"an intact copy of {span(row['first_offset'], last)} of {lost.name}, damaged on {brokers(names)}")
     # A log that lacks the records for another reason may be the one that was read.
@@ -98,7 +102,7 @@ def _of_snapshot(
     return Attempt(True, _chain(timeline, snapshot, row, term, intact), PREVENTED)
 
 
-def _led(timeline: Timeline, broker: str, since: int | None) -> Term | None:
+def _first_term_after(timeline: Timeline, broker: str, since: int | None) -> Term | None:
     """The first term of a broker that ended after a time."""
     terms = [term for _, term in sorted(timeline.terms.items())]
     for term, following in zip(terms, [*terms[1:], None], strict=True):
@@ -108,7 +112,7 @@ def _led(timeline: Timeline, broker: str, since: int | None) -> Term | None:
     return None
 
 
-def _intact(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
+def _intact_records(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
     """One row per broker of the snapshot that holds the first record, with the known value if there is one."""
     logs = timeline.replica_logs
     here = (pl.col("snapshot") == snapshot) & (pl.col("offset") == lost.first) & pl.col("control").is_null()

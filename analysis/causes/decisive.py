@@ -12,7 +12,7 @@ from ..timelines.timeline import Timeline
 from .losses import Lost
 from .replica_history import death_facts
 
-MAX_ISR_CHANGES = 4  # the last ones are decisive where the ISR flaps
+MAX_ISR_CHANGES = 4  # of a chain; if the ISR flaps, the last ones are decisive
 
 
 def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fact]:
@@ -28,8 +28,8 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     remained = changes[-1][1] if changes else frozenset()
     # The last change precedes the election, so its leader may have died since. The cause itself names that death.
     absent = sorted(replicas - remained) if remained else []
-    left = [fact for broker in absent for fact in _death(timeline, broker, lost.first_acked, until)]
-    return [*left, *(fact for _, _, fact in changes), *_terms(timeline, chain, until)]
+    left = [fact for broker in absent for fact in _earlier_death(timeline, broker, lost.first_acked, until)]
+    return [*left, *(fact for _, _, fact in changes), *_terms_between(timeline, chain, until)]
 
 
 def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, frozenset[str], Fact]]:
@@ -40,7 +40,7 @@ def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, 
     return [*before, *[entry for entry in changed if entry[0] > since][-MAX_ISR_CHANGES:]]
 
 
-def _death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> list[Fact]:
+def _earlier_death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> list[Fact]:
     """The death that removed a broker from the ISR, if it was not up when the records were acknowledged."""
     lives = [
         e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= acknowledged + SECOND
@@ -48,7 +48,7 @@ def _death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> li
     return death_facts(timeline, broker, min(until, acknowledged)) if lives and lives[-1].kind == "died" else []
 
 
-def _terms(timeline: Timeline, chain: list[Fact], until: int) -> list[Fact]:
+def _terms_between(timeline: Timeline, chain: list[Fact], until: int) -> list[Fact]:
     """The first fact of each term between the first and the last that a chain names."""
     named = [fact.epoch for fact in chain if fact.epoch is not None]
     between = range(min(named, default=0) + 1, max(named, default=0))

@@ -45,7 +45,7 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
         causes = dict.fromkeys(explanation.cause for _, explanation in explanations)
         with_cause.append(replace(finding, cause=", ".join(causes) if set(causes) - {"unknown"} else None))
         for lost, explanation in explanations:
-            key = _identity(finding, lost, explanation)
+            key = _sharing_key(finding, lost, explanation)
             if key in shared:
                 shared[key]["findings"].append(finding.id)
                 continue
@@ -59,7 +59,7 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     return with_cause, records
 
 
-def _identity(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
+def _sharing_key(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
     """A key that is equal for findings which share a record.
 
     For a loss or a conflict it identifies the explanation; otherwise it has the chain, or else the missing evidence."""

@@ -52,7 +52,7 @@ PREVENTED = ["Kafka 0.11 or later with message format v2: leader epochs decide h
 
 def explain(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the next leader had truncated the records to its high watermark before a clean election."""
-    old_format = _without_epochs(timeline)
+    old_format = _old_format_facts(timeline)
     if old_format is None:
         return needs("the version of Kafka, or the format of the log's batches")
     if not old_format:
@@ -65,10 +65,10 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     found, new = succeeded
     if doubtful := missing_if_just_elected(timeline, found, lost):
         return needs(*doubtful)
-    clean = _clean(timeline, new)
+    clean = _clean_election_facts(timeline, new)
     if not clean:
         return needs(f"whether broker {new.leader} was in the ISR when it was elected (controller.log)")
-    cut = _cut(timeline, new, lost)
+    cut = _truncation_facts(timeline, new, lost)
     if not cut:
         return needs(
             f"evidence that broker {new.leader} truncated its log to offset {lost.first} or below before its election "
@@ -97,7 +97,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
 
 def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
     """Whether replicas differ at the end because a follower of the last leader truncated above these offsets."""
-    old_format = _without_epochs(timeline)
+    old_format = _old_format_facts(timeline)
     if old_format is None:
         return needs("the version of Kafka, or the format of the log's batches")
     terms = _last_terms(timeline)
@@ -106,7 +106,7 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
     if own := _elected_with_its_own(timeline, differ):
         return Attempt(True, chain(old_format, own), PREVENTED)
     leader = timeline.replica_logs.leader
-    others = _at_end(timeline, differ.first)
+    others = _records_at_end(timeline, differ.first)
     leaders = others.filter(pl.col("broker") == leader)["digest"].to_list()
     for row in others.filter(~pl.col("digest").is_in(leaders)).iter_rows(named=True):
         cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (terms[0].time or 0)]
@@ -121,7 +121,7 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     differ from those of the broker that it followed; empty without proof.
     """
     terms, leader = _last_terms(timeline), timeline.replica_logs.leader or ""
-    at = _at_end(timeline, differ.first)
+    at = _records_at_end(timeline, differ.first)
     own = at.filter(pl.col("broker") == leader).rows(named=True)
     others = at.filter(~pl.col("digest").is_in([row["digest"] for row in own])).rows(named=True)
     held = [row for row in others if not differ.values or row["value"] in differ.values]
@@ -134,7 +134,7 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     cuts = [e for e in timeline.ends_of(leader, "truncated") if e.time is None or since <= e.time <= new.time]
     if not cuts or any(cut.time is None or cut.end <= differ.last for cut in cuts):
         return []
-    clean, loaded = _clean(timeline, new), _loaded_above(timeline, leader, cuts[0], differ)
+    clean, loaded = _clean_election_facts(timeline, new), _load_facts_above(timeline, leader, cuts[0], differ)
     if not clean or not loaded or short_log_facts(timeline, leader, differ, differ.last):
         return []
     differing = [_own_record_fact(timeline, row, differ) for row in (own[0], held[0])]
@@ -150,7 +150,7 @@ def _last_terms(timeline: Timeline) -> list[Term]:
     return [term for term in led if term.epoch > max(others, default=-1)]
 
 
-def _at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
+def _records_at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
     """The records at an offset at the end of the run, in order of broker."""
     logs = timeline.replica_logs
     return logs.records.filter((pl.col("snapshot") == logs.last) & (pl.col("offset") == offset)).sort("broker")
@@ -168,7 +168,7 @@ def _cut_to_mark(timeline: Timeline, cut: LogEnd) -> list[Fact]:
     return [*[m.fact for m in timeline.ends_of(cut.broker, "high-watermark") if m.end == cut.end][:1], cut.fact]
 
 
-def _without_epochs(timeline: Timeline) -> list[Fact] | None:
+def _old_format_facts(timeline: Timeline) -> list[Fact] | None:
     """The facts that replicas truncated to the high watermark; [] if by leader epochs, None if it is not known."""
     batches = timeline.replica_logs.batches
     release = timeline.release()
@@ -183,7 +183,7 @@ def _without_epochs(timeline: Timeline) -> list[Fact] | None:
     return [] if release is not None else None
 
 
-def _clean(timeline: Timeline, new: Term) -> list[Fact]:
+def _clean_election_facts(timeline: Timeline, new: Term) -> list[Fact]:
     """The facts that an election was clean; empty without proof."""
     if known := in_isr_before_election(new):
         return known
@@ -194,7 +194,7 @@ def _clean(timeline: Timeline, new: Term) -> list[Fact]:
     return configured or reported
 
 
-def _cut(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
+def _truncation_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     """The facts that the new leader had the first lost record and truncated it before its election."""
     broker = new.leader or ""
     for end in reversed(timeline.ends_of(broker, "truncated")):
@@ -204,17 +204,17 @@ def _cut(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
             continue
         if lost.last_acked is not None and end.time < lost.last_acked:
             continue  # the record was not written yet
-        before = _had_more(timeline, broker, end, lost)
+        before = _facts_held_before(timeline, broker, end, lost)
         if before:
             return [*before, *_cut_to_mark(timeline, end)]
-    return _from_snapshots(timeline, broker, lost)
+    return _truncation_facts_from_snapshots(timeline, broker, lost)
 
 
-def _had_more(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
+def _facts_held_before(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
     """The facts that a log held the records before a truncation: loaded just before, in a snapshot, or in the ISR."""
-    if above := _loaded_above(timeline, broker, cut, lost):
+    if above := _load_facts_above(timeline, broker, cut, lost):
         return above
-    loaded = _loaded_before(timeline, broker, cut)
+    loaded = _loads_before(timeline, broker, cut)
     if loaded and loaded[-1].time is not None and lost.last_acked is not None and loaded[-1].time > lost.last_acked:
         return []  # an earlier truncation removed them
     if may_have_lost_tail(timeline, broker, lost.last_acked, cut.time):
@@ -222,17 +222,17 @@ def _had_more(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[
     return snapshots_with_records(timeline, broker, lost) or had_records(timeline, broker, lost)
 
 
-def _loaded_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
+def _load_facts_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
     """The last load before a truncation, if the log then ended above the lost records."""
-    return [loaded.fact for loaded in _loaded_before(timeline, broker, cut)[-1:] if loaded.end > lost.last]
+    return [loaded.fact for loaded in _loads_before(timeline, broker, cut)[-1:] if loaded.end > lost.last]
 
 
-def _loaded_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]:
+def _loads_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]:
     loaded = timeline.ends_of(broker, "loaded")
     return [end for end in loaded if end.time is not None and cut.time is not None and end.time <= cut.time]
 
 
-def _from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The facts of a truncation without its line: the record in one snapshot, with a checkpointed high watermark at or
     below it, and another record at its offset in a later snapshot.
     """

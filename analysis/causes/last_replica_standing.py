@@ -63,8 +63,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
     if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):
         return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
-    alone = _alone(timeline, found, broker, lost)
-    if not alone or _among_others(timeline, broker, lost, after.time if after else None):
+    alone = _facts_alone_in_isr(timeline, found, broker, lost)
+    if not alone or _lost_while_others_in_isr(timeline, broker, lost, after.time if after else None):
         others = sorted(found.new.before or ())
         known = f"; its log lost the records, but the ISR was [{', '.join(others)}]" if others else ""
         return needs(
@@ -73,7 +73,10 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     cut = [
         fact
         for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
-        if fault.kind == "truncate" and fault.type == "fault" and broker in fault.nodes and _of(fault.details, lost)
+        if fault.kind == "truncate"
+        and fault.type == "fault"
+        and broker in fault.nodes
+        and _is_of_partition(fault.details, lost)
     ]
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or after is None else after.time
@@ -109,13 +112,13 @@ def _members(timeline: Timeline) -> set[str]:
     return {*timeline.replica_logs.replicas, *(member for _, isr, _ in timeline.isr for member in isr)}
 
 
-def _of(details: object, lost: Lost) -> bool:
+def _is_of_partition(details: object, lost: Lost) -> bool:
     if not isinstance(details, dict):
         return False
     return details.get("topic") == lost.topic and details.get("partition") == lost.partition
 
 
-def _alone(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
+def _facts_alone_in_isr(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
     """The facts that the ISR was the broker alone when the records were acknowledged, or when it was elected again."""
     after = found.successor
     if after is not None and after.before is not None:
@@ -132,7 +135,7 @@ def _alone(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> 
     return again[:1] if after is None else []
 
 
-def _among_others(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
+def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
     """Whether the log was already short at an earlier start than the one before the election, when others were in the
     ISR: then the broker was not alone when it lost the records."""
     ends = [end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.end <= lost.first]

@@ -46,7 +46,7 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     out = LeaderChange()
-    out.old = timeline.terms.get(then) if then is not None else _led_at(led, lost.first_acked or lost.written, now)
+    out.old = timeline.terms.get(then) if then is not None else _term_at(led, lost.first_acked or lost.written, now)
     if out.old is None or out.old.leader is None:
         out.missing.append(f"the leader of {lost.name} when the records were acknowledged")
     if out.old is not None and now is not None and out.old.epoch == now:
@@ -59,7 +59,7 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     back = [t.epoch for t in after if t.leader == out.old_leader and t.elected_uncleanly and (t.start or 0) > lost.last]
     latest = max(back, default=-1)
     if now is not None and now < max(latest, -1 if then is None else then):
-        out.new = _led_again(timeline.terms.get(now), [t for t in after if t.epoch > latest], out.old_leader)
+        out.new = _returned_term(timeline.terms.get(now), [t for t in after if t.epoch > latest], out.old_leader)
         return out
     if now is not None:
         after = [t for t in after if latest < t.epoch <= now]
@@ -87,7 +87,7 @@ def _first_with_start(term: Term, after: list[Term]) -> Term:
     return term
 
 
-def _led_again(wrote: Term | None, after: list[Term], old_leader: str | None) -> Term | None:
+def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None) -> Term | None:
     """The term in which the writer of older records led again without ever having had the lost ones.
 
     For lost records whose offsets now hold records of an older epoch. `after`: the terms after the lost records. The
@@ -145,7 +145,7 @@ def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
     return int(epochs[0]) if len(epochs) == 1 else None
 
 
-def _led_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
+def _term_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
     """The term of `led` at a time (ns), at most epoch `now`; None if it is not certain."""
     if time is None:
         return None
@@ -204,16 +204,16 @@ def facts_leader_lacked_records(timeline: Timeline, found: LeaderChange, lost: L
         return []
     if new.start is not None and new.start <= lost.first:
         return new.start_facts[:1]
-    if new.start is None and (replaced := _replaced(timeline, new, lost)):
+    if new.start is None and (replaced := _replacement_facts(timeline, new, lost)):
         return replaced
     now = _epoch_now(timeline, lost)
     older = timeline.terms.get(now) if now is not None and now < new.epoch else None
     if older is not None:
         return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []
-    return [] if new.start is not None else _ended_short(timeline, found, new, lost)
+    return [] if new.start is not None else _short_end_facts(timeline, found, new, lost)
 
 
-def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
+def _replacement_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     """The fact that another record was acknowledged at the first lost offset in a term, before any restart."""
     if lost.replaced is None or new.time is None or lost.replaced <= new.time - SECOND:
         return []
@@ -227,7 +227,7 @@ def _replaced(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     return [Fact(text, "acknowledged", lost.replaced, place=place, partition=lost.name, offset=lost.first)]
 
 
-def _ended_short(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost) -> list[Fact]:
+def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost) -> list[Fact]:
     """The fact that the new leader's log ended at or below the lost records at its election; empty without proof.
 
     It did so before, and all leaders since were dead, so that it could not fetch them again; or it still did at the

@@ -27,7 +27,7 @@ REMEDY = "Kafka 2.1 or later (KIP-279, KIP-320)."
 def explain(timeline: Timeline, differ: Lost) -> Attempt:
     """Whether replicas differ at the end by this divergence."""
     release = timeline.release()
-    survived = _survived(timeline, differ)
+    survived = _divergence_facts(timeline, differ)
     if not survived:
         return NOT_THE_CASE
     if release is None:
@@ -43,7 +43,7 @@ def explain(timeline: Timeline, differ: Lost) -> Attempt:
     return Attempt(True, chain(version, led, survived), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
 
 
-def _survived(timeline: Timeline, differ: Lost) -> list[Fact]:
+def _divergence_facts(timeline: Timeline, differ: Lost) -> list[Fact]:
     """The facts of two replicas' different records at one offset, and of their first equal record after it."""
     logs = timeline.replica_logs
     records = logs.records.filter(pl.col("snapshot") == logs.last)

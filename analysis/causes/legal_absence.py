@@ -57,10 +57,10 @@ def retention(timeline: Timeline, lost: Lost) -> Attempt:
         and fault.type == "fault"
         and _requested_offset(fault.details, lost) is not None
     ]
-    return Attempt(True, chain(acknowledgement(lost), deleted, _first_beyond(timeline, lost), starts))
+    return Attempt(True, chain(acknowledgement(lost), deleted, _log_start_facts(timeline, lost), starts))
 
 
-def _first_beyond(timeline: Timeline, lost: Lost) -> list[Fact]:
+def _log_start_facts(timeline: Timeline, lost: Lost) -> list[Fact]:
     """For each broker, the first fact that its log start moved beyond the records."""
     moved = [fact for fact in timeline.log_starts if fact.offset is not None and fact.offset > lost.last]
     return list({fact.broker: fact for fact in reversed(moved)}.values())[::-1]

@@ -54,7 +54,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if after is not None and after.elected_uncleanly:
         return NOT_THE_CASE
-    changed = _changed(timeline, broker, lost)
+    changed = _disk_fault_facts(timeline, broker, lost)
     rolled = rollback_facts(timeline, broker, lost)
     if not rolled:
         if not any(fact.kind in RESTORED for fact in changed):
@@ -96,10 +96,12 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         ]
         if had and not _is_cut(timeline, broker, lost, had[-1][0], time):
             return [had[-1][1].fact, short.fact]
-        joined = _in_sync_since(timeline, broker, least, time)
+        joined = _in_sync_fact(timeline, broker, least, time)
         if joined is None or joined.time is None or _is_cut(timeline, broker, lost, joined.time, time):
             continue
-        if known := _flushed(timeline, short, lost) or _replaced(timeline, broker, lost, joined.time, time):
+        if known := _recovery_point_facts(timeline, short, lost) or _log_replacement_facts(
+            timeline, broker, lost, joined.time, time
+        ):
             return [joined, *known, short.fact]
     return []
 
@@ -112,7 +114,7 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
     return not reasons_absent(timeline, broker, until) and may_have_followed(timeline, broker, since, until)
 
 
-def _in_sync_since(timeline: Timeline, broker: str, since: int, until: int) -> Fact | None:
+def _in_sync_fact(timeline: Timeline, broker: str, since: int, until: int) -> Fact | None:
     """The last fact between two times that the broker was in the ISR, and so had all records committed before."""
     return next(
         (
@@ -124,9 +126,9 @@ def _in_sync_since(timeline: Timeline, broker: str, since: int, until: int) -> F
     )
 
 
-def _replaced(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
+def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
     """The faults in the history that replaced the broker's log between two times."""
-    facts = [fact for fact in _changed(timeline, broker, lost) if fact.kind in RESTORED]
+    facts = [fact for fact in _disk_fault_facts(timeline, broker, lost) if fact.kind in RESTORED]
     return [fact for fact in facts if fact.time is not None and since <= fact.time <= until]
 
 
@@ -146,7 +148,7 @@ def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
     return bool(reasons_absent(timeline, end.broker, at)) and not power
 
 
-def _flushed(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
+def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
     """The fact that the recovery point of a short log is above the lost records."""
     if short.snapshot is None:
         return []
@@ -169,7 +171,7 @@ def _flushed(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
     ]
 
 
-def _changed(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+def _disk_fault_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The faults in the history that changed the broker's files after the records had been acknowledged."""
     since = lost.last_acked or lost.written or 0
     return [

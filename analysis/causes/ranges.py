@@ -88,7 +88,7 @@ def _findings_with_same_evidence(
 
 
 def _split_by_evidence(timeline: Timeline, gone: pl.DataFrame) -> list[pl.DataFrame]:
-    """Runs of lost sends, in order of offset, for which the evidence is the same."""
+    """Runs of adjacent lost sends with the same evidence, in order of offset."""
     runs = _with_evidence(timeline, gone).with_columns(pl.struct(EVIDENCE).rle_id().alias("run"))
     return runs.select(*gone.columns, "run").partition_by("run", include_key=False, maintain_order=True)
 

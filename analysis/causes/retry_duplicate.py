@@ -72,7 +72,7 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
         copy = "a copy is" if at_end else f"a copy was {where(row['snapshot'])}"
         text = f"{copy} at offset {row['offset']}{epoch}, in a batch without a producer id"
         facts.append(Fact(text, "kept", None, row["file"], None, row["byte"], offset=row["offset"]))
-    facts += _between(timeline, copies)
+    facts += _elections_between(timeline, copies)
     return Explanation(
         NAME,
         ordered(facts),
@@ -100,7 +100,7 @@ def _held_records(timeline: Timeline, repeated: Repeated) -> pl.DataFrame:
     return held.unique("offset", keep="first", maintain_order=True).sort("offset")
 
 
-def _between(timeline: Timeline, copies: pl.DataFrame) -> list[Fact]:
+def _elections_between(timeline: Timeline, copies: pl.DataFrame) -> list[Fact]:
     """The elections between the epochs of the copies."""
     epochs = copies["leader_epoch"].drop_nulls().to_list()
     if len(epochs) < 2 or epochs[0] == epochs[-1]:

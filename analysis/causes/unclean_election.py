@@ -66,7 +66,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(
             f"evidence that another broker still had the records when broker {new.leader}, which once had them, led"
         )
-    if back := _led_with_them(timeline, new, lost):
+    if back := _later_term_with_records(timeline, new, lost):
         return needs(f"why the records were lost after epoch {back.epoch}, in which broker {back.leader} led with them")
     if doubtful := missing_if_just_elected(timeline, found, lost):
         return needs(*doubtful)
@@ -95,7 +95,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     return Attempt(True, facts, [*no_unclean_election(timeline), *more_replicas(timeline, lost)])
 
 
-def _led_with_them(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
+def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
     """The first later term of a broker that still had the records, so that they returned; None if there is none."""
     for term in timeline.terms.values():
         began = MAX_INT64 if term.start is None else term.start

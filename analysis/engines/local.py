@@ -17,7 +17,7 @@ from ...histories.tables import CONTEXT, SENDS
 from ..kernel import Common, Judged, Tables, judge_unit, to_frame
 from ..results import Results
 from ..stages import (
-    ASKING,
+    REFERRING_TABLES,
     Parts,
     Unit,
     choose_batches,
@@ -100,7 +100,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     take(close_waiting(_concat(waiting, PLACED_EVENTS), run.settings))
     for unit, frames in headers.items():
         observed = units.get(unit, {})
-        lookups = [lookups_of(table, frame) for table in ASKING for frame in observed.get(table, [])]
+        lookups = [lookups_of(table, frame) for table in REFERRING_TABLES for frame in observed.get(table, [])]
         lookups.append(lookups_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
         chosen = choose_batches(unit, frames, lookups if run.splits else None, run.settings)
         take(chosen)

@@ -15,7 +15,7 @@ from .consumers import never_received
 from .merge import merge_figures
 from .offsets import offset_map
 from .replicas import replica_figures
-from .series import fate_of_acknowledged, lags, latency, over_time, rows_by_process, span_of, unplaced_outcomes
+from .series import lags, latency, outcomes_of_acknowledged, over_time, rows_by_process, span_of, unplaced_outcomes
 from .windows import windows
 
 __all__ = ["figures_of", "merge_figures"]
@@ -27,21 +27,21 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     if span is None:
         return {"bins": None, "unplaced": unplaced_outcomes(p), "replicas": replica_figures(p)}
     bins = bins_over(*span)
-    fate = fate_of_acknowledged(p, findings)
+    acknowledged = outcomes_of_acknowledged(p, findings)
     times = times_of(p, findings)
     consumers = rows_by_process(p)
     return {
         "bins": bins.to_json(),
         "span": list(span),
-        "series": over_time(p, fate, bins),
+        "series": over_time(p, acknowledged, bins),
         "latency": latency(p, bins),
         "unplaced": unplaced_outcomes(p),
-        "lags": lags(p, fate, consumers, bins),
-        "heat": heat(fate, findings, times, bins),
-        "times": dated(findings, times, acknowledged_between(fate, findings)),
-        "impact": impact(p, fate, findings),
+        "lags": lags(p, acknowledged, consumers, bins),
+        "heat": heat(acknowledged, findings, times, bins),
+        "times": dated(findings, times, acknowledged_between(acknowledged, findings)),
+        "impact": impact(p, acknowledged, findings),
         "never_received": never_received(p),
-        "offsets": offset_map(p, fate, findings, consumers),
+        "offsets": offset_map(p, acknowledged, findings, consumers),
         "windows": windows(p, findings),
         "replicas": replica_figures(p),
     }

@@ -25,7 +25,7 @@ class Bins(NamedTuple):
 
     @property
     def width(self) -> int:
-        """In ns."""
+        """The width of each bin in ns."""
         return 1 << self.shift
 
     def of(self, times: Ints) -> Ints:
@@ -43,6 +43,7 @@ class Bins(NamedTuple):
         return tally
 
     def to_json(self) -> dict[str, int]:
+        """The JSON record with shift, first and count; `bins_of` reads it."""
         return {"shift": self.shift, "first": self.first, "count": self.number}
 
 

@@ -39,14 +39,14 @@ def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]
 
 
 def heat(
-    fate: pl.DataFrame, findings: list[Finding], times: dict[str, tuple[int, int]], bins: Bins
+    acknowledged: pl.DataFrame, findings: list[Finding], times: dict[str, tuple[int, int]], bins: Bins
 ) -> list[dict[str, Any]]:
     """The bins with findings, by rule and severity, with the number of records.
 
     Losses count at the acknowledgement of the lost records, other findings at their last evidence.
     """
     cells: dict[tuple[str, str], dict[int, int]] = {}
-    acked = fate.filter("lost").select("value", "acked")
+    acked = acknowledged.filter("lost").select("value", "acked")
     for severity in SEVERITIES:
         losses = [finding for finding in findings if finding.rule == "lost-write" and finding.severity == severity]
         if losses:
@@ -86,10 +86,10 @@ def dated(
     return rows
 
 
-def acknowledged_between(fate: pl.DataFrame, findings: list[Finding]) -> dict[str, tuple[int, int]]:
+def acknowledged_between(acknowledged: pl.DataFrame, findings: list[Finding]) -> dict[str, tuple[int, int]]:
     """The first and last acknowledgement time (ns) of the records of the worst losses, by the finding's id."""
     spans = {}
-    lost = fate.filter("lost").select("value", "acked")
+    lost = acknowledged.filter("lost").select("value", "acked")
     losses = [finding for finding in worst_first(findings)[:MAX_DATED] if finding.rule == "lost-write"]
     for finding in losses:
         times = lost.filter(pl.col("value").is_in(finding.values))["acked"]
@@ -99,14 +99,14 @@ def acknowledged_between(fate: pl.DataFrame, findings: list[Finding]) -> dict[st
     return spans
 
 
-def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[str, Any]:
+def impact(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) -> dict[str, Any]:
     """Counts of records: lost, lost after they were read, duplicated, legally absent, handled again.
 
     Also by producer, and lost records by reader.
     """
     lost = lost_values(findings)
     duplicated = pl.Series("value", [v for f in findings if f.rule == "duplicate" for v in f.values], dtype=pl.String)
-    gone = fate.filter("lost")
+    gone = acknowledged.filter("lost")
     senders = p.sends.filter(pl.col("value").is_not_null()).select("value", "process")
     by_producer: dict[str, dict[str, int]] = {}
     read = gone.filter(pl.col("first_read").is_not_null())["value"]
@@ -123,11 +123,11 @@ def impact(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> dict[st
         readers = dict(lost_reads["process"].value_counts().iter_rows())
     counted = _most_affected(by_producer, lambda kinds: sum(kinds.values()))
     return {
-        "acknowledged": len(fate),
+        "acknowledged": len(acknowledged),
         "lost": len(gone),
         "lost_read": len(read),
         "duplicated": len(duplicated),
-        "legally_gone": int(fate["legal"].sum()),
+        "legally_gone": int(acknowledged["legal"].sum()),
         "handled_again": handled_again(p),
         "by_producer": [[name, *(by_producer[name].get(kind, 0) for kind in KINDS)] for name in counted],
         "by_reader": [[name, readers[name]] for name in _most_affected(readers, int)],

@@ -1,4 +1,4 @@
-"""The map of a partition by offset: the fate of the record at each offset, and the offsets that each consumer read."""
+"""The map of a partition by offset: the class of the record at each offset, and the offsets that each consumer read."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ MAX_RANGES = 40
 
 
 def offset_map(
-    p: Partition, fate: pl.DataFrame, findings: list[Finding], consumers: list[tuple[str, Ints]]
+    p: Partition, acknowledged: pl.DataFrame, findings: list[Finding], consumers: list[tuple[str, Ints]]
 ) -> dict[str, Any] | None:
     """Blocks of offsets with the count of each class, later holders, readers and findings; None without offsets.
 
     A block is [first, last, {class: offsets}]. It only has several classes if the map was too long.
     """
-    offsets, codes = _classes(p, fate, findings)
+    offsets, codes = _classes(p, acknowledged, findings)
     if not len(offsets):
         return None
     readers, readers_left_out = _readers(p, consumers, offsets[codes < _CODE["aborted"]], lost_values(findings))
@@ -63,9 +63,9 @@ def offset_map(
     }
 
 
-def _classes(p: Partition, fate: pl.DataFrame, findings: list[Finding]) -> tuple[Ints, Ints]:
+def _classes(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) -> tuple[Ints, Ints]:
     """Each known offset once, sorted, with the code of its class."""
-    placed = fate.filter(pl.col("offset").is_not_null())
+    placed = acknowledged.filter(pl.col("offset").is_not_null())
     never = placed["first_read"].is_null().to_numpy()
     codes = np.where(never, _CODE["unread"], _CODE["read"])
     codes[placed["legal"].to_numpy()] = _CODE["absent"]

@@ -53,7 +53,7 @@ def _logs(logs: ReplicaLogs) -> list[Record]:
             continue
         records = logs.records.filter(pl.col("snapshot") == name)
         sides, differ = _sides(records, identical_at(logs, name))
-        identical = logs.sealed.filter(pl.col("snapshot") == name)
+        identical = logs.identical.filter(pl.col("snapshot") == name)
         whole = [identical.with_columns(pl.col(end).alias("offset")) for end in ("first_offset", "last_offset")]
         brokers = []
         for row in ends.select("broker", "start", "end", "high_watermark").iter_rows(named=True):

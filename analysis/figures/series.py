@@ -24,14 +24,13 @@ def lost_values(findings: list[Finding]) -> pl.Series:
     return pl.Series("value", values, dtype=pl.String)
 
 
-def fate_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFrame:
+def outcomes_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFrame:
     """One row for each acknowledged value: offset, acked (ns), first_read (ns), lost, legal, value.
 
     `lost` is from the findings, so that plots and findings agree in every dialect.
     """
     lost = lost_values(findings)
-    fate = outcomes_of_sends(p)
-    return fate.select(
+    return outcomes_of_sends(p).select(
         "offset",
         pl.coalesce("completed", "invoked").alias("acked"),
         "first_read",
@@ -82,22 +81,22 @@ def latency(p: Partition, bins: Bins) -> list[list[int]]:
     return [(cells // wide).tolist(), (cells % wide).tolist(), counts.tolist()]
 
 
-def over_time(p: Partition, fate: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
+def over_time(p: Partition, acknowledged: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
     """Counts by bin.
 
     ok, fail, info: sends. read: records. acked, lost: by acknowledgement time. seen: acknowledged values by their first
     read, no earlier than their acknowledgement. never: acknowledged, never read. gone: legally absent, never read.
     """
-    acked = fate["acked"].to_numpy()
-    first_read = fate["first_read"]
-    known, legal = first_read.is_not_null().to_numpy(), fate["legal"].to_numpy()
+    acked = acknowledged["acked"].to_numpy()
+    first_read = acknowledged["first_read"]
+    known, legal = first_read.is_not_null().to_numpy(), acknowledged["legal"].to_numpy()
     seen = np.maximum(acked[known], first_read.drop_nulls().to_numpy())
     read_at = p.reads.select(pl.coalesce("completed", "invoked")).to_series().to_numpy()
     return {
         **outcomes(p.sends, bins),
         "read": bins.count_in(read_at),
         "acked": bins.count_in(acked),
-        "lost": bins.count_in(acked[fate["lost"].to_numpy()]),
+        "lost": bins.count_in(acked[acknowledged["lost"].to_numpy()]),
         "seen": bins.count_in(seen),
         "never": bins.count_in(acked[~known & ~legal]),
         "gone": bins.count_in(acked[~known & legal]),
@@ -115,15 +114,19 @@ def rows_by_process(p: Partition) -> list[tuple[str, Ints]]:
     return sorted(rows, key=lambda item: (-len(item[1]), item[0]))
 
 
-def lags(p: Partition, fate: pl.DataFrame, consumers: list[tuple[str, Ints]], bins: Bins) -> list[dict[str, Any]]:
+def lags(
+    p: Partition, acknowledged: pl.DataFrame, consumers: list[tuple[str, Ints]], bins: Bins
+) -> list[dict[str, Any]]:
     """Lag by consumer and bin: the age (ns) at the bin's end of the oldest acknowledged record above its position.
 
     0: it has passed all records. None: it has no position. Lost and legally absent records are excluded, as they can't
     be read. `since`: when the lag at the end began (None: no lag), so that merging can extend it to the end of the run.
     Final readers start at 0 on purpose and are excluded.
     """
-    gone = fate["lost"].to_numpy() | fate["legal"].to_numpy() | fate["offset"].is_null().to_numpy()
-    offsets, acked = fate["offset"].fill_null(-1).to_numpy()[~gone], fate["acked"].to_numpy()[~gone]
+    gone = (
+        acknowledged["lost"].to_numpy() | acknowledged["legal"].to_numpy() | acknowledged["offset"].is_null().to_numpy()
+    )
+    offsets, acked = acknowledged["offset"].fill_null(-1).to_numpy()[~gone], acknowledged["acked"].to_numpy()[~gone]
     if not len(offsets):
         return []
     order = np.argsort(offsets, kind="stable")

@@ -116,8 +116,8 @@ def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
     if bound["end"] is not None and offset >= bound["end"]:
         return f"nothing: its log ends at {bound['end']}"
     own = (pl.col("snapshot") == snapshot) & (pl.col("broker") == bound["broker"])
-    sealed = own & (pl.col("first_offset") <= offset) & (pl.col("last_offset") >= offset)
-    if p.replica_logs.sealed.filter(sealed).height:
+    in_range = own & (pl.col("first_offset") <= offset) & (pl.col("last_offset") >= offset)
+    if p.replica_logs.identical.filter(in_range).height:
         return UNDECODED
     damage = p.replica_logs.damage.filter(
         own & (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)

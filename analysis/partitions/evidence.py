@@ -15,7 +15,7 @@ from ...histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
 from ...histories.tables import OUTCOME
 from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
-from ..replicas.resolved_outcomes import settle
+from ..replicas.resolved_outcomes import resolve_outcomes
 from ..timelines.timeline import Timeline, build_timeline
 
 Frames = Mapping[str, pl.DataFrame]
@@ -94,8 +94,8 @@ def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs) -> tuple[pl.DataFrame
     open_sends = sends.with_row_index("row").filter(is_open & pl.col("value").is_not_null())
     if not len(open_sends):
         return sends, 0
-    resolved = settle(logs, open_sends.select("value", pl.col("row").cast(pl.Int64).alias("place")))
-    in_log = resolved.filter(pl.col("stands").fill_null(False)).select(
+    resolved = resolve_outcomes(logs, open_sends.select("value", pl.col("row").cast(pl.Int64).alias("place")))
+    in_log = resolved.filter(pl.col("is_in_log").fill_null(False)).select(
         pl.col("place").cast(pl.UInt32).alias("row"), pl.col("offset").alias("offset_in_log")
     )
     joined = sends.with_row_index("row").join(in_log, on="row", how="left", maintain_order="left")

@@ -1,1 +1,1 @@
-"""What brokers kept of one topic-partition: its logs, who leads, and what that settles for the clients' view."""
+"""The collected logs of one topic-partition, its leader, and the outcomes of sends that the logs resolve."""

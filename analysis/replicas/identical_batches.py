@@ -1,9 +1,9 @@
-"""Large logs are compared by the headers of their batches, and only what matters is decoded to records.
+"""Compares large logs by the headers of their batches, and decodes only the records that matter.
 
-Batches of one base offset, last offset, leader epoch and CRC hold the same records. Where every replica that reaches
-so far has the batch, nothing of it can diverge: it is *sealed*, and told as a range of offsets. With a history it may
-hold what it names (record_filter.py): one replica's copy is decoded, the records that are sought are credited to all
-that hold it, and the others are told as ranges. Batches that differ, and those beside them, are decoded whole.
+Batches of one base offset, last offset, leader epoch and CRC hold the same records. If every replica that reaches a
+batch has it, its records cannot diverge: the batch is *identical* and becomes a range of offsets. A history may refer
+to some of its records (record_filter.py). Then one copy is decoded: these records are added to each replica with the
+batch, and the others become ranges. Batches that differ, and their neighbours, are decoded whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...histories.evidence.tables import LOCATION, RECORDS
 if TYPE_CHECKING:
     from ...histories.evidence.record_filter import BloomFilter
 
-JOB_BYTES = 32 << 20  # of one file that a task decodes at once
+JOB_BYTES = 32 << 20  # the part of one file that a task decodes at once
 IDENTICAL = {
     "snapshot": pl.String,
     "broker": pl.String,
@@ -34,9 +34,11 @@ _SAME = ["snapshot", "base_offset", "last_offset", "leader_epoch", "crc", "size"
 
 
 def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Of all replicas' batches (BATCHES with location and `path`): those to decode, each with the `copies` that its
-    records are credited to and whether all of them are needed (`whole`), and the ranges of those that nobody needs to
-    decode (IDENTICAL).
+    """The batches to decode, and the ranges of those that need no decoding (IDENTICAL).
+
+    `batches` are those of all replicas (BATCHES with location and `path`); `history` is whether one may refer to their
+    records. A batch to decode has the `copies` that its records are added to, and `whole`: whether all of its records
+    are needed.
     """
     sound = batches.filter("crc_ok")
     held = sound.group_by("snapshot", "broker").agg(
@@ -49,9 +51,11 @@ def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.Da
     )
     reaching = pl.lit(0)
     for row in held.iter_rows(named=True):
-        mine = (pl.col("snapshot") == row["snapshot"]) & pl.col("base_offset").is_between(row["start"], row["end"])
-        reaching = reaching + mine.cast(pl.Int64)
-    # A message set's wrapper tells its offsets only once it is unpacked.
+        within_log = (pl.col("snapshot") == row["snapshot"]) & pl.col("base_offset").is_between(
+            row["start"], row["end"]
+        )
+        reaching = reaching + within_log.cast(pl.Int64)
+    # The offsets in a message set's wrapper are only known once it is unpacked.
     same = (pl.col("holders") == reaching) & (pl.col("magic") == 2) & (pl.col("copies").list.len() == pl.col("holders"))
     marked = _with_whole(grouped.with_columns(same.alias("same")))
     alike = marked.filter("same").drop("same")
@@ -69,8 +73,10 @@ def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.Da
 
 
 def _with_whole(marked: pl.DataFrame) -> pl.DataFrame:
-    """The batches with `whole`: those that differ in any snapshot, or overlap within a log, all others at such offsets,
-    and the next ones in each log, which tell where replicas agree again.
+    """The batches with the column `whole`: whether all of their records are needed.
+
+    These are batches that differ in any snapshot or overlap within a log, all others at their offsets, and the
+    neighbours in each log, which show where the replicas agree again.
     """
     logs = marked.select("snapshot", "base_offset", "last_offset", "same", "copies").with_row_index("group")
     logs = logs.explode("copies").unnest("copies").sort("base_offset", maintain_order=True)
@@ -78,7 +84,7 @@ def _with_whole(marked: pl.DataFrame) -> pl.DataFrame:
     logs = logs.with_columns((~pl.col("same") | within.fill_null(False).over("snapshot", "broker")).alias("differs"))
     differ = logs.filter("differs").with_columns(pl.col("last_offset").cum_max())
     firsts, lasts = differ["base_offset"].to_numpy(), differ["last_offset"].to_numpy()
-    # Of those that begin at or before a batch's end, the one that reaches farthest.
+    # The greatest last offset among the batches that begin at or before the end of each batch.
     before = np.searchsorted(firsts, logs["last_offset"].to_numpy(), "right")
     reach = np.concatenate([[-1], lasts])[before]
     logs = logs.with_columns((pl.Series(reach) >= pl.col("base_offset")).alias("there"))
@@ -89,7 +95,7 @@ def _with_whole(marked: pl.DataFrame) -> pl.DataFrame:
 
 
 def _each(marked: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
-    """A row a copy, as each stands in its own file."""
+    """One row for each copy of a batch, with the path of its own file."""
     paths = sound.select("file", "byte", "snapshot", "broker", pl.col("path").alias("own"))
     apart = marked.drop("path", "byte").explode("copies").with_columns(pl.col("copies").alias("copy")).unnest("copies")
     joined = apart.join(paths, on=["snapshot", "broker", "file", "byte"], how="left")
@@ -99,7 +105,7 @@ def _each(marked: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ranges(ranges: pl.DataFrame) -> pl.DataFrame:
-    """IDENTICAL of ranges and the `copies` that hold each: neighbours of a replica as one."""
+    """IDENTICAL of ranges with their `copies`: adjacent ranges of one replica are joined."""
     apart = ranges.explode("copies").unnest("copies").sort("snapshot", "broker", "first_offset")
     who = pl.struct("snapshot", "broker", "leader_epoch", "producer_id")
     begins = (pl.col("first_offset") != pl.col("last_offset").shift() + 1) | who.ne_missing(who.shift())
@@ -111,32 +117,44 @@ def _ranges(ranges: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def jobs(chosen: pl.DataFrame, sought: BloomFilter | None) -> Iterator[pl.DataFrame]:
-    """The batches to decode, in pieces of one file each: one row with its `path`, `batches` and what is sought in them:
-    `bits` and `offsets`, the bytes of these arrays (null: everything).
+def jobs(chosen: pl.DataFrame, record_filter: BloomFilter | None) -> Iterator[pl.DataFrame]:
+    """The batches to decode, in pieces of at most about JOB_BYTES of one file.
+
+    A piece is a frame of one row: `path`, `batches`, and `bits` and `offsets` of the record filter, as the bytes of
+    these arrays (null: all records are needed).
     """
     piece = (pl.col("size").cum_sum() // JOB_BYTES).over("path").alias("piece")
-    for mine in chosen.sort("path", "byte").with_columns(piece).partition_by("path", "piece", maintain_order=True):
+    for batches_of_piece in (
+        chosen.sort("path", "byte").with_columns(piece).partition_by("path", "piece", maintain_order=True)
+    ):
         bits, offsets = None, None
-        if sought is not None:
-            low = np.searchsorted(sought.offsets, mine.select(pl.col("base_offset").min()).item(), "left")
-            high = np.searchsorted(sought.offsets, mine.select(pl.col("last_offset").max()).item(), "right")
-            bits, offsets = sought.bits.tobytes(), sought.offsets[low:high].tobytes()
+        if record_filter is not None:
+            low = np.searchsorted(
+                record_filter.offsets, batches_of_piece.select(pl.col("base_offset").min()).item(), "left"
+            )
+            high = np.searchsorted(
+                record_filter.offsets, batches_of_piece.select(pl.col("last_offset").max()).item(), "right"
+            )
+            bits, offsets = record_filter.bits.tobytes(), record_filter.offsets[low:high].tobytes()
         batches = pl.struct(pl.exclude("piece", "path")).implode().alias("batches")
-        asked = (pl.lit(bits, pl.Binary).alias("bits"), pl.lit(offsets, pl.Binary).alias("offsets"))
-        yield mine.select(pl.col("path").first(), batches, *asked)
+        filter_bytes = (pl.lit(bits, pl.Binary).alias("bits"), pl.lit(offsets, pl.Binary).alias("offsets"))
+        yield batches_of_piece.select(pl.col("path").first(), batches, *filter_bytes)
 
 
 def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """RECORDS of a job's batches, credited to all their copies, what of them cannot be decoded (with location), and
-    IDENTICAL of those that are not sought.
+    """Decodes one piece of `jobs`.
+
+    Returns RECORDS of its batches, for each of their copies; DAMAGE of those that cannot be decoded (both with
+    location); and IDENTICAL of the records that the filter leaves out.
     """
     from ...histories.evidence.record_filter import BloomFilter
     from ...histories.evidence.segments import read_segment  # its compiled loops take a while to load
 
     frames, broken, passed = [], [], []
     (bits,), (offsets,) = job["bits"], job["offsets"]
-    sought = None if bits is None else BloomFilter(np.frombuffer(bits, np.uint8), np.frombuffer(offsets, np.int64))
+    record_filter = (
+        None if bits is None else BloomFilter(np.frombuffer(bits, np.uint8), np.frombuffer(offsets, np.int64))
+    )
     batches = job["batches"].explode().struct.unnest()
     path = Path(job["path"][0])
     begins = (pl.col("byte") != (pl.col("byte") + pl.col("size")).shift()) | (
@@ -145,16 +163,17 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
     apart = begins.fill_null(True).cum_sum().alias("run")
     for run in batches.with_columns(apart).partition_by("run", maintain_order=True):
         first, last = run["byte"][0], run["byte"][-1] + run["size"][-1]
-        segment = read_segment(path, first, last, None if run["whole"][0] else sought)
+        segment = read_segment(path, first, last, None if run["whole"][0] else record_filter)
         wanted = run.select("byte", "snapshot", "copies")
-        frames.append(_credited(segment.records, wanted, list(RECORDS)))
+        frames.append(_for_each_copy(segment.records, wanted, list(RECORDS)))
         damage = segment.damage.filter(pl.col("kind") == "decode")
-        broken.append(_credited(damage, wanted, damage.columns))
+        broken.append(_for_each_copy(damage, wanted, damage.columns))
         passed.append(segment.passed.join(wanted, on="byte", maintain_order="left").drop("byte"))
     records = (pl.col("last_offset") - pl.col("first_offset") + 1).alias("records")
     return pl.concat(frames), pl.concat(broken), _ranges(pl.concat(passed).with_columns(records))
 
 
-def _credited(rows: pl.DataFrame, wanted: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+def _for_each_copy(rows: pl.DataFrame, wanted: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """The rows of decoded batches, once for each copy of their batch in `wanted`, with location."""
     copies = rows.join(wanted, on="byte", how="inner", maintain_order="left").drop("byte")
     return copies.explode("copies").unnest("copies").select(*LOCATION, *columns)

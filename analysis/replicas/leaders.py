@@ -1,4 +1,4 @@
-"""Who leads a partition at the end, and who its replicas are, as metadata and brokers' logs tell."""
+"""The last leader and the assigned replicas of a partition, from metadata and brokers' logs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ LEADER_EVENTS = ("leader", "elected", "leadership", "partition-change", "partiti
 
 
 def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
-    """The last leader of one topic-partition, of its METADATA and LOG_EVENTS; None if nobody tells.
+    """The last leader of one topic-partition, from its METADATA and LOG_EVENTS; None if not recorded.
 
-    The metadata log is proof and goes first; a cluster that shut down in order ends without a leader, and
-    then the last one that it had is meant, unless it may not lead any more (KIP-966). Among log lines the greatest
-    leader epoch decides, not the time; if nobody leads it, the last leader is meant where an ISR with it is said.
+    The metadata log is proof and goes first. A cluster that shut down in order ends without a leader; then the result
+    is its last leader, unless that one may not lead any more (KIP-966). Among log lines the greatest leader epoch
+    decides, not the time. If that epoch has no leader, the last leader counts if it is in the recorded ISR.
     """
     led = metadata.filter(pl.col("leader") >= 0)
     if led.height:
@@ -24,7 +24,7 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
         return last if now["leader"] >= 0 or last in may_lead else None
     best: tuple[int, int] | None = None
     leader: str | None = None
-    vacant: tuple[int, list[int]] = (-1, [])  # the last epoch that nobody led, and its ISR
+    vacant: tuple[int, list[int]] = (-1, [])  # the last epoch without a leader, and its ISR
     for row in log_events.filter(pl.col("kind").is_in(LEADER_EVENTS)).iter_rows(named=True):
         fields = json.loads(row["fields"])
         epoch = fields.get("leader_epoch", fields.get("leaderEpoch"))
@@ -42,8 +42,9 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
 
 
 def assigned_replicas(metadata: pl.DataFrame, configured: list[list[str]] | None, partition: int) -> tuple[str, ...]:
-    """The brokers that the partition is assigned to: the metadata's last word, else run.json's
-    `replica.assignment`; () where neither says.
+    """The brokers that the partition is assigned to; () if that is not recorded.
+
+    The last metadata record decides, else `replica.assignment` of run.json.
     """
     rows = metadata.filter(pl.col("replicas").is_not_null()).sort("offset")
     if rows.height:

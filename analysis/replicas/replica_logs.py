@@ -1,11 +1,8 @@
-"""What the brokers kept of one topic-partition, as the rules on it take it.
+"""The collected logs of one topic-partition, as the rules on replicas take them.
 
-The rules are pure functions of a `ReplicaLogs` (frames of histories/evidence/tables.py, of one topic-partition,
-all replicas and snapshots) and of the sends that the history knows. They return findings, and reasons why
-something could not be judged; bad evidence makes a rule `unknown`, never a breach. They are among RULES.
-
-Sends: a frame with columns value (string, null for a tombstone), offset, acknowledged (bool), invoked,
-completed (ns), place; and where known acks ("all", "1"), read (bool: a consumer read it), process, key.
+These rules are pure functions of a `ReplicaLogs` (frames of histories/evidence/tables.py, of one topic-partition,
+all replicas and snapshots) and of the sends in the history (SENT_RECORDS). They return findings, and reasons why
+something could not be judged; bad evidence makes a rule `unknown`, never a breach.
 """
 
 from __future__ import annotations
@@ -29,17 +26,17 @@ from ...histories.evidence.tables import (
 )
 from .identical_batches import IDENTICAL
 
-# Acknowledged sends, as the rules on replicas and the causes take them.
+# Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
 SENT_RECORDS: Schema = {
-    "value": pl.String,
+    "value": pl.String,  # null for a tombstone
     "offset": pl.Int64,
     "acknowledged": pl.Boolean,
-    "invoked": pl.Int64,
-    "completed": pl.Int64,
+    "invoked": pl.Int64,  # ns
+    "completed": pl.Int64,  # ns
     "place": pl.Int64,
-    "acks": pl.String,
-    "read": pl.Boolean,
-    "held": pl.Boolean,  # by the final reads
+    "acks": pl.String,  # "all" or "1"
+    "read": pl.Boolean,  # whether a consumer read it
+    "held": pl.Boolean,  # whether a final read has it
     "process": pl.String,
     "key": pl.String,
 }
@@ -51,7 +48,7 @@ _TABLES: dict[str, Schema] = {
     "checkpoints": CHECKPOINTS,
     "damage": DAMAGE,
     "segments": SEGMENTS,
-    "sealed": IDENTICAL,
+    "identical": IDENTICAL,
     "log_events": LOG_EVENTS,
 }
 
@@ -67,40 +64,39 @@ class ReplicaLogs:
     epochs: pl.DataFrame
     checkpoints: pl.DataFrame
     damage: pl.DataFrame
-    segments: pl.DataFrame  # empty ones: a log that holds nothing is evidence too
-    sealed: (
-        pl.DataFrame
-    )  # ranges of records that all replicas have alike and nobody asks for, as told by identical_batches.py
-    log_events: pl.DataFrame  # what the brokers' own logs tell of it
+    segments: pl.DataFrame  # empty ones: a log without records is evidence too
+    identical: pl.DataFrame  # ranges of records that are the same in all replicas and not decoded
+    log_events: pl.DataFrame  # events in the brokers' own logs
     snapshots: tuple[str, ...] = (FINAL,)  # undated ones, then in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
-    leader: str | None = None  # at the end, as the metadata or the brokers' logs tell
-    replicas: tuple[str, ...] = ()  # assigned brokers; () if nobody says
+    leader: str | None = None  # the last one that the metadata or the brokers' logs record
+    replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
     compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
-    at_rest: bool = True  # whether the last copy is of brokers that wrote no more: a folder that was found may be not
+    at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
 
     @property
     def name(self) -> str:
+        """The topic-partition as Kafka writes it: `orders-0`."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def held(self) -> int:
-        """How many records the logs hold."""
-        return len(self.records) + int(self.sealed["records"].sum())
+        """The number of records in all logs, decoded or not."""
+        return len(self.records) + int(self.identical["records"].sum())
 
     @property
     def last(self) -> str:
-        """The latest snapshot that holds logs."""
-        held = {*self.records["snapshot"], *self.segments["snapshot"], *self.sealed["snapshot"]}
+        """The latest snapshot with logs; the end of the run if there is none."""
+        held = {*self.records["snapshot"], *self.segments["snapshot"], *self.identical["snapshot"]}
         return next((name for name in reversed(self.snapshots) if name in held), FINAL)
 
     @property
     def last_is_dated(self) -> bool:
-        """Whether it is known when the latest logs were copied: those of a snapshot need a time."""
+        """Whether the time of the latest copy is known. A snapshot needs a time; the end of the run does not."""
         return self.last == FINAL or self.last in self.times
 
     def precedes(self, earlier: str, later: str) -> bool:
-        """Whether one snapshot is known to be the earlier: an undated one is so before the end alone."""
+        """Whether one snapshot is known to be the earlier. An undated one is only known to precede the end."""
         if FINAL in (earlier, later):
             return earlier != later == FINAL
         return earlier in self.times and later in self.times and self.times[earlier] < self.times[later]
@@ -117,11 +113,11 @@ def replica_logs_of(
     compacted: bool | None = None,
     at_rest: bool = True,
 ) -> ReplicaLogs:
-    """A ReplicaLogs of the blocks' frames by table name; a table that is missing is empty."""
-    frames = {name: tables.get(name, empty(schema, name != "sealed")) for name, schema in _TABLES.items()}
-    # A record that two files of one replica hold (a segment copied while it was renamed) is one record.
+    """A ReplicaLogs of frames by table name; missing tables are empty, and repeated records are dropped."""
+    frames = {name: tables.get(name, empty(schema, name != "identical")) for name, schema in _TABLES.items()}
+    # A record in two files of one replica (a segment copied while it was renamed) is one record.
     same = ["snapshot", "broker", "offset", "leader_epoch", "digest"]
-    # Values are compared only where a dump tells no digest, as comparing them copies them all.
+    # Values are only compared if a dump has no digest: comparing them copies them all.
     same += ["value"] if frames["records"]["digest"].null_count() else []
     frames["records"] = frames["records"].unique(same, keep="first", maintain_order=True)
     if frames["damage"].height:
@@ -140,8 +136,9 @@ def replica_logs_of(
 
 
 def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
-    """Damage with its unknown offsets bounded by the sound batches around it, also in other ranges and
-    segments of the log, which its reader did not see.
+    """Damage with its unknown offsets bounded by the sound batches around it.
+
+    The reader of a file saw only its own range; here the batches of other ranges and segments count too.
     """
     rows = []
     for row in damage.iter_rows(named=True):
@@ -166,8 +163,9 @@ def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
 
 
 def stretches(logs: ReplicaLogs, snapshot: str, broker: str | None = None) -> pl.DataFrame:
-    """All that logs of a snapshot hold, of one broker where it is told: columns broker, first_offset, last_offset, and
-    of records transactional, control and producer_id. A row is a record, or a sealed range.
+    """One row for each record and each identical range in the logs of a snapshot, of one broker if it is given.
+
+    Columns broker, first_offset, last_offset, transactional, control (null in ranges) and producer_id.
     """
     here = (pl.col("snapshot") == snapshot) & (True if broker is None else pl.col("broker") == broker)
     records = logs.records.filter(here).select(
@@ -175,24 +173,24 @@ def stretches(logs: ReplicaLogs, snapshot: str, broker: str | None = None) -> pl
         *(pl.col("offset").alias(name) for name in ("first_offset", "last_offset")),
         *("transactional", "control", "producer_id"),
     )
-    sealed = logs.sealed.filter(here).select(
+    identical = logs.identical.filter(here).select(
         *("broker", "first_offset", "last_offset"),
         pl.col("producer_id").is_not_null().alias("transactional"),
         pl.lit(None, pl.String).alias("control"),
         "producer_id",
     )
-    return pl.concat([records, sealed])
+    return pl.concat([records, identical])
 
 
 def extents(logs: ReplicaLogs) -> pl.DataFrame:
-    """One row a replica and snapshot: `start` (first offset it may hold), `end` (log end offset), and its
-    checkpoints `high_watermark`, `recovery_point`, `cleaned` where it has them.
+    """One row for each replica and snapshot: `start` (first offset that its log may have), `end` (log end offset),
+    and its checkpoints `high_watermark`, `recovery_point`, `log_start` and `cleaned` (null if not recorded).
     """
-    # A log starts where its first segment's name says; compaction may have taken its first batches.
+    # The name of the first segment is the log start; compaction may have removed the first batches.
     named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64, strict=False)
     sound = logs.batches.filter(pl.col("crc_ok").fill_null(True))
     at_hand = pl.concat([sound.select("snapshot", "broker"), logs.segments.select("snapshot", "broker")])
-    # A first segment in which no batch is sound is no sign that the log starts behind it.
+    # A log also starts at a first segment in which no batch is sound.
     damaged = logs.damage.filter(named.is_not_null()).join(at_hand, on=["snapshot", "broker"], how="semi")
     bounds = (
         pl.concat(
@@ -222,8 +220,9 @@ def extents(logs: ReplicaLogs) -> pl.DataFrame:
 
 
 def with_aborted(records: pl.DataFrame) -> pl.DataFrame:
-    """The records (or stretches) of one replica with `aborted`: true or false once a marker of its producer follows,
-    null while the transaction is open, false outside transactions. In order of offset.
+    """The records (or stretches) of one replica with the column `aborted`; they must be in order of offset.
+
+    It is true or false if a marker of the producer follows, null in an open transaction, false outside transactions.
     """
     outcome = pl.when(pl.col("transactional")).then(pl.col("control"))
     return records.with_columns(
@@ -235,7 +234,7 @@ def with_aborted(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
-    """The frame's rows as runs: neighbours by the dense number in column `dense` that agree in `same`."""
+    """The rows as runs: those with consecutive numbers in column `dense` and equal values in the columns `same`."""
     if not frame.height:
         return
     broken = (pl.col(dense).diff() != 1).fill_null(True)
@@ -247,7 +246,7 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
 
 
 def where(snapshot: str) -> str:
-    """A snapshot in words."""
+    """A snapshot as a clause: `at the end` or `in snapshot NAME`."""
     return "at the end" if snapshot == FINAL else f"in snapshot {snapshot}"
 
 

@@ -1,8 +1,7 @@
-"""What the brokers' evidence settles for the client's view: sends of unknown outcome, and legal gaps.
+"""Outcomes of sends and legal gaps, resolved by the leader's log before the client rules run.
 
-`settle` tells whether a send whose outcome the client never learned is in the log, before the client rules
-run. `legal_absences` are the offsets that no reader can miss: below the log start, markers, aborted records,
-and what compaction took.
+`resolve_outcomes` returns whether sends of unknown outcome are in the log. `legal_absences` are the offsets that no
+reader can miss: below the log start, markers, aborted records, and records removed by compaction.
 """
 
 from __future__ import annotations
@@ -12,24 +11,25 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 from .replica_logs import ReplicaLogs, extents, stretches, with_aborted
 
-RESOLVED = {"place": pl.Int64, "offset": pl.Int64, "stands": pl.Boolean}
+RESOLVED = {"place": pl.Int64, "offset": pl.Int64, "is_in_log": pl.Boolean}
 BELOW_START, COMPACTED, ABORTED = "below the log start", "compacted", "of an aborted transaction"
 ABSENCES = {"first_offset": pl.Int64, "last_offset": pl.Int64, "reason": pl.String}
 
 
-def settle(logs: ReplicaLogs, unsettled: pl.DataFrame) -> pl.DataFrame:
-    """Per send (columns value, place): where it stands in the leader's log at the end of the run.
+def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame) -> pl.DataFrame:
+    """One row of RESOLVED for each send (columns value, place): whether the leader's last log has it, and where.
 
-    stands is true with its offset, where the record is in the log and not aborted; false where the log is
-    whole and lacks it; null where damage, retention or compaction may hide it, or nobody knows the leader.
+    is_in_log is true, with the offset, if the log has the record and it is not aborted; false if it is aborted, or if
+    the log is complete and lacks it. It is null if damage, retention or compaction may hide the record, if its
+    transaction is open, if the send has no value, or if the leader or its log is unknown.
     """
     if not is_leader_collected(logs):
-        return unsettled.select(
-            "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("stands")
+        return open_sends.select(
+            "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("is_in_log")
         )
     here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
     start = extents(logs).filter(here)["start"][0]
-    # What is not in an earlier snapshot may have been written since.
+    # A record that an earlier snapshot lacks may have been written later.
     whole = start == 0 and not logs.damage.filter(here).height and logs.compacted is False and logs.last == FINAL
     records = logs.records.filter(here).sort("offset")
     held = with_aborted(records).filter(pl.col("control").is_null())
@@ -39,19 +39,19 @@ def settle(logs: ReplicaLogs, unsettled: pl.DataFrame) -> pl.DataFrame:
         .group_by("value", maintain_order=True)
         .agg(pl.col("offset").first(), pl.col("aborted").first())
     )
-    joined = unsettled.join(found.with_columns(found=pl.lit(True)), on="value", how="left", maintain_order="left")
-    stands = (
+    joined = open_sends.join(found.with_columns(found=pl.lit(True)), on="value", how="left", maintain_order="left")
+    is_in_log = (
         pl.when(pl.col("value").is_null())
         .then(None)
         .when(pl.col("found"))
         .then(~pl.col("aborted"))
         .otherwise(pl.lit(False if whole else None, pl.Boolean))
     )
-    return joined.select("place", "offset", stands.alias("stands")).cast(RESOLVED)  # type: ignore[arg-type]
+    return joined.select("place", "offset", is_in_log.alias("is_in_log")).cast(RESOLVED)  # type: ignore[arg-type]
 
 
 def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
-    """Ranges of offsets of the leader's log that are nothing to miss, each with its reason."""
+    """Ranges of offsets that the leader's log may lack, each with its reason (ABSENCES), in order of offset."""
     if not is_leader_collected(logs):
         return pl.DataFrame(schema=ABSENCES)
     ordered = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
@@ -72,8 +72,9 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
 
 
 def is_leader_collected(logs: ReplicaLogs) -> bool:
-    """Whether the last log of the leader was collected. Retention may have emptied it: one segment without a byte
-    then says where it starts.
+    """Whether the last log of the leader was collected.
+
+    Retention may have emptied it; then one segment without a byte shows its start.
     """
     if logs.leader is None:
         return False

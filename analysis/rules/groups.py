@@ -250,6 +250,7 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
 
 
 def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:
+    """The ok commits of these processes, as rows of `p.marks` with an offset, in the order of completion."""
     return p.marks.filter(
         (pl.col("kind") == "commit")
         & pl.col("process").is_in(members)

@@ -30,7 +30,10 @@ def log(p: Partition) -> pl.DataFrame:
 
 @once
 def index(p: Partition) -> pl.DataFrame:
-    """value, first and last: its places in the dense log. Of several values at an offset one is kept."""
+    """The first and last place of each value in the dense log; columns value, first, last.
+
+    An offset with several values counts once, with the first of them in the order of `log`.
+    """
     chosen = log(p).unique("offset", keep="first", maintain_order=True).with_row_index("place")
     return chosen.group_by("value", maintain_order=True).agg(
         pl.col("place").min().cast(pl.Int64).alias("first"),
@@ -50,7 +53,7 @@ def _read_by_ok(p: Partition) -> pl.DataFrame:
 
 @collected
 def lost_writes(p: Partition) -> Iterator[Result]:
-    """Never read by an ok operation, though its writer must have committed and a later value was read."""
+    """Values that no ok operation read, although their writer must have committed and a later value was read."""
     read = _read_by_ok(p)
     bound = index(p).join(read, on="value", how="semi")["first"].max()
     if bound is None:
@@ -66,11 +69,11 @@ def lost_writes(p: Partition) -> Iterator[Result]:
         .sort("last")
     )
     for row in lost.iter_rows(named=True):
-        fate = "acknowledged" if row["outcome"] == "ok" else "undecided, but other values of it were read"
+        outcome = "acknowledged" if row["outcome"] == "ok" else "undecided, but other values of it were read"
         yield _finding(
             p,
             "lost-write",
-            f"{row['value']} was sent by {row['process']} ({fate} at {seconds(row['completed'])}) and is at offset"
+            f"{row['value']} was sent by {row['process']} ({outcome} at {seconds(row['completed'])}) and is at offset"
             f" {row['held']} of key {p.topic}, but no poll returned it, although later values were read",
             row["held"],
             [row["value"]],
@@ -81,7 +84,7 @@ def lost_writes(p: Partition) -> Iterator[Result]:
 
 @collected
 def unseen(p: Partition) -> Iterator[Result]:
-    """Sent by an ok operation and polled by none."""
+    """Values that an ok operation sent and no ok operation polled."""
     sent = p.sends.filter(pl.col("outcome") == "ok").unique("value", keep="first", maintain_order=True)
     for row in sent.join(_read_by_ok(p), on="value", how="anti", maintain_order="left").iter_rows(named=True):
         yield _finding(
@@ -98,7 +101,7 @@ def unseen(p: Partition) -> Iterator[Result]:
 
 @collected
 def inconsistent_offsets(p: Partition) -> Iterator[Result]:
-    """An offset with two or more values."""
+    """Offsets with two or more values."""
     for (offset,), rows in log(p).filter(pl.col("offset").is_duplicated()).group_by("offset", maintain_order=True):
         values = rows["value"].to_list()
         yield _finding(
@@ -114,7 +117,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
 
 @collected
 def duplicates(p: Partition) -> Iterator[Result]:
-    """A value at two or more offsets."""
+    """Values at two or more offsets."""
     for (value,), rows in log(p).filter(pl.col("value").is_duplicated()).group_by("value", maintain_order=True):
         offsets = rows["offset"].to_list()
         yield _finding(
@@ -131,7 +134,7 @@ def duplicates(p: Partition) -> Iterator[Result]:
 
 @collected
 def aborted_reads(p: Partition) -> Iterator[Result]:
-    """G1a: an ok operation read a value that a failed operation sent."""
+    """G1a: values that a failed operation sent and an ok operation read, with all their readers."""
     failed = p.sends.filter(pl.col("outcome") == "fail").select(
         "value", pl.col("process").alias("writer"), pl.col("at").alias("written_at")
     )
@@ -158,7 +161,7 @@ def aborted_reads(p: Partition) -> Iterator[Result]:
 
 @collected
 def precommitted_reads(p: Partition) -> Iterator[Result]:
-    """An operation of any outcome polled a value that it sends itself."""
+    """Operations of any outcome that polled a value that they send themselves."""
     own = p.sends.select("at", "value").unique()
     for row in p.reads.join(own, on=["at", "value"], how="semi").unique("at", keep="first").sort("at").to_dicts():
         yield _finding(
@@ -175,37 +178,43 @@ def precommitted_reads(p: Partition) -> Iterator[Result]:
 
 @collected
 def int_poll_skips(p: Partition) -> Iterator[Result]:
+    """Adjacent values in one operation's polls, where the second is more than one place ahead."""
     yield from _steps(p, "int-poll-skip", _polls_within(p), ahead=True)
 
 
 @collected
 def int_nonmonotonic_polls(p: Partition) -> Iterator[Result]:
+    """Adjacent values in one operation's polls, where the second is the same or earlier in the log."""
     yield from _steps(p, "int-nonmonotonic-poll", _polls_within(p), ahead=False)
 
 
 @collected
 def int_send_skips(p: Partition) -> Iterator[Result]:
+    """Adjacent sends of one operation, where the second is more than one place ahead: a note."""
     yield from _steps(p, "int-send-skip", _sends_within(p), ahead=True, severity="note")
 
 
 @collected
 def int_nonmonotonic_sends(p: Partition) -> Iterator[Result]:
+    """Adjacent sends of one operation, where the second is the same or earlier in the log."""
     yield from _steps(p, "int-nonmonotonic-send", _sends_within(p), ahead=False)
 
 
 @collected
 def poll_skips(p: Partition) -> Iterator[Result]:
+    """Polls that begin more than one place ahead of the last value of their process's latest ok poll."""
     yield from _steps(p, "poll-skip", _polls(p), ahead=True, severity=_subscribed(p))
 
 
 @collected
 def nonmonotonic_polls(p: Partition) -> Iterator[Result]:
+    """Polls that begin at or before the last value of their process's latest ok poll."""
     yield from _steps(p, "nonmonotonic-poll", _polls(p), ahead=False, severity=_subscribed(p))
 
 
 @collected
 def nonmonotonic_sends(p: Partition) -> Iterator[Result]:
-    """Per process over ok and undecided operations."""
+    """Operations that send at or before the last value of their process's previous one; failed ones do not count."""
     sends = p.sends.filter(pl.col("outcome") != "fail")
     yield from _steps(p, "nonmonotonic-send", _across(p, sends, sends.clear(), every_outcome=True), ahead=False)
 
@@ -215,7 +224,7 @@ def _subscribed(p: Partition) -> str:
     return "permitted" if "subscribe" in p.context["kind"] else "violation"
 
 
-# Pairs that a skip and its opposite look at alike.
+# Pairs of values that the skip rules and the nonmonotonic rules both compare.
 
 
 @once
@@ -234,7 +243,7 @@ def _sends_within(p: Partition) -> Pairs:
 
 
 def _within(p: Partition, rows: pl.DataFrame) -> Pairs:
-    """Adjacent values of one operation."""
+    """Pairs of adjacent values of one operation."""
     if not len(rows):
         return _with_delta(
             p, rows.select("process", "at", "value").with_columns(before="value", before_at="at").clear()
@@ -300,7 +309,7 @@ def _is_reset(p: Partition, pairs: pl.DataFrame) -> pl.Series:
 
 
 def _with_delta(p: Partition, pairs: pl.DataFrame) -> Pairs:
-    """Adds how far the second value is from the first in the log; pairs without a known place are dropped."""
+    """Add `delta`, the places from the first value to the second. Pairs without a known place are dropped."""
     places = index(p).select("value", "last")
     return (
         pairs.join(places, on="value", how="inner", maintain_order="left")

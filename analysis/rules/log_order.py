@@ -37,6 +37,7 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
     needs=("batches",),
 ).judged_by
 def epoch_order(p: Partition) -> Iterator[Result]:
+    """The findings of `judge_epochs` in the partition's collected logs."""
     yield from judge_logs(p, judge_epochs)
 
 
@@ -65,10 +66,10 @@ def _decreasing_epochs(logs: ReplicaLogs, batches: pl.DataFrame) -> Iterator[Fin
 
 
 def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iterator[Finding]:
-    """Batches whose epoch is not that of the entry of the leader-epoch-checkpoint that covers their offset.
+    """Batches that have another epoch than the leader-epoch-checkpoint entry that covers their offset.
 
-    Not wrong are an entry without a batch (at the log end, or over a gap), and batches below the first entry. A batch
-    of an epoch later than the last entry means that the checkpoint was copied before the segment.
+    An entry without a batch (at the log end, or over a gap) is no breach, nor is a batch below the first entry. A batch
+    with an epoch later than the last entry means that the checkpoint was copied before the segment.
     """
     if not len(batches):
         return
@@ -94,16 +95,16 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
             f"{where(snapshot)} the leader-epoch-checkpoint of broker {broker} for {logs.name} begins epoch"
             f" {row['expected']} at offset {row['start_offset']}, but the broker's log has {batch}"
         )
-        says = f"epoch {row['expected']} begins at offset {row['start_offset']}"
-        entry_line = Evidence(says, source=entries["file"][0], line=row["entry_line"])
+        description = f"epoch {row['expected']} begins at offset {row['start_offset']}"
+        entry_line = Evidence(description, source=entries["file"][0], line=row["entry_line"])
         yield _batch_finding(logs, "epoch-order", sentence, row, batch, entry_line)
 
 
 def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
-    """Leader epochs that two brokers led, as each logged of itself: a line about another broker may be outdated.
+    """Leader epochs that two brokers led. Each logged it of itself: a line about another broker may be outdated.
 
-    A topic that was created again begins at epoch 0. Its topic id identifies it; without one epoch 0 proves nothing,
-    nor do lines whose epochs go back in time.
+    A topic that was created again begins at epoch 0. Its topic id identifies it; without one epoch 0 proves nothing.
+    If the epochs of lines without a topic id go back in time, no line of the partition proves anything.
     """
     claims: dict[str, dict[int, dict[str, Row]]] = {}
     lines = logs.log_events.filter(pl.col("kind") == "leader").sort("time", "file", "line", nulls_last=True)
@@ -163,6 +164,7 @@ def _batch_finding(logs: ReplicaLogs, rule: str, sentence: str, row: Row, batch:
     needs=("batches",),
 ).judged_by
 def checkpoint_order(p: Partition) -> Iterator[Result]:
+    """The findings of `judge_checkpoints` in the partition's collected logs."""
     yield from judge_logs(p, judge_checkpoints)
 
 
@@ -170,9 +172,9 @@ def checkpoint_order(p: Partition) -> Iterator[Result]:
 def judge_checkpoints(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
     """Checkpoints that are ahead of their log, and high watermarks that go back between snapshots.
 
-    Checkpoints lag, so one that is behind its log means nothing.
+    A checkpoint lags behind its log, so only one that is ahead is a breach.
     """
-    # Where the end of a log is damaged (not only torn off), its length is not known.
+    # The length of a log is not known if its end is damaged (not only torn off).
     broken = logs.damage.filter(
         pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null() & ~pl.col("kind").is_in(list(HARMLESS))
     )
@@ -277,6 +279,7 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     needs=("batches",),
 ).judged_by
 def log_corruption(p: Partition) -> Iterator[Result]:
+    """The findings of `judge_segments` in the partition's collected logs."""
     yield from judge_logs(p, judge_segments)
 
 

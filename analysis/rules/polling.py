@@ -47,6 +47,7 @@ from .rule import Rule
     of_records=True,
 ).judged_by
 def poll_skip(p: Partition) -> Iterator[Result]:
+    """Records that a consumer passed over between two polls; unknown if one of its polls has no known outcome."""
     yield from _skips(p, within=False)
 
 
@@ -62,6 +63,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     jepsen=jepsen.int_poll_skips,
 ).judged_by
 def int_poll_skip(p: Partition) -> Iterator[Result]:
+    """Records that one poll passed over."""
     yield from _skips(p, within=True)
 
 
@@ -88,6 +90,7 @@ def int_poll_skip(p: Partition) -> Iterator[Result]:
     follows="offset",
 ).judged_by
 def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
+    """Polls that return a record before their consumer's position."""
     yield from _steps_back(p, within=False)
 
 
@@ -103,6 +106,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     jepsen=jepsen.int_nonmonotonic_polls,
 ).judged_by
 def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
+    """Polls that return a record at or before the one that precedes it."""
     yield from _steps_back(p, within=True)
 
 
@@ -116,7 +120,7 @@ def _skips(p: Partition, within: bool) -> Iterator[Result]:
         skipped = _there(p, passed, row["completed"], uncommitted)
         if not len(skipped):
             continue
-        # Within one poll no other poll can have given what is missing.
+        # No other poll can have returned a record that is missing within one poll.
         if not within and polled(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
             yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
             continue
@@ -136,7 +140,7 @@ def _skips(p: Partition, within: bool) -> Iterator[Result]:
 
 
 def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
-    """The offsets with a record at that time: already written, and not gone."""
+    """Those offsets that have a record at `time` (ns): it was sent by then, and no truncation removed it."""
     if not len(offsets):
         return offsets
     held = p.entries_between(int(offsets[0]), int(offsets[-1]))

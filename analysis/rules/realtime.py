@@ -115,7 +115,7 @@ def _known(p: Partition) -> pl.DataFrame:
 
 
 def _ends(p: Partition) -> pl.DataFrame:
-    """The same for end offsets, also last stable ones: a later append is at this offset or behind it."""
+    """End offsets and last stable offsets in the columns of `_known`: a later append is at this offset or behind."""
     return p.end_offsets.select(
         "offset",
         pl.lit(None, dtype=pl.String).alias("value"),
@@ -127,7 +127,10 @@ def _ends(p: Partition) -> pl.DataFrame:
 
 
 def _placed(p: Partition) -> pl.DataFrame:
-    """Sends whose invocation and offset are known: acknowledged with it, or sent once and read there."""
+    """Sends with a known invocation and offset: acknowledged with an offset, or sent once and read at one.
+
+    Columns: value, process, invoked (ns), invoked_at, offset, at, how.
+    """
     columns = ("value", "process", "invoked", "invoked_at", "offset", "at", "how")
     acked = p.acknowledged.filter(
         pl.col("offset").is_not_null() & pl.col("completed").is_not_null() & ~pl.col("synthetic")
@@ -184,8 +187,8 @@ def _evidence(row: Row) -> tuple[str, int]:
 ).judged_by
 def stale_end_offset(p: Partition) -> Iterator[Result]:
     """end_offsets that are less than what was acknowledged or read before the request, or than an earlier answer."""
-    asked = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
-    if not len(asked):
+    requests = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
+    if not len(requests):
         return
     known = _known(p).sort("completed", "at", maintain_order=True)
     highest = np.maximum.accumulate(known["offset"].to_numpy()) if len(known) else np.empty(0, np.int64)
@@ -193,7 +196,7 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
     answers = _ends(p).sort("completed", "at")
     answered = answers["completed"].to_numpy()
     greatest = np.append(-1, np.maximum.accumulate(answers["offset"].to_numpy()))
-    for row in asked.iter_rows(named=True):
+    for row in requests.iter_rows(named=True):
         index = int(np.searchsorted(done, row["invoked"], "left")) - 1
         if index >= 0 and highest[index] >= row["offset"]:
             witness = known.filter((pl.col("offset") == int(highest[index])) & (pl.col("completed") < row["invoked"]))

@@ -1,4 +1,4 @@
-"""acknowledged-absent: replicas, and the leader first, hold every acknowledged record.
+"""acknowledged-absent: every acknowledged record is in the last leader's log, or, if that is not known, in any log.
 
 The latest snapshot is judged. A record is legally absent below the log start, or where compaction removed it: a newer
 record has its key, or, if keys are not recorded, the log cleaner has been over its offset.
@@ -38,6 +38,7 @@ from .rule import Rule
     of_records=True,
 ).judged_by
 def acknowledged_absent(p: Partition) -> Iterator[Result]:
+    """The findings of `judge_absence` in the partition's collected logs."""
     yield from judge_logs(p, judge_absence)
 
 
@@ -224,8 +225,8 @@ def _records_instead(logs: ReplicaLogs, first: int | None, leader: str | None) -
         return [Evidence(f"the logs have no record at offset {first}; {last}")]
     row = now.row(0, named=True)
     epoch = f" in leader epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
-    says = f"broker {row['broker']} has {row['value']!r} at offset {first}, written{epoch}"
-    return [Evidence(says, source=row["file"], byte=row["byte"])]
+    description = f"broker {row['broker']} has {row['value']!r} at offset {first}, written{epoch}"
+    return [Evidence(description, source=row["file"], byte=row["byte"])]
 
 
 def _earlier(logs: ReplicaLogs, run: pl.DataFrame) -> list[Evidence]:

@@ -47,6 +47,7 @@ from .rule import Rule
     of_records=True,
 ).judged_by
 def replica_divergence(p: Partition) -> Iterator[Result]:
+    """The findings of `judge_divergence` in the partition's collected logs."""
     yield from judge_logs(p, judge_divergence)
 
 
@@ -86,7 +87,7 @@ def judge_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]
 
 def identical_at(logs: ReplicaLogs, snapshot: str) -> pl.Series:
     """The first offsets of the ranges that are identical in two replicas."""
-    return logs.sealed.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
+    return logs.identical.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
 
 
 def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
@@ -96,7 +97,7 @@ def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
     that two replicas hold; a range that is identical in both counts once.
     """
     what = ["leader_epoch", "timestamp", "control"]
-    # A dump of a record with headers has no digest, nor have markers in it.
+    # A dump has no digest of a record with headers or of a marker.
     what += ["key", "value"] if records["digest"].null_count() else ["digest"]
     # An implausible epoch, which the reader makes null, contradicts no other.
     known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over("offset"))
@@ -227,19 +228,19 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
 
 
 def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence]:
-    """What each replica has at the first diverging offset, and up to where they agree."""
+    """The record of each replica at the first diverging offset, and the last offset at which all agree."""
     first = divergence.first
     for broker in (broker for side in divergence.sides for broker in side):
         here = (pl.col("broker") == broker) & (pl.col("offset") == first)
         record = divergence.records.filter(here).row(0, named=True)
-        says = f"broker {broker} has at offset {first} "
-        says += f"value {record['value']!r}" if record["control"] is None else f"a {record['control']} marker"
-        says += f", key {record['key']!r}" if record["key"] is not None else ""
-        says += f", epoch {record['leader_epoch']}" if record["leader_epoch"] is not None else ""
-        says += f", timestamp {record['timestamp']}" if record["timestamp"] is not None else ""
-        says += f", digest {record['digest']:016x}" if record["digest"] is not None else ""
+        description = f"broker {broker} has at offset {first} "
+        description += f"value {record['value']!r}" if record["control"] is None else f"a {record['control']} marker"
+        description += f", key {record['key']!r}" if record["key"] is not None else ""
+        description += f", epoch {record['leader_epoch']}" if record["leader_epoch"] is not None else ""
+        description += f", timestamp {record['timestamp']}" if record["timestamp"] is not None else ""
+        description += f", digest {record['digest']:016x}" if record["digest"] is not None else ""
         for end, mark in bounds.filter(pl.col("broker") == broker).select("end", "high_watermark").iter_rows():
-            says += f"; its log ends at {end}"
-            says += f"; its checkpointed high watermark is {mark}" if mark is not None else ""
-        yield Evidence(says, source=record["file"], byte=record["byte"])
+            description += f"; its log ends at {end}"
+            description += f"; its checkpointed high watermark is {mark}" if mark is not None else ""
+        yield Evidence(description, source=record["file"], byte=record["byte"])
     yield Evidence(f"the logs agree up to offset {first - 1}" if first > 0 else "the logs differ from the first offset")

@@ -63,7 +63,7 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     follows="value",
 ).judged_by
 def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
-    """The same within one transaction."""
+    """Sends of one transaction with a smaller offset than the previous one."""
     back = _in_order_of_invocation(p).filter(
         (pl.col("offset") < pl.col("previous")) & (pl.col("at") == pl.col("previous_at"))
     )

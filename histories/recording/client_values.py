@@ -14,7 +14,7 @@ from .journal import Fields
 
 _RECORD = ("topic", "partition", "offset", "value", "key")
 _POSITION = ("topic", "partition", "offset", "start")
-_KEPT = (*_RECORD, "timestamp", "leader_epoch")
+_RECORD_FIELDS = (*_RECORD, "timestamp", "leader_epoch")
 _EXPECTED_RECORD = "a dictionary, (topic, partition, offset, value[, key]), or a record of a Kafka client"
 _EXPECTED_POSITION = "a dictionary, (topic, partition[, offset[, start]]), or a TopicPartition of a Kafka client"
 
@@ -72,7 +72,7 @@ def _record(item: Any) -> Fields | None:
     """One record; None for a message of confluent-kafka that carries an error instead."""
     if callable(getattr(item, "error", None)) and item.error() is not None:
         return None
-    fields = _fields(item, _RECORD, _KEPT, _EXPECTED_RECORD)
+    fields = _fields(item, _RECORD, _RECORD_FIELDS, _EXPECTED_RECORD)
     record = {
         "topic": fields["topic"],
         "partition": int(fields["partition"]),
@@ -112,12 +112,12 @@ def _position(item: Any, given: Any = None) -> Fields:
     return position
 
 
-def _fields(item: Any, order: tuple[str, ...], kept: tuple[str, ...], expected: str) -> Fields:
+def _fields(item: Any, order: tuple[str, ...], names: tuple[str, ...], expected: str) -> Fields:
     """The named fields of an item. Raises UsageError where topic or partition is missing."""
     if isinstance(item, Mapping):
-        fields = {name: item[name] for name in kept if name in item}
+        fields = {name: item[name] for name in names if name in item}
     elif hasattr(item, "topic"):
-        values = {name: getattr(item, name, None) for name in kept}
+        values = {name: getattr(item, name, None) for name in names}
         # Those of confluent-kafka's Message are methods; its timestamp is a pair.
         fields = {name: value() if callable(value) else value for name, value in values.items()}
     elif isinstance(item, tuple | list):

@@ -49,7 +49,7 @@ class EventLog:
             raise LogjudgeError(f"{self._path}: the recorder is finished, so it records no further operation")
 
     def flush(self) -> None:
-        """Write every line that was appended. What goes wrong is kept for `check`."""
+        """Write every line that was appended. An error is stored, and `check` raises it."""
         with self._writing:
             if self._error or self._file < 0:
                 return

@@ -230,7 +230,7 @@ def _source(verdict: dict[str, Any]) -> str:
     files, logs = verdict["input"].get("files"), verdict["counts"].get("evidence files")
     if not files:
         return plural(logs, "file") + " of brokers" if logs else "an empty run"
-    return _some(files, 3) + (f" and {plural(logs, 'file')} of brokers" if logs else "")
+    return _printable_names(files, 3) + (f" and {plural(logs, 'file')} of brokers" if logs else "")
 
 
 def _without_clients(verdict: dict[str, Any]) -> str:
@@ -271,7 +271,7 @@ def environment(html: bool) -> Any:
         duration=style.duration,
         seconds=lambda ns: f"{ns / 1e9:.3f}",
         place=place_of,
-        some=_some,
+        some=_printable_names,
         linked=linked,
         either=either,
         svg=Markup,  # drawn by logjudge; matplotlib escaped its texts
@@ -290,8 +290,8 @@ def linked(text: str, most: int) -> Any:
     return Markup(_REFERENCE.sub(as_link, str(escape(style.printable(text, most)))))
 
 
-def _some(values: list[str], most: int = 6) -> str:
-    """The first of untrusted names, printable."""
+def _printable_names(values: list[str], most: int = 6) -> str:
+    """The first `most` of untrusted names, as printable text."""
     return some([style.printable(value, 40) for value in values], most)
 
 

@@ -132,7 +132,7 @@ def test_an_offset_that_is_not_decoded_is_told_as_held(unpacked, monkeypatch, tm
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
     opened = Inspected(tmp_path)
     p = opened.partition("orders-0")
-    story = offset_story(p, int(p.replica_logs.sealed["first_offset"][0]), [], [])
+    story = offset_story(p, int(p.replica_logs.identical["first_offset"][0]), [], [])
     assert {row["why_not"] for row in story["held"]} == {UNDECODED}
     assert story["absence"] is None
     beyond = int(p.replica_logs.batches["last_offset"].max()) + 1

@@ -14,7 +14,7 @@ from logjudge.analysis.partitions.evidence import collected_logs
 from logjudge.analysis.partitions.log_start import log_start_with
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import extents
-from logjudge.analysis.replicas.resolved_outcomes import legal_absences, settle
+from logjudge.analysis.replicas.resolved_outcomes import legal_absences, resolve_outcomes
 from logjudge.histories.bundle import Settings, open_run
 from logjudge.histories.tables import READS, complete
 
@@ -23,17 +23,17 @@ def test_unknown_sends_are_in_the_log_or_not(recorded):
     run = recorded("leader-kill-m")
     unknown = [(place, e) for place, e in run.events if e["f"] == "send" and e["type"] == "info"]
     partitions = {(e["process"], e["op"]): e.get("partition") for _, e in run.events if e["f"] == "send"}
-    stands = 0
+    is_in_log = 0
     for topic, partition in run.partitions():
         if topic != "orders":
             continue
         mine = [(e["value"], p) for p, e in unknown if partitions[(e["process"], e["op"])] == partition]
         frame = pl.DataFrame(mine, schema={"value": pl.String, "place": pl.Int64}, orient="row")
-        settled = settle(run.replica_logs(topic, partition), frame)
-        assert settled["stands"].null_count() == 0
-        assert settled.filter(pl.col("stands"))["offset"].null_count() == 0
-        stands += settled["stands"].sum()
-    assert stands == run.truth["info_and_read"]
+        resolved = resolve_outcomes(run.replica_logs(topic, partition), frame)
+        assert resolved["is_in_log"].null_count() == 0
+        assert resolved.filter(pl.col("is_in_log"))["offset"].null_count() == 0
+        is_in_log += resolved["is_in_log"].sum()
+    assert is_in_log == run.truth["info_and_read"]
 
 
 def test_aborted_sends_do_not_stand(recorded):
@@ -43,8 +43,8 @@ def test_aborted_sends_do_not_stand(recorded):
             for op in event["ops"]:
                 if op["f"] == "send" and op["topic"] == "orders" and op.get("offset") is not None:
                     frame = pl.DataFrame({"value": [op["value"]], "place": [place]})
-                    settled = settle(run.replica_logs("orders", op["partition"]), frame)
-                    assert settled["stands"].to_list() == [False]
+                    resolved = resolve_outcomes(run.replica_logs("orders", op["partition"]), frame)
+                    assert resolved["is_in_log"].to_list() == [False]
                     return
     raise AssertionError("the run has no aborted send")
 
@@ -54,7 +54,7 @@ def test_nobody_knows_without_the_leader_s_log(recorded):
     frame = pl.DataFrame({"value": ["x"], "place": [1]})
     kept = run.replica_logs("demo", 0)
     hidden = kept.records.filter(pl.col("broker") != kept.leader)
-    assert settle(replace(kept, records=hidden), frame)["stands"].to_list() == [None]
+    assert resolve_outcomes(replace(kept, records=hidden), frame)["is_in_log"].to_list() == [None]
 
 
 def test_legal_absences_are_those_of_the_truth(recorded):

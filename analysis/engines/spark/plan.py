@@ -22,7 +22,7 @@ from ....histories.pairing import PLACED_EVENTS
 from ....histories.tables import CONTEXT, SENDS
 from ...kernel import Common, Tables, judge_unit, to_frame
 from ...stages import (
-    ASKING,
+    REFERRING_TABLES,
     Parts,
     Unit,
     choose_batches,
@@ -87,7 +87,7 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFra
 
     headers = blocks.filter(F.col("kind") == "headers")
     if run.splits:
-        referring = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*ASKING))
+        referring = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*REFERRING_TABLES))
         headers = headers.unionByName(referring.mapInArrow(_lookups, BLOCK))
     choosing = _choosing(run.settings.to_json(), bool(run.splits))
     chosen = headers.groupBy("topic", "partition").applyInArrow(choosing, BLOCK)
