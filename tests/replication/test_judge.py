@@ -126,4 +126,4 @@ def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Results, "causes", lambda self: [{**cause, **renamed} for cause in causes(self)])
     told = [*judge.compare(66).wrong, *weakened.compare(66).wrong]
     assert len(told) > weakened.COPIES
-    assert all("is told by unclean-election" in sentence for sentence in told)
+    assert all("has the cause unclean-election" in sentence for sentence in told)
