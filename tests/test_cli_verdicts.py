@@ -132,7 +132,7 @@ def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> No
 def test_what_is_unknown_is_said_once_in_the_report(unread: Path, tmp_path: Path) -> None:
     check(unread, "--out", tmp_path / "o")
     for name in ("report.md", "report.html"):
-        assert (tmp_path / "o" / name).read_text().count("Nothing can be said for sure") == 1
+        assert (tmp_path / "o" / name).read_text().count("No breach was found, but the evidence is incomplete") == 1
 
 
 def test_sarif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,9 @@ def test_sarif_of_what_is_unknown_has_open_results(unread: Path, tmp_path: Path)
     output = check(unread, "--format", "sarif", "--out", tmp_path / "o").output
     (result,) = json.loads(output)["runs"][0]["results"]
     assert (result["ruleId"], result["kind"], result["level"]) == ("assumption", "open", "none")
-    assert result["message"]["text"].startswith("unread: UNKNOWN. Unknown: final reads complete: nobody is known")
+    assert result["message"]["text"].startswith(
+        "unread: UNKNOWN. Unknown: final reads complete: no final read of x-0 is recorded"
+    )
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri == (unread / "history.jsonl").as_uri()
 
@@ -175,7 +177,7 @@ def test_github(tmp_path: Path, unread: Path, monkeypatch: pytest.MonkeyPatch) -
     verdict, why = check("history.jsonl", "--format", "github", "--out", tmp_path / "u").output.splitlines()
     assert verdict == "::warning title=logjudge::history: UNKNOWN"
     assert why.startswith(
-        "::warning file=history.jsonl,title=final reads complete::unknown: final reads complete: nobody is known"
+        "::warning file=history.jsonl,title=final reads complete::unknown: final reads complete: no final read of x-0 is recorded"
     )
 
 

@@ -32,6 +32,12 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def _take_signals() -> None:
+    """Undo what a shell with `&` or nohup makes a child ignore."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def check(run: Path, out: object) -> int:
     """The exit code; 2 for one sentence about the input."""
     arguments = ["check", str(run), "--engine", "local", "--no-plots", "--out", str(out)]
@@ -190,7 +196,7 @@ def test_a_signal_while_writing_leaves_nothing(number: signal.Signals, run: Path
     with subprocess.Popen(
         [sys.executable, "-c", waits, *map(str, words)],
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=_take_signals,
     ) as process:
         while not (tmp_path / "writing").exists() and process.poll() is None:
             time.sleep(0.05)
@@ -210,7 +216,7 @@ def test_a_signal_to_spark_leaves_nothing(number: signal.Signals, run: Path, tmp
         [sys.executable, "-m", "logjudge.cli", *map(str, words)],
         env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=_take_signals,
     ) as process:
         while not list((tmp_path / "temporary").glob("logjudge-spark-*/*")) and process.poll() is None:
             time.sleep(0.05)
