@@ -12,7 +12,7 @@ import click
 from ..analysis.linearizability.linearize import Judgement, MapPayloads, evidence, judge_history
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
 from ..analysis.linearizability.user_model import load_model
-from ..histories.errors import LogjudgeError, UsageError
+from ..histories.errors import UsageError
 from ..histories.operation_history import History, read_operations
 from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS, models_for
@@ -23,9 +23,7 @@ from .main import (
     EXIT_UNKNOWN,
     EXIT_USAGE,
     EXIT_VALID,
-    concerns_all_inputs,
-    print_error,
-    report_bug,
+    report_failure,
     worst_exit,
 )
 from .paths import LocalPath
@@ -170,14 +168,9 @@ def command(
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
             shrunk = _shrunk(judgement) if minimal else None
             outcomes[name] = _outcome(judgement, shrunk)
-        except LogjudgeError as error:
-            print_error(error)
-            outcomes[name] = {"verdict": "broken", "error": str(error)}
-            continue
         except Exception as error:
-            if len(files) == 1 or concerns_all_inputs(error):
-                raise
-            outcomes[name] = {"verdict": "crashed", "error": report_bug(error, name)}
+            message, is_bug = report_failure(error, name)
+            outcomes[name] = {"verdict": "crashed" if is_bug else "broken", "error": message}
             continue
         if not as_json:
             _print_judgement(judgement, shrunk, minimal)
