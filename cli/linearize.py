@@ -17,6 +17,7 @@ from ..histories.operation_history import History, read_operations
 from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
+from .forms import quiet_option
 from .main import (
     EXIT_BREACH,
     EXIT_CRASH,
@@ -27,7 +28,7 @@ from .main import (
     worst_exit,
 )
 from .paths import LocalPath
-from .progress import Progress
+from .progress import Progress, note
 
 EXITS = {
     "ok": EXIT_VALID,
@@ -66,10 +67,10 @@ def _read(name: str, format_name: str | None) -> History:
     path = Path(name)
     size = path.stat().st_size if path.is_file() else 0
     if size >= LARGE:
-        click.echo(f"{name}: reading {size / 1e6:,.0f} MB", err=True)
+        note(f"{name}: reading {size / 1e6:,.0f} MB")
     history = read_operations(name, format_name)
     if size >= LARGE:
-        click.echo(f"{name}: searching {len(history.operations):,} operations", err=True)
+        note(f"{name}: searching {len(history.operations):,} operations")
     return history
 
 
@@ -135,6 +136,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
 @click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a minimal failing history.")
 @engine_options(default="local")
+@quiet_option
 def command(
     files: tuple[str, ...],
     model_name: str | None,
