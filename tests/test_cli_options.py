@@ -151,3 +151,25 @@ def test_plots_are_drawn_as_asked(offset: int, options: list[str], drawn: bool, 
     assert bool(findings) == bool(offset)
     assert bool(list((tmp_path / "out").glob("plots/*.svg"))) == drawn
     assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("diff", ROOT / "examples" / "unclean-election"), 1),
+        (("convert", "-", "h.jsonl"), None),
+        (("plot", "-", "glance", "--out", "glance.png"), None),
+        (("linearize", ROOT / "tests" / "data" / "porcupine" / "c01-bad.txt"), 1),
+        (("simulate", "--ops", "20", "--out", "run"), None),
+        (("search", "--variant", "kraft", "--runs", "1"), 0),
+        (("scenarios", "run", "asynchronous"), 1),
+    ],
+)
+def test_quiet_prints_nothing_and_changes_no_exit_code(
+    words: tuple[object, ...], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*words, "--quiet")
+    assert (result.stdout, result.stderr) == ("", "")
+    assert (result.return_value or 0) == code
+    assert result.exception is None
