@@ -49,9 +49,15 @@ class Options(TypedDict, total=False):
 
 
 @overload
-def check(run: Sequence[Path], engine: Engine = ..., **options: Unpack[Options]) -> list[Result]: ...
+def check(run: Sequence[Path], engine: Engine = ..., **options: Unpack[Options]) -> list[Result]:
+    """A list of paths gives a list of results."""
+
+
 @overload
-def check(run: Any, engine: Engine = ..., **options: Unpack[Options]) -> Result: ...
+def check(run: Any, engine: Engine = ..., **options: Unpack[Options]) -> Result:
+    """A path or a DataFrame gives one result."""
+
+
 def check(
     run: Any,
     engine: Engine = "local",
