@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
+from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.rules import RULES
+from logjudge.histories.bundle import Settings
 from notation import JudgeOnce, judge
 from rules_corpus import Case, load, shown
 
@@ -49,3 +52,9 @@ def test_every_rule_has_cases_on_both_sides() -> None:
     assert min(found.values()) >= 4
     assert min(left[name] for name in OF_CLIENTS) >= 4
     assert len({case.history for case in CORPUS}) > 0.9 * len(CORPUS)
+
+
+def test_observations_are_immutable() -> None:
+    p = Partition("orders", 0, Settings())
+    with pytest.raises(FrozenInstanceError):
+        p.ambiguous = [("reads", "its generation is not known")]  # type: ignore[misc]
