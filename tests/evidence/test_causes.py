@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergence, explain_loss, retry_duplicate
 from logjudge.analysis.causes.consumers import CONSUMER_CAUSES
+from logjudge.analysis.causes.loss_ranges import explain_losses
 from logjudge.analysis.causes.losses import Lost, lost_of
-from logjudge.analysis.causes.ranges import explain_losses, explain_ranges
 from logjudge.analysis.causes.replica_history import short_log_facts
 from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
 from logjudge.analysis.partitions.partition import Partition
@@ -106,7 +106,7 @@ def test_a_leader_from_outside_the_isr_is_unclean():
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     explained = explain_loss(timeline(AFTER, meta=meta), lost())
     assert explained.cause == "unclean-election"
-    says = " | ".join(fact.says for fact in explained.chain)
+    says = " | ".join(fact.sentence for fact in explained.chain)
     assert "the ISR of orders-0 shrank to [1]" in says
     assert "the controller elected broker 2 leader of orders-0 in epoch 1" in says
 
@@ -162,7 +162,7 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
     told = timeline(tables, about, leader="3")
     explained = explain_repeated(told, sent_again, {"enable.idempotence": False})
     assert explained.cause == "retry-duplicate"
-    assert any("a copy was in snapshot before at offset 2" in fact.says for fact in explained.chain)
+    assert any("a copy was in snapshot before at offset 2" in fact.sentence for fact in explained.chain)
     apart = timeline(joined(logs("3: 0a 1b", "before"), logs("3: 0a 1x@1 2b@1")), about, leader="3")
     assert explain_repeated(apart, sent_again, {"enable.idempotence": False}).cause == "unknown"
 
@@ -179,7 +179,7 @@ def test_a_retry_is_known_by_what_turns_idempotence_off(producer, says):
     held = timeline(logs("1: 0a 1b 2b"), leader="1")
     explained = explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), producer)
     assert explained.cause == "retry-duplicate"
-    assert says in [fact.says for fact in explained.chain]
+    assert says in [fact.sentence for fact in explained.chain]
     sure = {**producer, "enable.idempotence": True}
     assert explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), sure).cause == "unknown"
 
@@ -255,7 +255,7 @@ def test_who_kept_its_own_records_above_a_cut_and_is_elected_later_loses_those_o
 
     assert explain_loss(explained(), lost()).cause == "high-watermark-truncation"
     assert explain_divergence(explained(), DIFFER).cause == "high-watermark-truncation"
-    says = " | ".join(fact.says for fact in explain_loss(explained(), lost()).chain)
+    says = " | ".join(fact.sentence for fact in explain_loss(explained(), lost()).chain)
     assert says.index("truncated") < says.index("in epoch 2")
     assert "broker 2 kept its own records" in says
     assert explain_divergence(explained(cut=1), DIFFER).cause == "unknown"
@@ -326,7 +326,7 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
     power = (fault("power-loss", "1", 6), fault("power-loss", "2", 7))
     explained = correlated(*power, fault("restart", "2", 11), fault("restart", "1", 11))
     assert explained.cause == "correlated-failure"
-    says = " | ".join(fact.says for fact in explained.chain)
+    says = " | ".join(fact.sentence for fact in explained.chain)
     assert says.index("broker 1 lost power") < says.index("broker 2 lost power") < says.index("loaded")
     assert correlated(*power, fault("restart", "1", 11), ends=(1, 2)).cause == "unknown"  # broker 2 kept them
     assert correlated(*power, fault("restart", "1", 11), acks="1").cause != "correlated-failure"  # 2 never had them
@@ -357,7 +357,7 @@ def test_an_unclean_election_that_the_configuration_forbids_was_forced():
     config = {"unclean.leader.election.enable": False, "min.insync.replicas": 2}
     explained = explain_loss(timeline(AFTER, {"replicas": ("1", "2")}, meta, config=config), lost())
     assert explained.cause == "unclean-election"
-    says = [fact.says for fact in explained.chain]
+    says = [fact.sentence for fact in explained.chain]
     forbidden = says.index("unclean.leader.election.enable=false for the topic")
     assert "elected broker 2" in says[forbidden + 1]
     assert explained.prevented_by == [
@@ -493,11 +493,11 @@ def test_acks_all_alone_prevents_little_where_the_leader_may_be_alone():
 def test_the_chain_tells_why_the_others_were_gone():
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     faults = (fault("pause", "2", 2), fault("pause", "1", 6))
-    says = [fact.says for fact in explain_loss(timeline(AFTER, meta=meta, faults=faults), lost()).chain]
+    says = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=meta, faults=faults), lost()).chain]
     assert "pause of broker 2 began" in says
     assert "pause of broker 1 began" in says
     healed = (faults[0], Fault("heal", "pause", ("2",), 3 * SECOND, 3 * SECOND))
-    says = [fact.says for fact in explain_loss(timeline(AFTER, meta=meta, faults=healed), lost()).chain]
+    says = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=meta, faults=healed), lost()).chain]
     assert not [one for one in says if "pause" in one]
 
 
@@ -584,10 +584,10 @@ def test_neighbours_that_were_lost_by_two_causes_are_explained_each_by_its_own()
         )
     )
     finding = Finding("lost-write", "", "orders", 0, first_offset=1, last_offset=3, count=3, values=["b", "c", "d"])
-    told = [(part.first, part.last, part.count, why.cause) for part, why in explain_ranges(found, finding, sends)]
+    told = [(part.first, part.last, part.count, why.cause) for _, part, why in explain_losses(found, [finding], sends)]
     assert told == [(1, 2, 2, "single-ack-failover"), (3, 3, 1, "unknown")]
     same = sends.with_columns(acks=pl.lit("1"))
-    told = [(part.first, part.last, part.count, why.cause) for part, why in explain_ranges(found, finding, same)]
+    told = [(part.first, part.last, part.count, why.cause) for _, part, why in explain_losses(found, [finding], same)]
     assert told == [(1, 3, 3, "single-ack-failover")]
 
 
@@ -660,8 +660,8 @@ def test_without_any_evidence_the_missing_is_named():
 
 def test_facts_without_a_time_keep_their_place():
     one, two, three = Fact("one", "started", 1), Fact("undated", "started"), Fact("three", "started", 3)
-    assert [fact.says for fact in ordered([one, two, three, one])] == ["one", "undated", "three"]
-    assert [fact.says for fact in ordered([three, two, one])] == ["one", "three", "undated"]
+    assert [fact.sentence for fact in ordered([one, two, three, one])] == ["one", "undated", "three"]
+    assert [fact.sentence for fact in ordered([three, two, one])] == ["one", "three", "undated"]
 
 
 def metadata_fact(at, kind="fenced", broker="2", **about):

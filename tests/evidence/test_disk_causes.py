@@ -113,7 +113,7 @@ def rolled_back(
 def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
     explained = rolled_back(*KILLED)
     assert explained.cause == "log-rolled-back"
-    says = " | ".join(fact.says for fact in explained.chain)
+    says = " | ".join(fact.sentence for fact in explained.chain)
     assert says.index("in snapshot before broker 1's log of orders-0 ended at 2") < says.index("in snapshot after")
 
 
@@ -154,7 +154,7 @@ def test_records_whose_commit_marker_was_cut_still_stand(recorded):
     )
     explained = explain_loss(lines, cut)
     assert explained.cause == "unclean-election"
-    says = [fact.says for fact in explained.chain]
+    says = [fact.sentence for fact in explained.chain]
     assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in says
     assert says[-1].startswith("offsets 52 to 57 of orders-0 are still in the log without the COMMIT marker")
     assert not any("lacked offset 52" in text for text in (*says, *explained.missing))
