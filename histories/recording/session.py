@@ -35,6 +35,8 @@ class Load:
     rate: float = 200.0  # sends a second, of all producers
     size: int = 0  # bytes of a value, at least
     keys: int = 20
+    handle_ms: int = 0  # that a member of a group takes for what one poll returned
+    crashes: bool = True  # whether members of a group are killed, too
 
 
 class Client(Protocol):
@@ -85,6 +87,7 @@ class Session:
     def __init__(self, recorder: Recorder, settings: ClientSettings, load: Load, admin: Any) -> None:
         self.recorder, self.settings, self.load, self.admin = recorder, settings, load, admin
         self.progress = Progress()
+        self.partitions = load.partitions  # of the topic, as producers know them
         self.stopping = threading.Event()
         self.topics: list[str] = []
         self.error: LogjudgeError | None = None  # that ended the recording
