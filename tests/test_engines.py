@@ -118,5 +118,5 @@ def test_any_blocks(monkeypatch: pytest.MonkeyPatch, some: list[JudgedRun]) -> N
 
 def _without_lines(results: Results) -> list[dict[str, Any]]:
     """Findings with what their evidence says, whichever lines say it."""
-    says = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
-    return results.findings().with_columns(says).to_dicts()
+    sentences = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
+    return results.findings().with_columns(sentences).to_dicts()

@@ -141,7 +141,7 @@ def _converted(source: Path, target: Path) -> Path:
 
 
 @pytest.mark.spark
-def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, mounted: str) -> None:
+def test_what_cannot_be_judged_is_refused_in_a_sentence(spark: Any, bundle: Path, mounted: str) -> None:
     stored = bundle.parent
     pl.DataFrame({"time": [1], "who": ["p"]}).write_parquet(stored / "foreign.parquet")
     (stored / "cut.parquet").write_bytes((stored / "foreign.parquet").read_bytes()[:-1])
@@ -150,7 +150,7 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
     (stored / "two").mkdir()
     for name in "ab":
         shutil.copytree(bundle, stored / "two" / name)
-    for name, said in {
+    for name, expected in {
         "nowhere": "no such file or folder, expected",
         "empty": "no such file or folder, expected",
         "empty.jsonl": "found an empty file",
@@ -158,10 +158,10 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
         "cut.parquet": "found damaged Parquet",
         "two": r"found 2 run bundles in it \(a, b\), .*viewfs://.*/two/\*",
     }.items():
-        with pytest.raises(InputError, match=said) as told:
+        with pytest.raises(InputError, match=expected) as raised:
             remote.open_run(spark, f"{mounted}/{name}")
-        assert str(told.value).startswith(f"{mounted}/{name}: ")
-        assert len(str(told.value).splitlines()) == 1
+        assert str(raised.value).startswith(f"{mounted}/{name}: ")
+        assert len(str(raised.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -181,10 +181,10 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
         ("scenarios", "run", "elr", "--out", URI),
     ],
 )
-def test_what_reads_no_uri_says_so(command: tuple[str, ...]) -> None:
-    told = CliRunner().invoke(cli, command, standalone_mode=False).exception
-    assert isinstance(told, UsageError)
-    assert f"found {URI}, expected a local or mounted path" in str(told)
+def test_commands_that_read_no_uri_refuse_it(command: tuple[str, ...]) -> None:
+    error = CliRunner().invoke(cli, command, standalone_mode=False).exception
+    assert isinstance(error, UsageError)
+    assert f"found {URI}, expected a local or mounted path" in str(error)
 
 
 def test_a_file_uri_is_a_local_path(bundle: Path, tmp_path: Path) -> None:

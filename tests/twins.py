@@ -43,7 +43,7 @@ class Op(NamedTuple):
     outcome: str
     begun: int
     done: int
-    told: Event
+    config: Event
     id: tuple[str, int]
 
 
@@ -72,15 +72,15 @@ class Twin:
         return self.processes.get(process, {}).get(name)
 
     def without_idempotence(self, process: str) -> bool:
-        told = self.about(process, "enable.idempotence")
-        return told is False if told is not None else str(self.about(process, "acks")) in ("0", "1")
+        config = self.about(process, "enable.idempotence")
+        return config is False if config is not None else str(self.about(process, "acks")) in ("0", "1")
 
     def dirty(self, process: str) -> bool:
         return bool(self.about(process, "isolation.level") == "read_uncommitted")
 
     def _sends(self, op: Op) -> Iterator[Send]:
         acks = str(self.about(op.process, "acks") or "all")
-        for step in op.told.get("ops", [op.told]) if op.f in ("send", "txn") else []:
+        for step in op.config.get("ops", [op.config]) if op.f in ("send", "txn") else []:
             if step["f"] == "send" and step["value"] is not None:
                 offset = step.get("offset")
                 acked = op.outcome == "ok" and acks != "0"
@@ -93,13 +93,13 @@ class Twin:
         possible: list[int] = []
         reach = max([entry.offset + 1 for entry in (*self.sends, *self.reads) if entry.offset is not None] + [0])
         reach = max([reach, *(end for _, end, _ in self.ends)])
-        told = [(op, start, end) for op, end, start in self.ends if start is not None]
+        config = [(op, start, end) for op, end, start in self.ends if start is not None]
         for op in self.ops:
-            fault = op.told.get("fault", {})
+            fault = op.config.get("fault", {})
             if fault.get("kind") == "delete-records" and op.outcome != "fail":
-                told.append((op, fault["offsets"]["0"], reach))
-        for op, start, most in told:
-            later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.told.get("records", ())]
+                config.append((op, fault["offsets"]["0"], reach))
+        for op, start, most in config:
+            later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.config.get("records", ())]
             refuted = start > most or any(offset < start for offset in later)
             (possible if refuted else certain).append(min(start, most))
             self.moves.append((min(start, most), op.begun if op.f == "fault" else self._deleted(start, op.done)))
@@ -114,8 +114,8 @@ class Twin:
         begun = [
             op.begun
             for op in self.ops
-            if op.told.get("fault", {}).get("kind") == "delete-records" and op.outcome != "fail"
-            if op.begun <= known and op.told["fault"]["offsets"]["0"] >= start
+            if op.config.get("fault", {}).get("kind") == "delete-records" and op.outcome != "fail"
+            if op.begun <= known and op.config["fault"]["offsets"]["0"] >= start
         ]
         return min(begun, default=-1)
 
@@ -331,7 +331,7 @@ class Twin:
     def _is_removable(self, send: Send, offset: int | None) -> bool:
         if offset is not None:
             return offset < self.possible_start
-        moves = [op.done for op in self.ops if op.told.get("fault", {}).get("kind") == "delete-records"]
+        moves = [op.done for op in self.ops if op.config.get("fault", {}).get("kind") == "delete-records"]
         moves += [op.done for op, _, start in self.ends if start]
         named = self.assumed and any(self._set_by("final"))
         return self.possible_start > 0 and (named or any(send.begun <= done for done in moves))
@@ -409,8 +409,8 @@ class Twin:
     def _known(self) -> list[tuple[int, int]]:
         """When an offset was known to be held: acknowledged, or read, though not before it was sent."""
         sent = {(send.value, send.offset): send.begun for send in reversed(self.sends)}
-        told = [read for read in self.reads if read.value is not None]
-        reads = [(read.done, read.offset) for read in told if read.done >= sent.get((read.value, read.offset), 0)]
+        config = [read for read in self.reads if read.value is not None]
+        reads = [(read.done, read.offset) for read in config if read.done >= sent.get((read.value, read.offset), 0)]
         return reads + [(send.done, send.offset) for send in self.acked if send.offset is not None]
 
     def _found(self) -> Iterator[tuple[Send, int]]:
@@ -427,23 +427,23 @@ class Twin:
     def _ends(self) -> Iterator[Breach]:
         for op, end in self.log_ends:
             before = [offset for time, offset in self._known() if time < op.begun]
-            told = [(other.done, more) for other, more, _ in self.ends if other.done < op.begun and more > end]
+            config = [(other.done, more) for other, more, _ in self.ends if other.done < op.begun and more > end]
             if max(before, default=-1) >= end:
                 yield ("stale-end-offset", "violation", end, max(before))
-            elif told:
-                yield ("stale-end-offset", "violation", end, min(told)[1] - 1)
+            elif config:
+                yield ("stale-end-offset", "violation", end, min(config)[1] - 1)
 
 
 def _moved(op: Op, position: int | None, rebalanced: bool) -> tuple[int | None, bool]:
     """A consumer's position after an operation that is no poll."""
-    here = [place["offset"] for place in op.told.get("offsets", []) if place["partition"] == 0]
-    group = bool(op.told.get("group"))
+    here = [place["offset"] for place in op.config.get("offsets", []) if place["partition"] == 0]
+    group = bool(op.config.get("group"))
     if op.f == "crash":
         return None, False
     if op.f not in ("assign", "seek") or op.outcome == "fail":
         return position, rebalanced
-    if op.told.get("revoked"):
-        return (None, False) if here or not op.told["offsets"] else (position, rebalanced)
+    if op.config.get("revoked"):
+        return (None, False) if here or not op.config["offsets"] else (position, rebalanced)
     if here:
         return here[0], group
     return (None, False) if op.f == "assign" and not group else (position, rebalanced)
@@ -451,8 +451,8 @@ def _moved(op: Op, position: int | None, rebalanced: bool) -> tuple[int | None, 
 
 def _named(events: list[Event]) -> list[Event]:
     """A tombstone is known by its offset: it is named after it, and so is what polls give there without a value."""
-    told = [step for event in events for step in event.get("ops", [event]) if step["f"] == "send"]
-    stand = {step["offset"] for step in told if step["value"] is None and step.get("offset") is not None}
+    config = [step for event in events for step in event.get("ops", [event]) if step["f"] == "send"]
+    stand = {step["offset"] for step in config if step["value"] is None and step.get("offset") is not None}
 
     def name(step: Event) -> Event:
         records = [name(record) for record in step.get("records", [])]
@@ -471,19 +471,19 @@ def _operations(events: list[Event]) -> Iterator[Op]:
         if event["type"] == "invoke":
             name = (event["process"], event["op"])
             ends = [e for e in events if (e["process"], e["op"]) == name and e["type"] != "invoke"]
-            told = {**event, **(ends[0] if ends else {})}
+            config = {**event, **(ends[0] if ends else {})}
             outcome = ends[0]["type"] if ends else "info"
             yield Op(
-                event["process"], event["f"], outcome, event["time"], told["time"] if ends else FOREVER, told, name
+                event["process"], event["f"], outcome, event["time"], config["time"] if ends else FOREVER, config, name
             )
 
 
 def reads_of(op: Op) -> Iterator[Read]:
-    for step in op.told.get("ops", [op.told]):
+    for step in op.config.get("ops", [op.config]):
         for record in step.get("records", []) if step["f"] == "poll" else []:
             yield Read(record["offset"], record["value"], op.process, op.done, op.id)
 
 
 def places(op: Op, f: str) -> list[tuple[int, int | None]]:
-    places = op.told.get("offsets", []) if op.f == f and not op.told.get("revoked") else []
+    places = op.config.get("offsets", []) if op.f == f and not op.config.get("revoked") else []
     return [(p["offset"], p.get("start")) for p in places if p["partition"] == 0 and p["offset"] is not None]

@@ -105,7 +105,7 @@ def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
         if not before or before[-1][1] <= offset:
             continue
         previous, more = before[-1]
-        sought = any(
+        may_be_sent = any(
             move.process in members
             and move.outcome != "fail"
             and not move.told.get("group")
@@ -113,7 +113,7 @@ def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
             and any(to <= offset for to, _ in (*places(move, "assign"), *places(move, "seek")))
             for move in twin.ops
         )
-        if not sought:
+        if not may_be_sent:
             yield ("commit-regression", "violation", offset, more - 1)
 
 
