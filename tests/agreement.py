@@ -161,8 +161,8 @@ def changed(ops: list[Op], rng: Random) -> list[Op]:
 
 
 def in_notation(ops: list[Op]) -> str:
-    tokens = [(op.start, f"{op.process}:{op.asked()}..") for op in ops]
-    tokens += [(op.end, f"{op.process}:..{op.told()}") for op in ops]
+    tokens = [(op.start, f"{op.process}:{op.invocation()}..") for op in ops]
+    tokens += [(op.end, f"{op.process}:..{op.completion()}") for op in ops]
     # The final reads say where they begin, or else they would not be seen where they find nothing.
     tokens += [(op.start, "final:assign=0") for op in [op for op in ops if op.process == "final"][:1]]
     return " ".join(token for _, token in sorted(tokens))
