@@ -119,7 +119,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
             done[folder] = report, headline
             codes.append(EXITS[report["verdict"]])
         except LogjudgeError as error:
-            if len(runs) == 1:
+            if len(runs) == 1 or concerns_all_inputs(error):
                 raise
             print_error(error)
             unread[run] = str(error)

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import click
 
-from ..histories.errors import LogjudgeError, did_you_mean
+from ..histories.errors import LogjudgeError, MissingComponentError, did_you_mean
 
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "causes": ("causes", "List the causes and explain them."),
     "convert": ("convert", "Write a history in another format."),
     "doctor": ("doctor", "Check what is installed, and how to install what is missing."),
+    "spark-main": ("spark_main", "Print the file that spark-submit runs."),
     "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
     "search": ("search", "Search for a schedule that breaks an invariant, and shrink it."),
     "scenarios": ("scenarios", "List and run the catalogue of data-loss scenarios."),
@@ -69,9 +70,10 @@ def report_bug(error: Exception, name: str | None = None) -> str:
 
 
 def concerns_all_inputs(error: Exception) -> bool:
-    """Whether the next of several inputs would fail too: the output is closed, or the disk is full."""
+    """Whether the next of several inputs would fail too: closed output, a full disk, or no Spark."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return full or isinstance(error, BrokenPipeError | click.exceptions.Abort | click.ClickException)
+    lost = BrokenPipeError | click.exceptions.Abort | click.ClickException | MissingComponentError
+    return full or isinstance(error, lost)
 
 
 def worst_exit(codes: Iterable[int]) -> int:

@@ -17,9 +17,10 @@ import polars as pl
 import pytest
 import zstandard
 from logjudge.analysis.engines import local
+from logjudge.analysis.engines.spark import handing_on
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict import verdict_of
-from logjudge.histories import parsing
+from logjudge.histories import files, parsing
 from logjudge.histories.bundle import open_run
 from logjudge.histories.files import blocks
 from notation import History, JudgeOnce, parse
@@ -169,6 +170,59 @@ def test_any_blocks(monkeypatch: pytest.MonkeyPatch, some: list[tuple[Path, Resu
     monkeypatch.setattr(parsing, "blocks", partial(blocks, block_bytes=3_000))
     for folder, expected in some:
         assert local.judge_run(open_run(folder)).findings().equals(expected.findings())
+
+
+@pytest.fixture
+def handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every compressed file is decompressed in one place, and its blocks of a few lines are parsed in others."""
+    monkeypatch.setattr(files, "HANDED_ON_BYTES", 0)
+    for module in (local, handing_on):
+        monkeypatch.setattr(module, "HANDED_ON_BLOCK_BYTES", 20_000)
+
+
+@pytest.mark.parametrize("write", [_gzipped, _zstandard])
+@pytest.mark.usefixtures("handed_on")
+def test_blocks_that_are_handed_on(
+    write: Callable[[History, Path], None], some: list[tuple[Path, Results]], tmp_path: Path
+) -> None:
+    for bundle, expected in _packed(write, some, tmp_path):
+        _same_but_for_names(local.judge_run(open_run(bundle)), expected)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("handed_on")
+def test_spark_hands_blocks_on_and_judges_on_many_tasks(
+    spark: Any, some: list[tuple[Path, Results]], tmp_path: Path
+) -> None:
+    from logjudge.analysis.engines.spark import judge_run
+    from logjudge.analysis.engines.spark.plan import plan
+    from pyspark.sql import functions as F  # noqa: N812
+
+    for bundle, expected in _packed(_gzipped, some[:2], tmp_path):
+        run = open_run(bundle)
+        assert len(run.splits) == 1
+        assert plan(spark, run, None).select(F.spark_partition_id().alias("task")).distinct().count() > 1
+        _same_but_for_names(judge_run(run, spark), expected)
+
+
+def _packed(
+    write: Callable[[History, Path], None], some: list[tuple[Path, Results]], folder: Path
+) -> Iterator[tuple[Path, Results]]:
+    """The runs with their histories as one compressed file each, and what is expected of them."""
+    for number, ((history, _), (original, expected)) in enumerate(zip(SOME, some, strict=False)):
+        bundle = folder / str(number)
+        bundle.mkdir()
+        (bundle / "run.json").write_bytes((original / "run.json").read_bytes())
+        write(history, bundle)
+        yield bundle, expected
+
+
+def _same_but_for_names(found: Results, expected: Results) -> None:
+    """The findings are the same, down to the line, in a file of another name."""
+    assert found.counts == expected.counts
+    lines = pl.col("evidence").list.eval(pl.element().struct.field("line"))
+    assert found.findings().with_columns(lines).equals(expected.findings().with_columns(lines))
+    assert verdict_of(found) == verdict_of(expected)
 
 
 def _without_lines(results: Results) -> list[dict[str, Any]]:
