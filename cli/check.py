@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from ..histories.errors import UsageError
 from ..histories.files import is_uri
 from ..histories.output_folder import name_of
+from .check_help import CommandWithRules
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .forms import from_option
@@ -32,7 +33,6 @@ from .main import (
 )
 from .paths import AnyPath
 from .progress import Progress
-from .rule_groups import epilog
 from .runs import Judged, check_index, names_of, write_index
 from .runs import render as render_runs
 
@@ -56,7 +56,7 @@ RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_name
 SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
 
 
-@click.command(epilog=epilog())
+@click.command(cls=CommandWithRules)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath(takes_stdin=True))
 @click.option(
     "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
