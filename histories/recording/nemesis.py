@@ -15,7 +15,7 @@ from .scenarios import LabScenario
 from .session import Session
 from .topics import are_in_sync, leaders, metadata
 
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 240.0
 Step = dict[str, Any]
 
 
@@ -118,7 +118,7 @@ class Nemesis:
 
     def _stop(self, step: Step) -> None:
         nodes = self._nodes(step)
-        with self.session.recorder.fault("stop", nodes=nodes, signal="SIGTERM") as fault:
+        with self.session.recorder.fault("shutdown", nodes=nodes, signal="SIGTERM") as fault:
             self.lab.request("stop", nodes=nodes)
             fault.ok()
         self._dead += nodes
@@ -193,9 +193,9 @@ class Nemesis:
 
     def _restore(self, step: Step) -> None:
         for node in self._nodes(step):
-            with self.session.recorder.fault("restore-backup", nodes=[node], topic=self.session.load.topic) as fault:
-                self.lab.request("restore", node=node)
-                fault.ok()
+            for name in self.lab.request("restore", node=node):
+                topic, _, number = name.rpartition("-")
+                self.session.recorder.fault("restore", nodes=[node], topic=topic, partition=int(number)).ok()
 
     def _add_partitions(self, step: Step) -> None:
         from confluent_kafka.admin import NewPartitions

@@ -30,6 +30,7 @@ class Load:
     partitions: int = 3
     replication_factor: int = 3
     topic_config: dict[str, str] = field(default_factory=dict)
+    assignment: list[list[int]] | None = None  # the replicas of each partition, the preferred leader first
     producers: int = 2
     consumers: int = 2
     rate: float = 200.0  # sends a second, of all producers
@@ -99,7 +100,7 @@ class Session:
         wanted = list(topics)
         create_topics(self.admin, wanted)
         self.topics = [topic.name for topic in wanted]
-        for name, about in describe_topics(self.admin, self.topics).items():
+        for name, about in describe_topics(self.admin, wanted).items():
             self.recorder.configure_topic(name, **about)
 
     def start(self, clients: Iterable[Client]) -> None:
