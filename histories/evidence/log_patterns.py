@@ -24,8 +24,10 @@ LOG = rf"\[(?:Log|UnifiedLog|LogLoader|MergedLog) partition={TP}, dir=[^\]]*\]"
 
 @dataclass(frozen=True)
 class Pattern:
+    """One wording of one kind of event."""
+
     kind: str
-    literal: str
+    literal: str  # a part of each line that the regular expression matches
     expression: str
     versions: str  # first and last known minor version with this wording; "+": also in 4.1
 
