@@ -193,5 +193,5 @@ def _same_but_for_names(found: Results, expected: Results) -> None:
 
 def _without_lines(results: Results) -> list[dict[str, Any]]:
     """Findings with what their evidence says, whichever lines say it."""
-    says = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
-    return results.findings().with_columns(says).to_dicts()
+    sentences = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
+    return results.findings().with_columns(sentences).to_dicts()
