@@ -10,6 +10,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.adjacent_runs import adjacent_runs
+from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural, some
 from .findings import distinct, finding, seconds, where
@@ -91,7 +92,7 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
     not_a_breach="The invocation of the send is not recorded, so a read may come first.",
     unknown_when=(
         "Sends may be missing from the history: some lines could not be read, or run.json names a producer "
-        "without any recorded event."
+        "without any recorded event. A process recorded its times in another unit or by a clock that is hours off."
     ),
     in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 c:<a@0,b@1",
@@ -113,7 +114,11 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but no recorded send wrote {them}"
         yield _finding(p, run, "phantom-read", "violation", sentence)
     early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
-    for run in _runs(early.filter(pl.col("completed") < pl.col("sent"))):
+    early = early.filter(pl.col("completed") < pl.col("sent"))
+    if len(early) and (clock := foreign_clock(p)):
+        yield Unknown(clock)
+        return
+    for run in _runs(early):
         first = run.row(0, named=True)
         yield _finding(
             p,
