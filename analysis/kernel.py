@@ -5,14 +5,14 @@ It uses frames and rules, but neither Spark nor files. Both engines call the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding
+from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding, without_key
 from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .consequences import accept_consequences, link_consequences
@@ -105,37 +105,35 @@ def partitions_of(
     if settings.dialect != "jepsen":
         yield from _native_partitions(topic, partition, whole, common, settings)
         return
-    full = {name: whole.get(name, pl.DataFrame(schema=_SCHEMAS[name])) for name in _SCHEMAS}
+    full = {name: whole.get(name, pl.DataFrame(schema=schema)) for name, schema in _SCHEMAS.items()}
     confirmed = _confirmed(full["sends"], full["reads"])
     topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
     split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
     for name in topics:
-        sends, reads, marks = (split[table].get((name,)) for table in ("sends", "reads", "marks"))
-        yield Partition(name, 0, settings, sends, reads, marks, context=common.context, confirmed=confirmed)
+        own: dict[str, Any] = {table: split[table].get((name,), pl.DataFrame()) for table in _SCHEMAS}
+        yield Partition(name, 0, settings, **own, context=common.context, confirmed=confirmed)
 
 
 def _native_partitions(
     topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
 ) -> Iterator[Partition]:
     """The partition, or one Partition for each generation of a topic that was deleted."""
-    observed = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
+    observed = {name: whole.get(name, pl.DataFrame(schema=without_key(schema))) for name, schema in _SCHEMAS.items()}
     whole = {**whole, **observed}
     readings = parts_of(topic, whole, common.shared, common.context, settings)
     if readings is None:
         yield _native(topic, partition, whole, common, settings)
         return
-    otherwise = [_of_part(topic, partition, part, common, settings) for part in readings.otherwise]
+
+    def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
+        own = common._replace(shared=part.shared)
+        return _native(
+            topic, partition, part.tables, own, settings, part.generation, ambiguous=part.ambiguous, otherwise=otherwise
+        )
+
+    otherwise = [of_part(part) for part in readings.otherwise]
     for part in readings.parts:
-        found = _of_part(topic, partition, part, common, settings)
-        found.otherwise = otherwise
-        yield found
-
-
-def _of_part(topic: str, partition: int, part: Part, common: Common, settings: Settings) -> Partition:
-    """The partition of one generation of its topic."""
-    found = _native(topic, partition, part.tables, common._replace(shared=part.shared), settings, part.generation)
-    found.ambiguous = part.ambiguous
-    return found
+        yield of_part(part, otherwise)
 
 
 def _native(
@@ -145,6 +143,7 @@ def _native(
     common: Common,
     settings: Settings,
     generation: TopicGeneration | None = None,
+    **readings: Any,
 ) -> Partition:
     """The partition with its evidence. Faults after the deletion of its generation are left out."""
     logs = collected_logs(topic, partition, whole, settings)
@@ -154,7 +153,7 @@ def _native(
     sends, resolved_count = whole["sends"], 0
     if logs is not None:
         sends, resolved_count = resolved_sends(sends, logs)
-    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
+    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(without_key(SENDS)))
     timeline = None
     if logs is not None or is_mentioned(whole):
         held = logs or replica_logs_of(topic, partition, {})
@@ -176,11 +175,8 @@ def _native(
         timeline=timeline,
         resolved_count=resolved_count,
         generation=generation,
+        **readings,
     )
-
-
-def _without_key(schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: kind for name, kind in schema.items() if name not in ("topic", "partition")}
 
 
 def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:

@@ -54,8 +54,8 @@ def print_error(error: LogjudgeError) -> None:
     click.echo(f"logjudge: {printable(without_scratch(str(error)))}", err=True)
 
 
-def report_bug(error: Exception, name: str | None = None) -> str:
-    """Prints the traceback of a bug of logjudge with the input that caused it; returns the error in one line."""
+def report_bug(error: Exception, name: str | None = None) -> None:
+    """Prints the traceback of a bug of logjudge, and the input that caused it."""
     import traceback
 
     from .output import printable
@@ -65,13 +65,32 @@ def report_bug(error: Exception, name: str | None = None) -> str:
     click.echo(
         f"logjudge: this is a bug of logjudge{printable(where)}; please report it with the lines above", err=True
     )
-    return f"a bug of logjudge: {type(error).__name__}: {error}"
 
 
-def concerns_all_inputs(error: Exception) -> bool:
-    """Whether the next of several inputs would fail too: the output is closed, or the disk is full."""
+def report_failure(error: Exception, name: str) -> tuple[str, bool]:
+    """Prints why one input failed; returns the sentence, and whether it is a bug of logjudge.
+
+    Raises the error again if the next input would fail too: the output is closed, or the disk is full.
+    """
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return full or isinstance(error, BrokenPipeError | click.exceptions.Abort | click.ClickException)
+    if full or isinstance(error, BrokenPipeError | click.exceptions.Abort | click.ClickException):
+        raise error
+    known = error if isinstance(error, LogjudgeError) else _refusal(error)
+    if known is not None:
+        print_error(known)
+        return str(known), False
+    report_bug(error, name)
+    return f"a bug of logjudge: {type(error).__name__}: {error}", True
+
+
+def _refusal(error: Exception) -> LogjudgeError | None:
+    """The sentence for an error of the environment; None for any other error."""
+    if not isinstance(error, OSError) or error.errno not in ENVIRONMENT_ERRORS:
+        return None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LogjudgeError(f"no space left to write ({error.strerror}); free some space and try again")
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return LogjudgeError(f"{where}the system refused an operation ({error.strerror})")
 
 
 def worst_exit(codes: Iterable[int]) -> int:
@@ -118,15 +137,12 @@ class LazyGroup(click.Group):
             _drop_output()
             return EXIT_PIPE
         except OSError as error:
-            if error.errno not in ENVIRONMENT_ERRORS:
+            refusal = _refusal(error)
+            if refusal is None:
                 raise
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 _drop_output()
-                raise LogjudgeError(
-                    f"no space left to write ({error.strerror}); free some space and try again"
-                ) from error
-            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-            raise LogjudgeError(f"{where}the system refused an operation ({error.strerror})") from error
+            raise refusal from error
         return code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

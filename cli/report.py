@@ -8,11 +8,13 @@ import click
 
 from ..histories.output_folder import REPORT, SCRATCH, move_into
 from ..histories.scratch import scratch_folder
+from .forms import quiet_option
 from .paths import LocalPath
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=LocalPath())
+@quiet_option
 def command(folder: Path) -> None:
     """Rewrite the report of DIR from the results that `logjudge check` saved there.
 

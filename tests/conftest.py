@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from combined_corpus import HISTORIES, JudgedRun, judge_combined
 from command_line import UNREAD
-from notation import Judged, JudgeOnce, judge
 
 # One worker runs these one after the other: a Spark session, and each history of the corpus judged alone, are had once.
 TOGETHER = (
@@ -55,16 +55,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def judged_once(tmp_path_factory: pytest.TempPathFactory) -> JudgeOnce:
-    """Judges a history of the corpus on polars; what several tests look at is judged once."""
-    done: dict[str, Judged] = {}
-
-    def once(history: str) -> Judged:
-        if history not in done:
-            done[history] = judge(history, tmp_path_factory.mktemp("run"))
-        return done[history]
-
-    return once
+def combined_corpus(tmp_path_factory: pytest.TempPathFactory) -> list[JudgedRun]:
+    """The whole corpus as a few runs, judged once."""
+    return judge_combined(HISTORIES, tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from logjudge.analysis.causes.catalogue import catalogue
 from logjudge.analysis.rules import RULES
 from logjudge.cli.causes import document
 from logjudge.cli.main import cli
-from logjudge.cli.rule_groups import RULE_GROUPS
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.readers import native
 
@@ -87,11 +86,12 @@ def test_two_engines_are_refused(command: tuple[str, ...]) -> None:
         assert "found --spark with --engine local" in str(error)
 
 
-def test_help_lists_every_rule_once_and_examples() -> None:
-    grouped = [name for names in RULE_GROUPS.values() for name in names]
-    assert sorted(grouped) == sorted(RULES)
+def test_help_lists_every_rule_once_by_group_and_examples() -> None:
     printed = run("check", "--help").output
-    assert all(name in printed for name in grouped)
+    grouped = dict(line.strip().split(": ") for line in printed.split("explains them):")[1].splitlines() if line)
+    assert {name: group.strip() for group, names in grouped.items() for name in names.strip().split(", ")} == {
+        rule.name: rule.group for rule in RULES.values()
+    }
     assert "zcat history.jsonl.gz | logjudge check -" in printed
 
 
@@ -151,3 +151,25 @@ def test_plots_are_drawn_as_asked(offset: int, options: list[str], drawn: bool, 
     assert bool(findings) == bool(offset)
     assert bool(list((tmp_path / "out").glob("plots/*.svg"))) == drawn
     assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("diff", ROOT / "examples" / "unclean-election"), 1),
+        (("convert", "-", "h.jsonl"), None),
+        (("plot", "-", "glance", "--out", "glance.png"), None),
+        (("linearize", ROOT / "tests" / "data" / "porcupine" / "c01-bad.txt"), 1),
+        (("simulate", "--ops", "20", "--out", "run"), None),
+        (("search", "--variant", "kraft", "--runs", "1"), 0),
+        (("scenarios", "run", "asynchronous"), 1),
+    ],
+)
+def test_quiet_prints_nothing_and_changes_no_exit_code(
+    words: tuple[object, ...], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*words, "--quiet")
+    assert (result.stdout, result.stderr) == ("", "")
+    assert (result.return_value or 0) == code
+    assert result.exception is None

@@ -20,7 +20,7 @@ from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.kernel import findings_of, judge
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.histories.bundle import Settings
-from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
+from logjudge.histories.tables import CONTEXT, READS, SENDS, complete, without_key
 from logjudge.plots import unread
 
 
@@ -207,13 +207,13 @@ def test_sends_without_a_partition_are_counted_once() -> None:
             },
             schema_overrides={"outcome": SENDS["outcome"], "completed": pl.Int64},
         ),
-        {name: kind for name, kind in SENDS.items() if name not in ("topic", "partition")},
+        without_key(SENDS),
     )
     context = pl.DataFrame(schema=CONTEXT)
     summaries = []
     for number in range(4):
-        own = {name: kind for name, kind in SENDS.items() if name not in ("topic", "partition")}
-        reads = {name: kind for name, kind in READS.items() if name not in ("topic", "partition")}
+        own = without_key(SENDS)
+        reads = without_key(READS)
         empty = {"sends": pl.DataFrame(schema=own), "reads": pl.DataFrame(schema=reads)}
         p = Partition("t", number, Settings(), **empty, context=context, unplaced=sends)
         figures = figures_of(p, [])
@@ -320,8 +320,8 @@ def big_partition(count: int) -> Partition:
     reads = sends.filter(pl.col("at") // 1000 % 3 > 0).with_columns(
         pl.lit("c").alias("process"), pl.col("completed") + 1000, pl.lit(False).alias("exempt"), pl.col("at") + count
     )
-    kinds = {name: kind for name, kind in SENDS.items() if name not in ("topic", "partition")}
-    read_kinds = {name: kind for name, kind in READS.items() if name not in ("topic", "partition")}
+    kinds = without_key(SENDS)
+    read_kinds = without_key(READS)
     return Partition(
         "big",
         0,

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from combined_corpus import JudgedRun
 from logjudge.analysis.consequences import accept_consequences
 from logjudge.analysis.wording import brokers, plural
 from logjudge.histories.tables import Finding
-from notation import Event, History, JudgeOnce, judge, parse
-from rules_corpus import load
-
-FOUND = list({case.history: case for case in load() if case.found}.values())
+from notation import Event, History, judge, parse
 
 UNCLEAN = "p:a@0 p:b@1 p:e@2 c:<a@0,b@1,e@2 nemesis:kill q:x@1 c:<x@1 final:<a@0,x@1"
 
@@ -73,7 +71,7 @@ SAYS: dict[str, Any] = {
     r"(\S+) reads (\S+)": lambda e, p, v: e["process"] == p and any(_is(r, v) for r in _read(e)),
     r"offset (\d+) holds (\S+) instead": lambda e, o, v: _value_at(e, v, o),
     r"(\S+) at offset (\d+)": lambda e, v, o: _value_at(e, v, o),
-    r"the final reads end at offset (\d+)": lambda e, o: e["process"] == "final" and _reads(e, str(int(o) - 1)),
+    r"the final reads end at offset (\d+)": lambda e, o: e["process"].endswith("final") and _reads(e, str(int(o) - 1)),
     r"(?:a later )?end offset (?:is )?(\d+)": lambda e, o: _offsets(e, "end_offsets") == [o],
     r"(\S+) is at position (\d+)": lambda e, p, _: _is_move(e, p),
     r"(?:(?:\S+) commits|commit of) (\d+)": lambda e, o: _offsets(e, "commit") == [o],
@@ -81,15 +79,14 @@ SAYS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("history", [case.history for case in FOUND])
-def test_evidence_points_to_the_lines_that_say_so(history: str, judged_once: JudgeOnce) -> None:
-    run = judged_once(history)
-    for finding in run.findings:
-        assert finding["evidence"], finding["sentence"]
-        for item in finding["evidence"]:
-            assert item["source"] == "history.jsonl"
-            event = run.history.events[item["line"] - 1]
-            assert _proves(item["says"], event), f"{item['says']}: {json.dumps(event)}"
+def test_evidence_points_to_lines_that_prove_it(combined_corpus: list[JudgedRun]) -> None:
+    for judged in combined_corpus:
+        for finding in judged.results.findings().to_dicts():
+            assert finding["evidence"], finding["sentence"]
+            for item in finding["evidence"]:
+                assert item["source"] == "history.jsonl"
+                event = judged.run.history.events[item["line"] - 1]
+                assert _proves(item["says"], event), f"{item['says']}: {json.dumps(event)}"
 
 
 def _proves(says: str, event: Event) -> bool:
@@ -100,11 +97,10 @@ def _proves(says: str, event: Event) -> bool:
     raise AssertionError(f"nothing is known of evidence that says {says!r}")
 
 
-@pytest.mark.parametrize("history", [case.history for case in FOUND])
-def test_sentences_name_what_they_are_about(history: str, judged_once: JudgeOnce) -> None:
-    for finding in judged_once(history).findings:
+def test_sentences_name_partition_process_and_offset(combined_corpus: list[JudgedRun]) -> None:
+    for finding in [row for judged in combined_corpus for row in judged.results.findings().to_dicts()]:
         sentence = finding["sentence"]
-        assert re.search(r"\bx(-0)?\b", sentence)
+        assert re.search(rf"\b{finding['topic']}(-0)?\b", sentence)
         named = [process for process in finding["processes"] if re.search(rf"\b{re.escape(process)}\b", sentence)]
         grouped = finding["count"] > 1 or finding["rule"] in ("inconsistent-offsets", "realtime-order", "consumer-loss")
         assert named or grouped, sentence
@@ -113,14 +109,16 @@ def test_sentences_name_what_they_are_about(history: str, judged_once: JudgeOnce
         assert "None" not in sentence
 
 
-@pytest.mark.parametrize("history", [case.history for case in FOUND])
-def test_links_go_both_ways(history: str, judged_once: JudgeOnce) -> None:
-    by_id = {finding["id"]: finding for finding in judged_once(history).findings}
-    assert len(by_id) == len(judged_once(history).findings)
-    for finding in by_id.values():
-        for other in finding["related"]:
-            assert finding["id"] in by_id[other]["related"]
-            assert "lost-write" in {finding["rule"], by_id[other]["rule"]}
+def test_links_go_both_ways(combined_corpus: list[JudgedRun]) -> None:
+    for judged in combined_corpus:
+        findings = judged.results.findings().to_dicts()
+        by_id = {finding["id"]: finding for finding in findings}
+        assert len(by_id) == len(findings)
+        for finding in findings:
+            for other in finding["related"]:
+                assert finding["id"] in by_id[other]["related"]
+                assert "lost-write" in {finding["rule"], by_id[other]["rule"]}
+                assert finding["topic"] == by_id[other]["topic"]
 
 
 def test_one_story_of_a_loss(tmp_path: Path) -> None:

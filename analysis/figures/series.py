@@ -21,8 +21,10 @@ OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # names in `over_t
 class SendsAndReads(Protocol):
     """The observations of one or many partitions."""
 
-    sends: pl.DataFrame
-    reads: pl.DataFrame
+    @property
+    def sends(self) -> pl.DataFrame: ...
+    @property
+    def reads(self) -> pl.DataFrame: ...
 
 
 def lost_values(findings: list[Finding]) -> pl.Series:

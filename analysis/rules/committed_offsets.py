@@ -33,6 +33,7 @@ class LogEnd(NamedTuple):
 
 @Rule(
     "commit-beyond-end",
+    group="consumers",
     summary="A group's committed offset is beyond the log's end",
     breach=(
         "A group committed an offset greater than the log's end. The end was read after the commit: from a "

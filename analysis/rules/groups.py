@@ -21,6 +21,7 @@ from .rule import Rule
 
 @Rule(
     "consumer-loss",
+    group="consumers",
     summary="A group passed over records for good",
     breach=(
         "A record is below the group's last committed offset, and no member handled it by the end of the "
@@ -166,6 +167,7 @@ def _finding(
 
 @Rule(
     "commit-regression",
+    group="consumers",
     summary="A group's committed offset went back",
     breach="A later commit of the group is below an earlier one.",
     not_a_breach=(

@@ -20,6 +20,7 @@ from .rule import Rule
 
 @Rule(
     "inconsistent-offsets",
+    group="order",
     summary="One offset held two values",
     breach=(
         "Acknowledgements and polls report different values for one offset. Adjacent offsets are one "
@@ -72,6 +73,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
 
 @Rule(
     "duplicate",
+    group="order",
     summary="One value is at two offsets",
     breach="A value was acknowledged or polled at several offsets.",
     not_a_breach=(

@@ -27,6 +27,7 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
 
 @Rule(
     "lost-write",
+    group="loss",
     summary="An acknowledged value is gone",
     breach=(
         "A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of "
@@ -77,6 +78,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
 
 @Rule(
     "unseen",
+    group="loss",
     summary="An acknowledged value was never read",
     breach=(
         "The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason "

@@ -26,6 +26,7 @@ from .rule import Rule
 
 @Rule(
     "poll-skip",
+    group="consumers",
     summary="A consumer passed over records",
     breach=(
         "A consumer's next record is behind its position, and records exist between: acknowledged or read "
@@ -53,6 +54,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
 
 @Rule(
     "int-poll-skip",
+    group="consumers",
     summary="One poll passed over records",
     breach="The same as poll-skip, between adjacent records of one operation.",
     not_a_breach="The same as poll-skip.",
@@ -69,6 +71,7 @@ def int_poll_skip(p: Partition) -> Iterator[Result]:
 
 @Rule(
     "nonmonotonic-poll",
+    group="consumers",
     summary="A consumer went back",
     breach=(
         "A consumer's next record is before its position. The position is one past its last record, or what "
@@ -96,6 +99,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
 
 @Rule(
     "int-nonmonotonic-poll",
+    group="consumers",
     summary="One poll returned records in the wrong order",
     breach=("The same as nonmonotonic-poll, between adjacent records of one operation. A repeated record counts."),
     not_a_breach="The same as nonmonotonic-poll.",

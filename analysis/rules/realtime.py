@@ -19,6 +19,7 @@ from .rule import Rule
 
 @Rule(
     "realtime-order",
+    group="order",
     summary="The log is not in the order of time",
     breach=(
         "An append has a smaller offset than a record that was acknowledged, read, or counted by an end "
@@ -169,6 +170,7 @@ def _evidence(row: Row) -> tuple[str, int]:
 
 @Rule(
     "stale-end-offset",
+    group="order",
     summary="An end offset was too small",
     breach=(
         "end_offsets returned less than what was acknowledged or read before the request, or less than an "

@@ -24,6 +24,7 @@ from .rule import Rule
 
 @Rule(
     "acknowledged-absent",
+    group="loss",
     summary="An acknowledged record is missing from all replicas, or from the leader",
     breach="An acknowledged record is on no replica in the last snapshot, or not in the leader's log.",
     not_a_breach="The log start, compaction, or an aborted transaction explains it.",

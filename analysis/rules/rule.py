@@ -19,6 +19,7 @@ class Rule:
     """One guarantee, checked. `logjudge rules`, docs/rules.md and the report show the same four parts of its text."""
 
     name: str
+    group: Literal["loss", "order", "consumers", "transactions", "replicas"]  # in `check --help`
     summary: str  # a breach in one line, without a full stop
     breach: str
     not_a_breach: str

@@ -20,6 +20,7 @@ from .rule import Rule
 
 @Rule(
     "nonmonotonic-send",
+    group="order",
     summary="A producer's acknowledged offsets went back",
     breach="Of two sends of a producer to a partition, the one that was invoked later has the smaller offset.",
     not_a_breach=(
@@ -52,6 +53,7 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
 
 @Rule(
     "int-nonmonotonic-send",
+    group="transactions",
     summary="The records of one transaction are in the wrong order",
     breach="The same as nonmonotonic-send, between adjacent sends of one operation.",
     not_a_breach="Permitted: the producer is known to be without idempotence.",
@@ -74,6 +76,7 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
 
 @Rule(
     "int-send-skip",
+    group="transactions",
     summary="Records of other producers are between those of one transaction",
     breach="Never: this is a note, because any second producer causes it.",
     not_a_breach="Every case of it.",

@@ -22,6 +22,7 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 @Rule(
     "aborted-read",
+    group="transactions",
     summary="A consumer read a value that was never committed (G1a)",
     breach="A consumer polled a value of a send that certainly failed, or of a transaction that aborted.",
     not_a_breach=(
@@ -62,6 +63,7 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
 
 @Rule(
     "phantom-read",
+    group="consumers",
     summary="A consumer read a value that was never sent",
     breach=("A consumer polled a value that no recorded send explains, or polled it before its send was invoked."),
     not_a_breach="The invocation of the send is not recorded, so a read may come first.",
@@ -113,6 +115,7 @@ def _missing(p: Partition) -> str:
 
 @Rule(
     "precommitted-read",
+    group="transactions",
     summary="A value was read before its transaction could commit",
     breach=(
         "A read_committed consumer polled a value before the transaction that writes it was invoked, or a "

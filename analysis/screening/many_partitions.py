@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,33 +16,31 @@ if TYPE_CHECKING:
     from ...histories.bundle import Settings
 
 KEY = ("topic", "partition")
+TABLES = ("sends", "reads", "marks")
 
 
+@dataclass(frozen=True, eq=False)
 class ManyPartitions:
     """Sends, reads and marks of many partitions, and values that several premises need. It holds no brokers' files."""
 
-    def __init__(
-        self, sends: pl.DataFrame, reads: pl.DataFrame, marks: pl.DataFrame, context: pl.DataFrame, settings: Settings
-    ) -> None:
-        """Each table has the columns topic and partition."""
-        frames = (sends, reads, marks)
-        keys = pl.concat([frame.select(KEY).unique() for frame in frames]).unique().sort(KEY)
-        self.keys = keys.with_row_index("tp")  # tp, topic, partition
-        self.sends, self.reads, self.marks = (frame.join(self.keys, on=KEY).drop(KEY) for frame in frames)
-        self.context, self.settings = context, settings
-        self.last_heal = last_heal(context)
+    keys: pl.DataFrame  # tp, topic, partition
+    sends: pl.DataFrame
+    reads: pl.DataFrame
+    marks: pl.DataFrame
+    context: pl.DataFrame
+    settings: Settings
 
-    def without(self, numbers: Iterable[int]) -> ManyPartitions:
+    @classmethod
+    def of(cls, tables: Mapping[str, pl.DataFrame], context: pl.DataFrame, settings: Settings) -> ManyPartitions:
+        """The partitions in the tables sends, reads and marks, which have the columns topic and partition."""
+        keys = pl.concat([tables[name].select(KEY).unique() for name in TABLES]).unique().sort(KEY).with_row_index("tp")
+        numbered = {name: tables[name].join(keys, on=KEY).drop(KEY) for name in TABLES}
+        return cls(keys=keys, **numbered, context=context, settings=settings)
+
+    def without(self, numbers: Collection[int]) -> ManyPartitions:
         """The same without the partitions of these numbers."""
-        left_out = pl.Series([*numbers], dtype=pl.UInt32)
-        if not len(left_out):
-            return self
-        rest = ManyPartitions.__new__(ManyPartitions)
-        rest.context, rest.settings, rest.last_heal = self.context, self.settings, self.last_heal
-        is_left = ~pl.col("tp").is_in(left_out.implode())
-        tables = (self.keys, self.sends, self.reads, self.marks)
-        rest.keys, rest.sends, rest.reads, rest.marks = (table.filter(is_left) for table in tables)
-        return rest
+        is_left = ~pl.col("tp").is_in([*numbers])
+        return replace(self, **{name: getattr(self, name).filter(is_left) for name in ("keys", *TABLES)})
 
     def numbers_of(self, partitions: Iterable[tuple[str, int]]) -> list[int]:
         """The numbers of the partitions that are among these."""
@@ -76,6 +75,11 @@ class ManyPartitions:
     def acknowledged(self) -> pl.DataFrame:
         """The records of acknowledged sends."""
         return self.records.filter("acknowledged")
+
+    @cached_property
+    def last_heal(self) -> int:
+        """Time (ns) of the last fault or heal."""
+        return last_heal(self.context)
 
     @property
     def final_processes(self) -> list[str]:

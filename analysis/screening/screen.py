@@ -68,11 +68,8 @@ def screen_batch(
     """
     topics = {topic for frame in tables.values() for topic in frame["topic"].unique()}
     left_out = {*unplaced["topic"].drop_nulls(), *topics_with_deletions(topics, shared, context, settings)}
-    many = ManyPartitions(
-        *(tables[name].filter(~pl.col("topic").is_in(left_out)) for name in ("sends", "reads", "marks")),
-        context,
-        settings,
-    )
+    screened = {name: rows.filter(~pl.col("topic").is_in(left_out)) for name, rows in tables.items()}
+    many = ManyPartitions.of(screened, context, settings)
     many = many.without(many.numbers_of(apart))
     drawn = -(-MAX_PARTITIONS // max(settings.batches, 1))
     return screen(many, many.largest(drawn)) if len(many.keys) >= MIN_PARTITIONS else Screened([], {})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -252,13 +255,19 @@ def _totals(rules: dict[str, Any]) -> dict[str, int]:
     return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
 
 
+@cache
 def environment(html: bool) -> Any:
-    """The templates of this folder, with the filters that they share; StrictUndefined."""
+    """The templates of this folder, with the filters that they share; StrictUndefined.
+
+    Its compiled templates are cached on disk, as compiling takes longer than a report.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader(__package__),
+        bytecode_cache=_template_cache("html" if html else "text"),
+        optimized=False,  # it would keep results of filters in the cache
         autoescape=html,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -278,6 +287,16 @@ def environment(html: bool) -> Any:
     )
     environment.globals["fault_name"] = style.fault_name
     return environment
+
+
+def _template_cache(kind: str) -> Any:
+    """A cache beside the byte code of the modules, or None if it cannot be written."""
+    from jinja2 import FileSystemBytecodeCache
+
+    folder = Path(__file__).parent / "__pycache__"
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    return FileSystemBytecodeCache(str(folder), f"{kind}-%s.jinja") if os.access(folder, os.W_OK) else None
 
 
 def linked(text: str, most: int) -> Any:

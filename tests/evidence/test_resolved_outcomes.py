@@ -16,7 +16,7 @@ from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import extents
 from logjudge.analysis.replicas.resolved_outcomes import legal_absences, resolve_outcomes
 from logjudge.histories.bundle import Settings, open_run
-from logjudge.histories.tables import READS, complete
+from logjudge.histories.tables import READS, complete, without_key
 
 
 def test_unknown_sends_are_in_the_log_or_not(recorded):
@@ -98,7 +98,7 @@ def test_a_log_start_in_files_explains_nothing_that_final_reads_still_saw(role, 
         {"process": "c", "offset": [first, first + 1], "value": ["a", "b"], "invoked": 1, "completed": 2}
     )
     reads = reads.with_columns(pl.lit(0).alias("index"), pl.lit(0).alias("at"), pl.lit(False).alias("exempt"))
-    kinds = {name: kind for name, kind in READS.items() if name not in ("topic", "partition")}
+    kinds = without_key(READS)
     settings = Settings(config={"final": True, "processes": {"c": {"role": role}}})
     p = Partition("t", 0, settings, reads=complete(reads, kinds).cast(pl.Schema(kinds)))
     assert log_start_with(p, 200).certain == start

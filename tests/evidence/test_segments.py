@@ -15,7 +15,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.histories.evidence import batch_kernels as kernels
-from logjudge.histories.evidence import lz4_frames, unpacking
+from logjudge.histories.evidence import batch_layout, lz4_frames, unpacking
 from logjudge.histories.evidence.record_filter import lookups_of, record_filter_of
 from logjudge.histories.evidence.segments import parse, read_segment, split_segment
 from polars.testing import assert_frame_equal
@@ -44,7 +44,7 @@ def marker(kind, offset, epoch=0, producer_id=9, producer_epoch=0):
     body = (0x30).to_bytes(2, "big") + bytes(4) + BASE_TIME.to_bytes(8, "big") * 2
     body += producer_id.to_bytes(8, "big") + producer_epoch.to_bytes(2, "big") + b"\xff" * 4
     body += (1).to_bytes(4, "big") + payload
-    crc = int(kernels.crc(kernels.CRC32C, np.frombuffer(body, np.uint8), 0, len(body)))
+    crc = int(kernels.crc(batch_layout.CRC32C, np.frombuffer(body, np.uint8), 0, len(body)))
     rest = epoch.to_bytes(4, "big") + b"\x02" + crc.to_bytes(4, "big") + body
     return offset.to_bytes(8, "big") + len(rest).to_bytes(4, "big") + rest
 
@@ -137,7 +137,7 @@ def test_utf8_is_what_python_takes_for_it(data):
 @given(st.binary(max_size=100))
 @settings(max_examples=100, deadline=None)
 def test_crc32_is_zlib_s(data):
-    assert int(kernels.crc(kernels.CRC32, np.frombuffer(data, np.uint8), 0, len(data))) == zlib.crc32(data)
+    assert int(kernels.crc(batch_layout.CRC32, np.frombuffer(data, np.uint8), 0, len(data))) == zlib.crc32(data)
 
 
 def test_digests_tell_keys_from_values_and_null_from_empty():
@@ -251,7 +251,7 @@ def test_a_count_that_lies_is_damage():
     data = bytearray(batch([b"a", b"b"]))
     data[57:61] = (2_000_000_000).to_bytes(4, "big")
     body = np.frombuffer(bytes(data[21:]), np.uint8)
-    data[17:21] = int(kernels.crc(kernels.CRC32C, body, 0, len(body))).to_bytes(4, "big")
+    data[17:21] = int(kernels.crc(batch_layout.CRC32C, body, 0, len(body))).to_bytes(4, "big")
     segment = read(bytes(data))
     assert segment.records.height == 2
     assert segment.damage["kind"].to_list() == ["decode"]
@@ -261,7 +261,7 @@ def test_a_compressed_batch_that_does_not_unpack_is_damage():
     data = bytearray(batch([b"a" * 50], 5, codec=1))
     data[63:70] = b"\0" * 7
     body = np.frombuffer(bytes(data[21:]), np.uint8)
-    data[17:21] = int(kernels.crc(kernels.CRC32C, body, 0, len(body))).to_bytes(4, "big")
+    data[17:21] = int(kernels.crc(batch_layout.CRC32C, body, 0, len(body))).to_bytes(4, "big")
     segment = read(bytes(data))
     [row] = segment.damage.rows(named=True)
     assert (row["kind"], row["first_offset"], row["last_offset"]) == ("decode", 5, 5)

@@ -17,7 +17,7 @@ from logjudge.analysis.partitions.topic_generations import (
     recorded_changes,
 )
 from logjudge.histories.evidence.tables import FINAL, LOCATION, METADATA
-from logjudge.histories.tables import MARKS, MAX_INT64, MIN_INT64, READS, SENDS, complete
+from logjudge.histories.tables import MARKS, MAX_INT64, MIN_INT64, READS, SENDS, complete, without_key
 
 S = 1_000_000_000
 OLD, NEW = "J0DgbTaRRgumsVCtWMRZBg", "lnugIDh2Sk6s2r7gl-dRIw"
@@ -131,10 +131,7 @@ def test_a_send_across_the_deletion_belongs_where_its_record_is(offset, value, k
     send = {"process": "p", "outcome": "ok", "invoked": 9 * S, "completed": 17 * S, "at": 1, "invoked_at": 0}
     send |= {"offset": offset, "value": value, "acknowledged": True, "index": 0, "acks": "all", "txn": False}
     names = {"sends": SENDS, "reads": READS, "marks": MARKS}
-    schemas = {
-        name: {key: kind for key, kind in one.items() if key not in ("topic", "partition")}
-        for name, one in names.items()
-    }
+    schemas = {name: without_key(schema) for name, schema in names.items()}
     tables = {name: pl.DataFrame(schema=schema) for name, schema in schemas.items()}
     tables["sends"] = pl.DataFrame([send], schema=schemas["sends"])
     records = pl.DataFrame(kept, schema={"generation": pl.Int32, "offset": pl.Int64, "value": pl.String}, orient="row")

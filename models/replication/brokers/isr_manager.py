@@ -111,6 +111,7 @@ class IsrManager:
             self._process.loop.now,
             self.on_answer,
             self.on_closed,
+            None,
             replica.partition,
             isr,
             replica.epoch,

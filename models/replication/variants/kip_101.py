@@ -19,6 +19,8 @@ from .zookeeper import Zookeeper
 
 
 class Kip101(Zookeeper):
+    """Kafka 0.11 to 1.1: followers truncate to the end of their last leader epoch."""
+
     name = "kip-101"
     summary = "leader epochs, first version of OffsetsForLeaderEpoch"
     source = "KIP-101; LeaderEpochFileCache.endOffsetFor of 0.11; KIP-279, Motivation"
