@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..histories.bundle import Run
 
 SMALL_ROWS = 1_000  # of a partition in one table of a block of the history
-BYTES_PER_BATCH = 1 << 20  # of the history; some 60 partitions with 20 records
+BYTES_PER_BATCH = 4 << 20  # of the history: hundreds of small partitions, as screening costs little more for each
 MIN_BATCHES, MAX_BATCHES = 16, 1_024
 
 
