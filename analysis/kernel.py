@@ -88,6 +88,8 @@ def screen_batch(
     Returns the summaries of the plainly valid ones, and the unproved rules of others. All that are not plainly valid
     are added to `units`.
     """
+    if not small:
+        return [], {}
     whole = {name: pl.concat([pl.DataFrame(schema=_SCHEMAS[name]), *small.get(name, ())]) for name in _SCHEMAS}
     screened = screening.screen_batch(whole, units.keys(), common.context, common.unplaced, common.shared, settings)
     valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
