@@ -22,7 +22,7 @@ from .partitions.generation_split import Part
 from .partitions.partition import Partition
 from .partitions.topic_generations import TopicGeneration
 from .replicas.replica_logs import replica_logs_of
-from .rules import RULES, Judge, Judgement, Rule
+from .rules import RULES, Judgement, Rule
 from .screening import screen as screening
 from .summary import summarise
 
@@ -190,18 +190,14 @@ def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
 
 def judge(p: Partition, names: Collection[str] | None = None) -> dict[str, Judgement]:
     """The judgement of one partition by each rule that applies (of those `names`), by rule name, in report order."""
-    chosen = [rule for name, rule in RULES.items() if names is None or name in names]
-    return {rule.name: _judgement(p, rule, judge) for rule in chosen if (judge := _judge_of(p, rule))}
+    chosen = [rule for rule in RULES.values() if not p.settings.rules or rule.name in p.settings.rules]
+    judging = [rule for rule in chosen if p.settings.dialect in rule.judges and (names is None or rule.name in names)]
+    return {rule.name: _judgement(p, rule) for rule in judging}
 
 
-def _judge_of(p: Partition, rule: Rule) -> Judge | None:
-    """The rule's judge for histories of this dialect; None if there is none or the settings skip the rule."""
-    skipped = p.settings.rules and rule.name not in p.settings.rules
-    return None if skipped else rule.jepsen if p.settings.dialect == "jepsen" else rule.native
-
-
-def _judgement(p: Partition, rule: Rule, judge: Judge) -> Judgement:
+def _judgement(p: Partition, rule: Rule) -> Judgement:
     """The judgement of one rule, without findings that depend on a topic deletion of unknown outcome."""
+    judge = rule.judges[p.settings.dialect]
     judgement = judge(p)
     findings, unknowns = sorted(judgement.findings, key=_order), [*judgement.unknowns]
     if p.otherwise:

@@ -44,8 +44,8 @@ class Results:
             self.counts[name] = self.counts.get(name, 0) + number
 
     def add_lines(self, split: int, lines: int) -> None:
-        """Sets the number of lines in a split. Lines are only located once all splits are counted."""
-        self._lines[split] = lines
+        """Adds to the number of lines in a split. Lines are only located once all splits are counted."""
+        self._lines[split] = self._lines.get(split, 0) + lines
 
     def add_quarantine(self, rows: pl.DataFrame) -> None:
         """Adds lines of the history that were left out (QUARANTINED)."""

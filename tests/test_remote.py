@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +15,16 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from logjudge.analysis.engines import local
-from logjudge.analysis.engines.spark import remote
+from logjudge.analysis.engines.spark import fetching, publishing, remote
+from logjudge.analysis.engines.spark.connecting import within
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.engines import LocalEngine
 from logjudge.cli.main import cli
 from logjudge.cli.progress import Progress
+from logjudge.histories import files
 from logjudge.histories.bundle import open_run
 from logjudge.histories.convert import convert
-from logjudge.histories.errors import InputError, UsageError
+from logjudge.histories.errors import ClusterError, InputError, UsageError
 from logjudge.histories.files import local_path
 from logjudge.histories.output_folder import MARK, is_verdict
 
@@ -52,9 +56,15 @@ def mounted(spark: Any, bundle: Path) -> Iterator[str]:
 
 
 @pytest.mark.spark
-def test_a_run_at_a_uri_is_judged_as_a_local_one(spark: Any, bundle: Path, mounted: str) -> None:
+@pytest.mark.parametrize("handed_on_bytes", [files.HANDED_ON_BYTES, 0])
+def test_a_run_at_a_uri_is_judged_as_a_local_one(
+    spark: Any, bundle: Path, mounted: str, handed_on_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once with a compressed file that one task decompresses for others."""
     from logjudge.analysis.engines.spark import judge_run
 
+    monkeypatch.setattr(files, "HANDED_ON_BYTES", handed_on_bytes)
+    monkeypatch.setattr(fetching, "HANDED_ON_BLOCK_BYTES", 50_000)
     expected = local.judge_run(open_run(bundle))
     run = remote.open_run(spark, f"{mounted}/a run", split_bytes=200_000)
     assert len(run.splits) > 3
@@ -210,22 +220,71 @@ def test_a_file_uri_is_a_local_path(bundle: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_results_go_to_a_uri_whole_and_over_nothing_else(spark: Any, bundle: Path, mounted: str) -> None:
-    result = bundle.parent / "result"
-    result.mkdir()
-    (result / "verdict.json").write_text('{"rules": {}, "verdict": "valid"}')
-    for _ in range(2):  # again over the earlier result
-        remote.publish(spark, result, f"{mounted}/out", MARK, is_verdict)
-    assert [path.name for path in (bundle.parent / "out").iterdir() if path.suffix != ".crc"] == ["verdict.json"]
-    assert sorted(path.name for path in bundle.parent.iterdir()) == ["a run", "out", "result"]
-    with pytest.raises(UsageError, match="other files"):
-        remote.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
-    (bundle / MARK).write_text('{"verdict": "of somebody else"}')
-    with pytest.raises(UsageError, match="other files"):
-        remote.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
-    assert (bundle / "run.json").is_file()
-    with pytest.raises(UsageError, match=r"cannot be written by Spark .*s3x"):
-        remote.check_target(spark, "s3x://bucket/out", MARK, is_verdict)
+def test_results_go_to_a_uri_with_a_manifest_last(
+    spark: Any, bundle: Path, mounted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, out, uri = bundle.parent / "result", bundle.parent / "out", f"{mounted}/out"
+    (result / "plots").mkdir(parents=True)
+    (result / "plots" / "one.svg").write_text("<svg/>")
+    (result / MARK).write_text('{"verdict": "valid", "rules": {}}')
+    publishing.publish(spark, result, uri, MARK, is_verdict)
+    assert files_below(out) == ["_SUCCESS", "plots/one.svg", MARK]
+    assert json.loads((out / "_SUCCESS").read_bytes())["files"] == ["plots/one.svg", MARK]
+
+    # The next result takes the place of the first, and of nothing else.
+    (out / "plots" / "mine.svg").write_text("<svg/>")
+    (result / "plots" / "one.svg").rename(result / "plots" / "two.svg")
+    publishing.publish(spark, result, uri, MARK, is_verdict)
+    assert files_below(out) == ["_SUCCESS", "plots/mine.svg", "plots/two.svg", MARK]
+
+    put = publishing.Store.put
+
+    def interrupted(store: publishing.Store, local: Path, name: str) -> None:
+        if name == MARK:
+            raise KeyboardInterrupt
+        put(store, local, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing.Store, "put", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publishing.publish(spark, result, uri, MARK, is_verdict)
+    assert files_below(out) == ["plots/mine.svg"]
+    with pytest.raises(UsageError, match="found a folder with other files"):
+        publishing.publish(spark, result, uri, MARK, is_verdict)
+    with pytest.raises(UsageError, match="found a folder with other files"):
+        publishing.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
+    (bundle / MARK).write_text("a user's own file")
+    with pytest.raises(UsageError, match="found a folder with other files"):
+        publishing.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
+    assert (bundle / "run.json").exists()
+    with pytest.raises(UsageError, match=r"cannot be written by Spark .*spark\.jars\.packages"):
+        publishing.check_target(spark, "s3x://bucket/out", MARK, is_verdict)
+
+
+@pytest.mark.spark
+def test_the_result_of_a_killed_writer_is_replaced(spark: Any, bundle: Path, mounted: str) -> None:
+    out, result = bundle.parent / "out", bundle.parent / "result"
+    for folder in (out, result):
+        folder.mkdir()
+    (out / publishing.STARTED).write_text('{"writer": "logjudge", "files": ["report.html", "../../etc"]}')
+    (out / "report.html").write_text("<html>half")
+    (result / MARK).write_text('{"verdict": "valid", "rules": {}}')
+    publishing.publish(spark, result, f"{mounted}/out", MARK, is_verdict)
+    assert files_below(out) == ["_SUCCESS", MARK]
+
+
+def files_below(folder: Path) -> list[str]:
+    """The names of all files, without Hadoop's checksums."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc")
+    return sorted(path.relative_to(folder).as_posix() for path in files)
+
+
+def test_what_takes_too_long_ends_with_a_sentence() -> None:
+    with pytest.raises(ClusterError, match=r"s3a://b/x: not done after 0 s; .*retry"):
+        within(0.01, lambda: threading.Event().wait(5), "s3a://b/x")
+    assert within(5, lambda: 7, "") == 7
+    with pytest.raises(ZeroDivisionError):
+        within(5, lambda: 1 / 0, "")
 
 
 def test_the_local_engine_reads_no_uri() -> None:

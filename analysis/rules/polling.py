@@ -17,7 +17,7 @@ from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
-from . import jepsen
+from . import jepsen_steps
 from .findings import Row, finding, where
 from .judgement import Result, Unknown
 from .loss import vanished
@@ -43,13 +43,18 @@ from .rule import Rule
     ),
     example="p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
     needs=("reads",),
-    jepsen=jepsen.poll_skips,
     follows="offset",
     of_records=True,
 ).judged_by
 def poll_skip(p: Partition) -> Iterator[Result]:
     """Records that a consumer passed over between two polls; unknown if one of its polls has no known outcome."""
     yield from _skips(p, within=False)
+
+
+@poll_skip.judged_in_jepsen_by
+def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Polls that begin more than one place behind the last value of their process's latest ok poll."""
+    yield from jepsen_steps.skips(p, "poll-skip", _between_polls(p), _severity_in_jepsen(p))
 
 
 @Rule(
@@ -62,11 +67,16 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
     needs=("reads",),
-    jepsen=jepsen.int_poll_skips,
 ).judged_by
 def int_poll_skip(p: Partition) -> Iterator[Result]:
     """Records that one poll passed over."""
     yield from _skips(p, within=True)
+
+
+@int_poll_skip.judged_in_jepsen_by
+def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Adjacent values in one operation's polls, where the second is more than one place ahead."""
+    yield from jepsen_steps.skips(p, "int-poll-skip", _within_polls(p))
 
 
 @Rule(
@@ -89,12 +99,17 @@ def int_poll_skip(p: Partition) -> Iterator[Result]:
     ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:<a@0",
     needs=("reads",),
-    jepsen=jepsen.nonmonotonic_polls,
     follows="offset",
 ).judged_by
 def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     """Polls that return a record before their consumer's position."""
     yield from _steps_back(p, within=False)
+
+
+@nonmonotonic_poll.judged_in_jepsen_by
+def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Polls that begin at or before the last value of their process's latest ok poll."""
+    yield from jepsen_steps.steps_back(p, "nonmonotonic-poll", _between_polls(p), _severity_in_jepsen(p))
 
 
 @Rule(
@@ -107,11 +122,32 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 c:<b@1,a@0",
     needs=("reads",),
-    jepsen=jepsen.int_nonmonotonic_polls,
 ).judged_by
 def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     """Polls that return a record at or before the one that precedes it."""
     yield from _steps_back(p, within=True)
+
+
+@int_nonmonotonic_poll.judged_in_jepsen_by
+def int_nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Adjacent values in one operation's polls, where the second is the same or earlier in the log."""
+    yield from jepsen_steps.steps_back(p, "int-nonmonotonic-poll", _within_polls(p))
+
+
+@once
+def _between_polls(p: Partition) -> pl.DataFrame:
+    empty = p.marks.filter(pl.col("kind") == "empty")
+    return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok")
+
+
+@once
+def _within_polls(p: Partition) -> pl.DataFrame:
+    return jepsen_steps.steps_within(p, p.reads.filter(~pl.col("exempt")))
+
+
+def _severity_in_jepsen(p: Partition) -> str:
+    """Consumers of groups may be moved at any time, so Jepsen allows both rules where its clients subscribe."""
+    return "permitted" if "subscribe" in p.context["kind"] else "violation"
 
 
 def _skips(p: Partition, within: bool) -> Iterator[Result]:

@@ -51,7 +51,8 @@ def screen(many: ManyPartitions, drawn: Iterable[int] = ()) -> Screened:
 
 def _chosen(settings: Settings) -> set[str]:
     """The rules that judge native histories and that the settings choose."""
-    return {name for name, rule in RULES.items() if rule.native and (not settings.rules or name in settings.rules)}
+    native = {name for name, rule in RULES.items() if "native" in rule.judges}
+    return native & set(settings.rules) if settings.rules else native
 
 
 def screen_batch(

@@ -187,6 +187,15 @@ class Recorder:
         """Set what run.json has of a process: `configure("c0", role="consumer", **{"group.id": "g"})`."""
         self._configured.setdefault(process, {}).update(settings)
 
+    def configure_topic(self, topic: str, **settings: Any) -> None:
+        """Set what run.json has of a topic: `configure_topic("orders", partitions=3)`."""
+        self._config["topics"].setdefault(topic, {}).update(settings)
+
+    def snapshot(self, name: str) -> Path:
+        """Date a snapshot with the present time; copy brokers' files into the folder that it returns."""
+        self._config.setdefault("snapshots", {})[name] = {"time": self._journal.now()}
+        return self.folder / "snapshots" / name
+
     def flush(self) -> None:
         """Write everything that was recorded until now."""
         self._journal.log.flush()

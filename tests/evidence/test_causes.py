@@ -215,8 +215,8 @@ def test_batches_without_a_producer_id_excuse_what_stands_twice_or_out_of_order(
     reads = [{**read, "index": i, "offset": o, "value": "b", "exempt": False} for i, o in enumerate((2, 3))]
     seen = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS)
     p = Partition("orders", 0, settings, *seen, replica_logs=replica_logs_of("orders", 0, tables, leader="1"))
-    assert [(found.values, found.severity) for found in duplicate.native(p).findings] == [(["b"], severity)]
-    assert [(found.values, found.severity) for found in nonmonotonic_send.native(p).findings] == [
+    assert [(found.values, found.severity) for found in duplicate.judges["native"](p).findings] == [(["b"], severity)]
+    assert [(found.values, found.severity) for found in nonmonotonic_send.judges["native"](p).findings] == [
         (["b", "c"], severity)
     ]
 

@@ -49,7 +49,7 @@ def why_unknown(held):
     tables = None if held is None else in_transaction(logs(held), 1, 7)
     kept = None if tables is None else replica_logs_of("x", 0, tables, leader="1")
     p = Partition("x", 0, settings, *frames, replica_logs=kept)
-    judgement = lost_write.native(p)
+    judgement = lost_write.judges["native"](p)
     assert judgement.findings == ()
     [says] = [text for text in judgement.unknowns if "open transaction" in text]
     return says.split(": ")[1]
