@@ -200,15 +200,19 @@ def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
 
 
 def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[tuple[Parts, str]]:
-    path = Path(item["path"])
-    if item.get("kind") != "left-out" and not path.exists():  # the driver found it
-        raise FileNotFoundError(INVISIBLE + str(path))
+    refuse_missing(item)
     if kind == "parts":
-        yield read_evidence(Part(**{**item, "path": path})), ""
+        yield read_evidence(Part(**{**item, "path": Path(item["path"])})), ""
         return
     split = Split(**item)
     for parts in read_split(split, settings):
         yield parts, str(split.number)
+
+
+def refuse_missing(item: dict[str, Any]) -> None:
+    """Raises FileNotFoundError if a worker does not see the file of a split or part, which the driver found."""
+    if item.get("kind") != "left-out" and not Path(item["path"]).exists():
+        raise FileNotFoundError(INVISIBLE + item["path"])
 
 
 def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
