@@ -1,6 +1,7 @@
 """The steps of the pipeline as pure functions of frames; engines/local.py and engines/spark/ combine them.
 
-read_split, read_evidence -> Parts (observations by partition, events that wait for their other half, quarantine)
+read_split, read_block,
+read_evidence             -> Parts (observations by partition, events that wait for their other half, quarantine)
 close_waiting             -> Parts of the operations with invocation and completion in different splits
 choose_batches,
 decode_batches            -> Parts of the batches of large logs that are needed
@@ -20,10 +21,10 @@ from ..histories.bundle import Settings
 from ..histories.evidence.layout import read_part
 from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import LOOKUPS
-from ..histories.files import Split
+from ..histories.files import Block, Split
 from ..histories.observations import Observations, count_indeterminate_failures, observe
 from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
-from ..histories.parsing import Parsed, parse_split
+from ..histories.parsing import Parsed, parse_blocks, parse_split
 from ..histories.tables import CONTEXT, OPERATIONS, complete
 from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS
@@ -76,12 +77,18 @@ def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     return take_apart(split.number, parse_split(split), settings)
 
 
-def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Iterator[Parts]:
-    """The same as `read_split` for the parsed blocks of the split with that number."""
+def read_block(split: Split, block: Block, settings: Settings) -> Iterator[Parts]:
+    """The same as `read_split` for one block of the split; events of other blocks wait for each other."""
+    parsed = parse_blocks(split.reader, split.path, [block])
+    return take_apart(split.number, parsed, settings, block.first_line)
+
+
+def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings, first_line: int = 0) -> Iterator[Parts]:
+    """The same as `read_split` for parsed blocks of the split with that number, from line `first_line` on."""
     base = number << 32
     # Sends are paired separately: their table is narrow, and most events are sends.
     carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
-    lines = 0
+    lines = first_line
     senders: set[str] = set()
     for parsed in blocks:
         parts = Parts()
@@ -103,7 +110,7 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Ite
     last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in carried if len(frame)])
     if senders:
         last.context.append(_context("sends", sorted(senders)))
-    last.add("lines", lines)
+    last.add("lines", lines - first_line)
     yield last
 
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import click
 
-from ..histories.errors import LogjudgeError, did_you_mean
+from ..histories.errors import LogjudgeError, MissingComponentError, did_you_mean
 
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "Record a workload against a real cluster, and judge it."),
     "lab": ("lab", "Start a real Kafka cluster on this machine, and make faults in it."),
     "collect": ("collect", "Copy the brokers' files into a bundle."),
+    "spark-main": ("spark_main", "Print the file that spark-submit runs."),
     "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
     "search": ("search", "Search for a schedule that breaks an invariant, and shrink it."),
     "scenarios": ("scenarios", "List and run the catalogue of data-loss scenarios."),
@@ -73,10 +74,12 @@ def report_bug(error: Exception, name: str | None = None) -> None:
 def report_failure(error: Exception, name: str) -> tuple[str, bool]:
     """Prints why one input failed; returns the sentence, and whether it is a bug of logjudge.
 
-    Raises the error again if the next input would fail too: the output is closed, or the disk is full.
+    Raises the error again if the next input would fail too: closed output, a full disk, or no Spark.
     """
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if full or isinstance(error, BrokenPipeError | click.exceptions.Abort | click.ClickException):
+    if full or isinstance(
+        error, BrokenPipeError | click.exceptions.Abort | click.ClickException | MissingComponentError
+    ):
         raise error
     known = error if isinstance(error, LogjudgeError) else _refusal(error)
     if known is not None:

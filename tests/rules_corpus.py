@@ -43,8 +43,8 @@ def _cases(file: Path) -> list[Case]:
             raise ValueError(f"{file.name}, case {number + 1}: expected why, history and findings, found {lines}")
         found, _, verdicts = lines[2].removeprefix("=> ").partition("|")
         expected = tuple(sorted(word for word in found.split() if word != "nothing"))
-        told = dict(word.rsplit(":", 1) for word in verdicts.split())
-        cases.append(Case(file.stem, lines[0].removeprefix("# "), lines[1], expected, told))
+        expected_verdicts = dict(word.rsplit(":", 1) for word in verdicts.split())
+        cases.append(Case(file.stem, lines[0].removeprefix("# "), lines[1], expected, expected_verdicts))
     return cases
 
 

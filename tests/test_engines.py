@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,12 +15,15 @@ import pytest
 import zstandard
 from combined_corpus import BREAKING, SOUND, JudgedRun, judge_combined
 from logjudge.analysis.engines import local
+from logjudge.analysis.engines.spark import handing_on
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict import verdict_of
-from logjudge.histories import parsing
+from logjudge.histories import files, parsing
 from logjudge.histories.bundle import open_run
 from logjudge.histories.files import blocks
 from notation import History, parse
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +50,28 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     largest = sorted(runs, key=lambda judged: len(judged.run.topics))[-2:]  # each run costs Spark seconds
     assert len({rule for judged in largest for rule in judged.results.findings()["rule"]}) >= 18
     _compare_on_spark(spark, largest)
+
+
+@pytest.mark.spark
+def test_one_task_judges_a_small_run(
+    spark: Any, some: list[JudgedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also its quarantine, and the lines that its findings quote."""
+    from logjudge.analysis.engines.spark import judge, judge_run, whole_run
+
+    monkeypatch.setattr(whole_run, "MAX_BYTES", 1 << 30)
+    monkeypatch.delattr(judge, "plan")
+    judged = max(some, key=lambda judged: len(judged.run.topics))
+    folder = shutil.copytree(judged.folder, tmp_path / "run")
+    with (folder / "history.jsonl").open("ab") as history:
+        history.write(b"no JSON\n")
+    size = (folder / "history.jsonl").stat().st_size
+    for run in (open_run(folder, split_bytes=size // 3), open_run(EXAMPLE)):
+        results, same = judge_run(run, spark), local.judge_run(run)
+        assert len(same.findings()) > 0
+        assert results.findings().equals(same.findings())
+        assert results.quarantine().equals(same.quarantine())
+        assert verdict_of(results) == verdict_of(same)
 
 
 @pytest.mark.spark
@@ -116,7 +142,56 @@ def test_any_blocks(monkeypatch: pytest.MonkeyPatch, some: list[JudgedRun]) -> N
         assert local.judge_run(open_run(judged.folder)).findings().equals(judged.results.findings())
 
 
+@pytest.fixture
+def handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every compressed file is decompressed in one place, and its blocks of a few lines are parsed in others."""
+    monkeypatch.setattr(files, "HANDED_ON_BYTES", 0)
+    for module in (local, handing_on):
+        monkeypatch.setattr(module, "HANDED_ON_BLOCK_BYTES", 20_000)
+
+
+def _packed(write: Callable[[History, Path], None], judged: JudgedRun, bundle: Path) -> Path:
+    """The run with its history as one compressed file."""
+    bundle.mkdir()
+    (bundle / "run.json").write_bytes((judged.folder / "run.json").read_bytes())
+    write(judged.run.history, bundle)
+    return bundle
+
+
+@pytest.mark.parametrize("write", [_gzipped, _zstandard])
+@pytest.mark.usefixtures("handed_on")
+def test_blocks_that_are_handed_on(
+    write: Callable[[History, Path], None], some: list[JudgedRun], tmp_path: Path
+) -> None:
+    for judged in some:
+        bundle = _packed(write, judged, tmp_path / judged.folder.name)
+        _same_but_for_names(local.judge_run(open_run(bundle)), judged.results)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("handed_on")
+def test_spark_hands_blocks_on_and_judges_on_many_tasks(spark: Any, some: list[JudgedRun], tmp_path: Path) -> None:
+    from logjudge.analysis.engines.spark import judge_run
+    from logjudge.analysis.engines.spark.plan import plan
+    from pyspark.sql import functions as F  # noqa: N812
+
+    judged = max(some, key=lambda each: len(each.run.topics))
+    run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
+    assert len(run.splits) == 1
+    units = plan(spark, run, None).filter(F.col("kind") == "summaries")
+    assert units.select(F.spark_partition_id()).distinct().count() > 1
+    _same_but_for_names(judge_run(run, spark), judged.results)
+
+
+def _same_but_for_names(found: Results, expected: Results) -> None:
+    """The findings are the same, down to the line, in a file of another name."""
+    assert found.counts == expected.counts
+    lines = pl.col("evidence").list.eval(pl.element().struct.field("line"))
+    assert found.findings().with_columns(lines).equals(expected.findings().with_columns(lines))
+    assert verdict_of(found) == verdict_of(expected)
+
+
 def _without_lines(results: Results) -> list[dict[str, Any]]:
     """Findings with what their evidence says, whichever lines say it."""
-    says = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
-    return results.findings().with_columns(says).to_dicts()
+    sentences = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
+    return results.findings().with_columns(sentences).to_dicts()

@@ -115,7 +115,7 @@ def test_the_headline_counts_what_was_lost(lost: int, read: int, expected: str) 
         (3, 3, "Consumers had already read all of them."),
     ],
 )
-def test_the_headline_says_that_lines_are_missing(lost: int, read: int, expected: str) -> None:
+def test_the_headline_counts_missing_lines(lost: int, read: int, expected: str) -> None:
     impact = {"lost": lost, "lost_read": read, "acknowledged": 9}
     assert headline({"counts": {"operations": 9, "quarantined": 30}}, impact).endswith(expected)
 

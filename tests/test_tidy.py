@@ -28,6 +28,7 @@ API = ROOT / "cli" / "api"  # the package `logjudge` itself: it imports what `cl
 # Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
 WAY = ("wording", "replicas", "timelines", "partitions", "rules", "finding_order", "causes", "figures")
 MODULES = sorted(path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 DOTTED = {
     ".".join(path.relative_to(API if path.is_relative_to(API) else ROOT).with_suffix("").parts).removesuffix(
         ".__init__"
@@ -197,7 +198,7 @@ def undocumented_names(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_hold_the_field_s_words(path: Path) -> None:
     if str(path.relative_to(ROOT)) not in STILL_VAGUE:
         assert not vague_names(path)
@@ -218,9 +219,6 @@ def test_the_check_of_names_can_fail(tmp_path: Path) -> None:
     assert vague_names(module) == {"deeds", "told", "kept_rows", "said"}
     assert undocumented_names(module) == {"Row", "tell_all"}
     assert all((ROOT / name).is_file() for name in (*STILL_VAGUE, *UNDOCUMENTED, *LONG_TESTS))
-
-
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -28,5 +28,4 @@ LONG_TESTS: tuple[str, ...] = (
     "tests/evidence/test_replicas.py",
     "tests/test_reader_jepsen.py",
     "tests/test_recorder.py",
-    "tests/twins.py",
 )

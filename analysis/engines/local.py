@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import polars as pl
 
-from ...histories.bundle import Run
+from ...histories.bundle import Run, Settings
+from ...histories.files import HANDED_ON_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
 from ...histories.tables import CONTEXT, SENDS
 from ..kernel import Common, Judged, Tables, judge_unit, to_frame
@@ -24,6 +25,7 @@ from ..stages import (
     close_waiting,
     decode_batches,
     lookups_of,
+    read_block,
     read_evidence,
     read_split,
 )
@@ -88,12 +90,11 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
         for rows in parts.damage:
             results.add_damage(rows)
 
-    read = _on_all_cores(lambda split: list(read_split(split, run.settings)), run.splits)
-    for done, (split, all_parts) in enumerate(zip(run.splits, read, strict=True)):
-        progress("reading", done, len(run.splits))
+    for number, all_parts in _on_all_cores(lambda item: _read(*item, run.settings), _readings(run.splits)):
+        progress("reading", number, len(run.splits))
         for parts in all_parts:
             take(parts)
-        results.add_lines(split.number, sum(parts.counts.get("lines", 0) for parts in all_parts))
+        results.add_lines(number, sum(parts.counts.get("lines", 0) for parts in all_parts))
     for done, parts in enumerate(_on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
         take(parts)
@@ -110,6 +111,20 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     tables = {table: pl.concat(frames) for table, frames in shared.items()}
     common = Common(results.context, _concat(unplaced, SENDS), tables)
     return Gathered(results, units, common)
+
+
+def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:
+    """Splits, each to be read by one thread; a great compressed one in blocks that this thread decompresses."""
+    for split in splits:
+        if split.is_handed_on:
+            yield from ((split, block) for block in blocks(split, HANDED_ON_BLOCK_BYTES))
+        else:
+            yield split, None
+
+
+def _read(split: Split, block: Block | None, settings: Settings) -> tuple[int, list[Parts]]:
+    """The split's number, and the Parts of the split or of one block of it."""
+    return split.number, list(read_block(split, block, settings) if block else read_split(split, settings))
 
 
 def _on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:

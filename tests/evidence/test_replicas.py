@@ -158,7 +158,7 @@ def test_divergence_is_a_run_of_offsets_with_different_records(name, text, range
     assert [(f.first_offset, f.last_offset) for f in found] == ranges, name
 
 
-def test_a_tail_that_nobody_committed_is_a_note():
+def test_an_uncommitted_tail_is_a_note():
     [finding] = judge_divergence(of(logs("1: 0a 1b\n2: 0a 1x@1")), sends("x@1")).findings
     assert finding.severity == "note"
     assert finding.values == []
@@ -174,7 +174,7 @@ def test_a_retry_at_the_offset_of_a_dead_leader_s_copy_is_a_note():
     ("marks", "known", "unknown"),
     [((), (), 1), ((), ("x@1",), 0), ((("high-watermark", "1", 1), ("high-watermark", "2", 2)), (), 0)],
 )
-def test_without_history_and_high_watermark_nobody_knows_what_was_committed(marks, known, unknown):
+def test_without_history_and_high_watermark_committed_records_are_unknown(marks, known, unknown):
     tables = {**logs("1: 0a 1b\n2: 0a 1x@1"), "checkpoints": checkpoints(*marks)}
     judged = judge_divergence(of(tables), sends(*known))
     assert ([f.severity for f in judged.findings], len(judged.unknowns)) == (["note"], unknown)
@@ -267,7 +267,7 @@ def test_logs_that_lack_what_the_final_reads_hold_say_nothing_of_what_is_behind_
     assert "copied before the run ended" in why
 
 
-def test_an_early_snapshot_says_nothing_of_later_sends():
+def test_an_early_snapshot_proves_nothing_about_later_sends():
     tables = logs("1: 0a", "early")
     judged = judge_absence(of(tables, snapshots=("early",), times={"early": 2}, leader="1"), sends("a@0", "b@1"))
     assert judged.findings == ()
@@ -364,7 +364,7 @@ def test_a_high_watermark_must_not_go_back():
     assert (finding.first_offset, finding.last_offset, finding.severity) == (1, 2, "violation")
 
 
-def test_nobody_knows_which_of_two_undated_snapshots_is_the_earlier():
+def test_the_order_of_two_undated_snapshots_is_unknown():
     tables = joined(logs("1: 0a 1b 2c", "after"), logs("1: 0a", "before"), logs("1: 0a 1b 2c"))
     marks = ("after", "high-watermark", "1", 3), ("before", "high-watermark", "1", 1), ("", "high-watermark", "1", 3)
     tables["checkpoints"] = checkpoints(*marks)
@@ -376,7 +376,7 @@ def test_nobody_knows_which_of_two_undated_snapshots_is_the_earlier():
     assert (dated.findings, dated.unknowns) == ((), ())
 
 
-def test_an_undated_snapshot_says_nothing_of_what_was_acknowledged():
+def test_an_undated_snapshot_proves_nothing_about_acknowledged_records():
     tables = logs("1: 0a", "before")
     judged = judge_absence(of(tables, snapshots=("before", "")), sends("b@1"))
     assert judged.findings == ()
@@ -441,8 +441,8 @@ def test_absent_is_what_a_search_of_each_log_finds(one, two, gone, leader, start
     # Values are unique in an acknowledged history: number them by broker and offset, sharing a prefix.
     texts = []
     for broker, log in (("1", one), ("2", two)):
-        kept_entries = [i for i in range(len(log)) if not (broker == "2" and i in gone)]
-        texts.append(f"{broker}: " + " ".join(f"{i}v{i}" for i in kept_entries))
+        remaining = [i for i in range(len(log)) if not (broker == "2" and i in gone)]
+        texts.append(f"{broker}: " + " ".join(f"{i}v{i}" for i in remaining))
     tables = logs("\n".join(texts))
     if not tables["batches"].filter(pl.col("broker") == leader).height:
         return

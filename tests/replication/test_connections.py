@@ -108,7 +108,7 @@ def test_all_requests_of_a_broken_connection_fail_together(monkeypatch: pytest.M
         assert [one for one in answered if one[0] > when and sent <= one[1] < when] == []
 
 
-def test_a_request_that_nobody_waits_for_does_not_hold_up_the_next() -> None:
+def test_a_request_without_a_waiting_client_does_not_hold_up_the_next() -> None:
     """It was under way when its connection broke, and is written all the same."""
     cluster = run(ONE_BY_ONE, LOSS)
     assert max(cluster.ledger.latencies) < SECOND

@@ -69,7 +69,7 @@ def test_a_clock_that_goes_back_does_not_make_a_follower_late() -> None:
 
 
 @pytest.mark.parametrize(("variant", "hidden"), [("kraft", True), ("kip-279", False)])
-def test_a_new_leader_tells_no_end_before_its_mark_reaches_its_epoch(variant: str, hidden: bool) -> None:
+def test_a_new_leader_reports_no_end_before_its_mark_reaches_its_epoch(variant: str, hidden: bool) -> None:
     """OFFSET_NOT_AVAILABLE (KIP-207): the consumer keeps asking."""
     cluster, _ = run(variant, {"auto.offset.reset": "latest"}, Fault(3 * SECOND, "crash", (1,), 60 * SECOND))
     broker, consumer = cluster.brokers[cluster.quorum.states[0].leader], cluster.consumers[0]
@@ -91,9 +91,9 @@ def test_who_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
     """Broker 3 dies, which was an epoch of its own in ZooKeeper's time, and broker 2 went on fetching from broker 1."""
     _, facts = run(variant, {}, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
     begun = [time for time, node, kind, _ in facts if node == 2 and kind in ("follower", "truncate") and time > SECOND]
-    kept = [d for _, node, kind, d in facts if node == 2 and kind == "follows-on"]
+    continued = [d for _, node, kind, d in facts if node == 2 and kind == "follows-on"]
     assert bool(begun) == (variant == "kip-320")
-    assert bool(kept) == (variant != "kip-320")
+    assert bool(continued) == (variant != "kip-320")
 
 
 def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
@@ -145,13 +145,15 @@ def test_a_client_can_be_cut_off(cut: Fault) -> None:
     assert cluster.final
 
 
-def test_the_old_isr_change_is_told_to_the_controller_after_5_quiet_seconds() -> None:
+def test_the_old_isr_change_reaches_the_controller_after_5_quiet_seconds() -> None:
     """ISR propagation through ZooKeeper: looked at every 2.5 s, sent once quiet for 5 s."""
     options = {"broker.session.timeout.ms": 60000, "simulation.ops": 200}
     _, facts = run("high-watermark", options, Fault(3 * SECOND, "pause", (3,), 11 * SECOND))
-    updated, told = (next(fact for fact in facts if fact[2] == kind) for kind in ("isr-updated", "isr-propagated"))
-    assert 5 * SECOND < told[0] - updated[0] <= 8 * SECOND
-    assert told[3] == (True,)
+    updated, propagated = (
+        next(fact for fact in facts if fact[2] == kind) for kind in ("isr-updated", "isr-propagated")
+    )
+    assert 5 * SECOND < propagated[0] - updated[0] <= 8 * SECOND
+    assert propagated[3] == (True,)
 
 
 def test_a_session_of_zookeeper_is_renewed_in_time() -> None:
@@ -194,7 +196,7 @@ def test_impossible_configurations_are_refused(options: dict[str, Any], sentence
         configure(Config(), options)
 
 
-def test_the_producer_gives_up_idempotence_that_nobody_asked_for() -> None:
+def test_the_producer_gives_up_idempotence_that_is_not_configured() -> None:
     assert configure(Config(), {"min.insync.replicas": 2}).idempotence
     assert not configure(Config(), {"acks": "1"}).idempotence
     assert not configure(Config(), {"acks": "0"}).idempotence
