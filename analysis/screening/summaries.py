@@ -16,7 +16,7 @@ from .many_partitions import ManyPartitions
 
 Record = dict[str, Any]
 # Counts of what such partitions do not have.
-ABSENT = ("transactions", "synthetic", "batches", "settled", "kept records")
+ABSENT = ("transactions", "synthetic", "batches", "resolved", "kept records")
 
 
 def summaries_of(many: ManyPartitions) -> Iterator[Record]:
@@ -37,7 +37,7 @@ def summaries_of(many: ManyPartitions) -> Iterator[Record]:
             "latency": None if quartile is None else int(quartile),
             "final": FinalReads(**final[number], **more)._asdict() if number in final else None,
             "unjudged": {},
-            "untold": [],
+            "missing settings": [],
             "evidence": None,
             "repeated_values": 0,
             "findings": {},
