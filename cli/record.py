@@ -82,6 +82,7 @@ def _seconds(_: Any, __: Any, text: str) -> float:
 )
 @click.option("--size", default=0, type=click.IntRange(0, 900_000), help="Bytes of a value, at least.")
 @click.option("--keys", default=20, show_default=True, type=click.IntRange(1), help="Keys of a keyed workload.")
+@click.option("--handle-ms", default=0, type=click.IntRange(0), help="What a group's member takes to handle a poll.")
 @click.option("--judge/--no-judge", "judges", default=True, help="Judge the run at the end (polars, no Java).")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.pass_context
@@ -154,7 +155,9 @@ def _record_cluster(bootstrap: str | None, folder: Path, options: dict[str, Any]
     )
     replicas = options["replicas"] or min(3, len(admin_client(settings).list_topics(timeout=10).brokers))
     topic = options["topic"] or f"logjudge-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    same = {name: options[name] for name in ("partitions", "producers", "consumers", "rate", "size", "keys")}
+    same = {
+        name: options[name] for name in ("partitions", "producers", "consumers", "rate", "size", "keys", "handle_ms")
+    }
     load = Load(
         topic, replication_factor=replicas, topic_config=pairs(options["topic_config"], "--topic-config"), **same
     )

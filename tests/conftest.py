@@ -54,11 +54,13 @@ def spark() -> Iterator[Any]:
     found = java()
     if found.state != "ok":
         pytest.skip(f"Spark needs Java 17 or newer, and there is {found}")
-    from logjudge.analysis.engines.spark import open_session
+    from logjudge.analysis.engines.spark import open_session, whole_run
 
     # What tests shuffle is small: a part for each core is enough.
     session = open_session("local[2]", conf=[("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")])
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_run, "MAX_BYTES", 0)  # test_engines.py has a test for runs that one task judges
+        yield session
     session.stop()
 
 

@@ -10,11 +10,12 @@ from typing import Any
 from ..errors import LogjudgeError
 from .collect import collect, sources_of
 from .lab.handle import Lab
+from .record_deletion import delete_records
 from .scenarios import LabScenario
 from .session import Session
 from .topics import are_in_sync, leaders, metadata
 
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 240.0
 Step = dict[str, Any]
 
 
@@ -43,7 +44,7 @@ class Nemesis:
             "backup": self._backup,
             "restore": self._restore,
             "snapshot": lambda step: self.snapshot(step["name"]),
-            "delete-records": self._delete_records,
+            "delete-records": lambda step: delete_records(self.session, step["share"]),
             "add-partitions": self._add_partitions,
         }
 
@@ -117,7 +118,7 @@ class Nemesis:
 
     def _stop(self, step: Step) -> None:
         nodes = self._nodes(step)
-        with self.session.recorder.fault("stop", nodes=nodes, signal="SIGTERM") as fault:
+        with self.session.recorder.fault("shutdown", nodes=nodes, signal="SIGTERM") as fault:
             self.lab.request("stop", nodes=nodes)
             fault.ok()
         self._dead += nodes
@@ -192,22 +193,9 @@ class Nemesis:
 
     def _restore(self, step: Step) -> None:
         for node in self._nodes(step):
-            with self.session.recorder.fault("restore-backup", nodes=[node], topic=self.session.load.topic) as fault:
-                self.lab.request("restore", node=node)
-                fault.ok()
-
-    def _delete_records(self, step: Step) -> None:
-        from confluent_kafka import TopicPartition
-
-        topic = self.session.load.topic
-        ends = [(number, end) for (name, number), end in self.session.progress.ends.items() if name == topic]
-        offsets = {number: int(end * step["share"]) for number, end in sorted(ends)}
-        about = {"nodes": [], "topic": topic, "offsets": {str(number): offset for number, offset in offsets.items()}}
-        with self.session.recorder.fault("delete-records", **about) as fault:
-            wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
-            for future in self.session.admin.delete_records(wanted).values():
-                future.result(30)
-            fault.ok()
+            for name in self.lab.request("restore", node=node):
+                topic, _, number = name.rpartition("-")
+                self.session.recorder.fault("restore", nodes=[node], topic=topic, partition=int(number)).ok()
 
     def _add_partitions(self, step: Step) -> None:
         from confluent_kafka.admin import NewPartitions
@@ -218,6 +206,8 @@ class Nemesis:
                 future.result(30)
             fault.ok()
         self.session.recorder.configure_topic(topic, partitions=count)
+        self.session.stopping.wait(step["known_after_seconds"])
+        self.session.partitions = count
 
     def _note(self) -> None:
         lasting = {"dead": self._dead, "paused": self._paused}

@@ -15,9 +15,10 @@ from markupsafe import escape
 from ...analysis.causes.incidents import saved_incidents
 from ...analysis.rules import RULES
 from ...analysis.wording import either, plural, some
-from .. import PLOTS, draw, style
+from .. import PLOTS, style
 from ..clock import clock
-from ..escaping import file_name, markdown
+from ..escaping import markdown
+from ..painting import jobs_of, paint
 from .incidents import IncidentFindings, faults_before, first_sign, place_of, timeline, worst_incidents
 from .root_causes import cause_headline, impact_by_cause, root_cause_of
 
@@ -73,27 +74,22 @@ def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[
 def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
     """Draws every figure that has data; returns its names, caption and SVG for the page."""
     folder.mkdir(exist_ok=True)
-    pictures = []
-    for name, plot in PLOTS.items():
-        for number, subject in enumerate(plot.subjects(figures)):
-            stem = file_name(name, *map(str, subject.values()))
-            figure = draw(name, figures, subject)
-            for ending in ("png", "svg"):
-                style.save(figure, folder / f"{stem}.{ending}")
-            svg = (folder / f"{stem}.svg").read_text(encoding="utf-8")
-            title = " ".join(map(str, subject.values()))
-            caption = plot.CAPTION if number == 0 else ""  # once per kind
-            alternative = " ".join(figure.get_suptitle().split())
-            pictures.append(
-                {
-                    "plot": name,
-                    "stem": stem,
-                    "title": title,
-                    "label": style.printable(f"{LABELS[name]} {title}".strip()),
-                    "caption": caption,
-                    "svg": inline_svg(svg, stem, f"{LABELS[name]}: {alternative}"),
-                }
-            )
+    jobs = jobs_of(figures)
+    pictures: list[dict[str, str]] = []
+    for job, heading in zip(jobs, paint(folder, figures, jobs), strict=True):
+        svg = (folder / f"{job.stem}.svg").read_text(encoding="utf-8")
+        title = " ".join(map(str, job.subject.values()))
+        is_first = not pictures or pictures[-1]["plot"] != job.plot
+        pictures.append(
+            {
+                "plot": job.plot,
+                "stem": job.stem,
+                "title": title,
+                "label": style.printable(f"{LABELS[job.plot]} {title}".strip()),
+                "caption": PLOTS[job.plot].CAPTION if is_first else "",  # once per kind
+                "svg": inline_svg(svg, job.stem, f"{LABELS[job.plot]}: {' '.join(heading.split())}"),
+            }
+        )
     return pictures
 
 

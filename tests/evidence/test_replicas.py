@@ -78,6 +78,11 @@ def test_snapshots_are_judged_one_by_one():
     assert (finding.snapshot, finding.severity, finding.values) == ("before", "violation", ["b"])
 
 
+def together(sent):
+    """The sends as one transaction, whose completion is one line."""
+    return sent.with_columns(place=pl.lit(0, pl.Int64), completed=pl.lit(9, pl.Int64))
+
+
 ABSENT = [
     ("all there", "1: 0a 1b", ["a@0", "b@1"], {"leader": "1"}, []),
     ("gone everywhere", "1: 0a\n2: 0a", ["a@0", "b@1", "c@2"], {"leader": "1"}, [(1, 2, 2)]),
@@ -87,6 +92,7 @@ ABSENT = [
     ("not acknowledged", "1: 0a", ["b@1?"], {"leader": "1"}, []),
     ("without an offset", "1: 0a", ["b@"], {"leader": "1"}, [(None, None, 1)]),
     ("below the log start", "1: 3d", ["a@0", "d@3"], {"leader": "1", "log_start": 3}, []),
+    ("below the log start, and one gone", "1: 3d", ["a@0", "d@3", "e@4"], {"leader": "1", "log_start": 3}, [(4, 4, 1)]),
     ("compacted by a newer record", "1: 1k=b", ["a/k@0", "b/k@1"], {"leader": "1", "compacted": True}, []),
     ("compacted, its tombstone too", "1: 5j=z", ["a/k@0", "-/k@1"], {"leader": "1", "compacted": True}, []),
     ("the newest of its key", "1: 1j=b", ["a/k@0", "b/j@1"], {"leader": "1", "compacted": True}, [(0, 0, 1)]),
@@ -94,12 +100,16 @@ ABSENT = [
 ]
 
 
+@pytest.mark.parametrize("in_one_transaction", [False, True])
 @pytest.mark.parametrize(("name", "text", "sent", "about", "expected"), ABSENT, ids=[case[0] for case in ABSENT])
-def test_absent_is_what_was_acknowledged_and_stands_nowhere_it_should(name, text, sent, about, expected):
+def test_absent_is_what_was_acknowledged_and_stands_nowhere_it_should(
+    name, text, sent, about, expected, in_one_transaction
+):
     about = dict(about)
     points = [("log-start", "1", about.pop("log_start"))] if "log_start" in about else []
     points += [("cleaned", "1", about.pop("cleaned"))] if "cleaned" in about else []
-    judged = judge_absence(of({**logs(text), "checkpoints": checkpoints(*points)}, **about), sends(*sent))
+    acked = together(sends(*sent)) if in_one_transaction else sends(*sent)
+    judged = judge_absence(of({**logs(text), "checkpoints": checkpoints(*points)}, **about), acked)
     found = [(f.first_offset, f.last_offset, f.count) for f in judged.findings]
     assert found == expected, name
     assert judged.unknowns == ()
@@ -171,9 +181,9 @@ def test_divergence_is_what_a_comparison_of_each_offset_finds(one, two, three, s
     assert found == expected
 
 
-@given(LOG, LOG, st.sets(st.integers(0, 6)), st.sampled_from(["1", "2"]))
+@given(LOG, LOG, st.sets(st.integers(0, 6)), st.sampled_from(["1", "2"]), st.integers(0, 3), st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_absent_is_what_a_search_of_each_log_finds(one, two, gone, leader):
+def test_absent_is_what_a_search_of_each_log_finds(one, two, gone, leader, start, in_one_transaction):
     # Values are unique in an acknowledged history: number them by broker and offset, sharing a prefix.
     texts = []
     for broker, log in (("1", one), ("2", two)):
@@ -184,7 +194,8 @@ def test_absent_is_what_a_search_of_each_log_finds(one, two, gone, leader):
         return
     acked = sends(*(f"v{i}@{i}" for i in range(6)))
     held = tables["records"].filter(pl.col("broker") == leader)["value"].to_list()
-    expected = {f"v{i}" for i in range(6)} - set(held)
-    judged = judge_absence(of(tables, leader=leader), acked)
+    tables["checkpoints"] = checkpoints(("log-start", leader, start))
+    expected = {f"v{i}" for i in range(start, 6)} - set(held)
+    judged = judge_absence(of(tables, leader=leader), together(acked) if in_one_transaction else acked)
     values = [value for finding in judged.findings for value in finding.values]
     assert sorted(values) == sorted(expected)
