@@ -13,9 +13,4 @@ STILL_VAGUE: tuple[str, ...] = (
 UNDOCUMENTED: tuple[str, ...] = ()
 
 # Test modules of more than 400 lines.
-LONG_TESTS: tuple[str, ...] = (
-    "tests/evidence/test_causes.py",
-    "tests/evidence/test_replicas.py",
-    "tests/test_reader_jepsen.py",
-    "tests/test_recorder.py",
-)
+LONG_TESTS: tuple[str, ...] = ("tests/evidence/test_causes.py",)

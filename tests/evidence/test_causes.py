@@ -34,7 +34,7 @@ from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, MET
 from logjudge.histories.tables import READS, SENDS, Finding
 
 from .conftest import gathered, judge_replicas
-from .test_replicas import joined, logs
+from .replica_texts import joined, logs
 
 SECOND = 1_000_000_000
 START = 1_800_000_000_000
