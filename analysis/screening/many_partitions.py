@@ -134,8 +134,8 @@ class ManyPartitions:
         complete = passes.with_columns(complete=~pl.col("tp").is_in(missed["tp"].unique().implode())).with_columns(
             end=pl.when("complete").then("log_end").otherwise("end")
         )
-        requests = late.group_by("tp", end="offset").agg(asked=pl.col("invoked").max())
-        columns = ("tp", "start", "end", "since", "until", "asked", "complete")
+        requests = late.group_by("tp", end="offset").agg(requested=pl.col("invoked").max())
+        columns = ("tp", "start", "end", "since", "until", "requested", "complete")
         return complete.join(requests, on=["tp", "end"], how="left").select(columns)
 
     @cached_property
