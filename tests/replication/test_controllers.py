@@ -86,7 +86,7 @@ def test_a_new_leader_reports_no_end_before_its_mark_reaches_its_epoch(variant: 
 
 
 @pytest.mark.parametrize("variant", ["high-watermark", "kip-101", "kip-279", "kip-320"])
-def test_who_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
+def test_only_kip_320_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
     """Broker 3 dies. With ZooKeeper this raises the leader epoch, and broker 2 keeps fetching from broker 1."""
     _, facts = run(variant, {}, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
     begun = [time for time, node, kind, _ in facts if node == 2 and kind in ("follower", "truncate") and time > SECOND]
