@@ -198,12 +198,15 @@ def _groups_handle_what_they_commit(many: ManyPartitions) -> Contradictions:
 
 
 def _not_handled(many: ManyPartitions, groups: pl.DataFrame) -> Contradictions:
-    """Groups (tp, group) that passed over a record below their last commit, or below their first read."""
+    """Groups (tp, group) that passed over a record below a commit, an assigned offset, or their first read."""
     handlers = many.context.filter(pl.col("kind") == "handles").select("process").unique()
     recorders = handlers.select(group=many.group)["group"].unique()
     read = many.reads.with_columns(group=many.group)
     first = read.group_by("tp", "group").agg(first=pl.col("offset").min())
-    committed = many.commits.group_by("tp", "group").agg(committed=pl.col("offset").max())
+    is_assigned = (pl.col("kind") == "assign") & pl.col("group") & (pl.col("outcome") == "ok")
+    assigned = many.marks.filter(is_assigned).with_columns(group=many.group)
+    claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (many.commits, assigned)])
+    committed = claimed.group_by("tp", "group").agg(committed=pl.col("offset").max())
     limits = groups.join(first, on=["tp", "group"], how="left").join(committed, on=["tp", "group"], how="left")
     limits = limits.with_columns(limit=pl.max_horizontal("first", "committed"))
     below = pl.col("place") < pl.col("limit")
