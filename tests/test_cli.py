@@ -53,7 +53,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
         *("verdict.json", "findings.parquet", "quarantine.jsonl"),
         *("report.html", "report.md", "figures.json", "plots"),
     }
-    assert {path.suffix for path in (tmp_path / "out" / "plots").iterdir()} == {".png", ".svg"}
+    assert {path.suffix for path in (tmp_path / "out" / "plots").iterdir()} == {".svg"}
     assert pl.read_parquet(tmp_path / "out" / "findings.parquet")["id"].n_unique() == 16
     assert list(tmp_path.iterdir()) == [tmp_path / "out"], "no temporary folder is left"
 
