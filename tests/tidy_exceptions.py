@@ -11,6 +11,3 @@ STILL_VAGUE: tuple[str, ...] = (
 
 # Modules with public functions or classes without a docstring; take a module out once it is documented.
 UNDOCUMENTED: tuple[str, ...] = ()
-
-# Test modules of more than 400 lines.
-LONG_TESTS: tuple[str, ...] = ("tests/evidence/test_causes.py",)

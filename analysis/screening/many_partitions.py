@@ -117,14 +117,14 @@ class ManyPartitions:
                 how="full",
                 coalesce=True,
             )
-            .join(late.group_by("tp").agg(requested=pl.col("offset").last()), on="tp", how="left")
+            .join(late.group_by("tp").agg(requested_end=pl.col("offset").last()), on="tp", how="left")
             .with_columns(
                 start=pl.col("begin").fill_null(0).clip(0),
                 since=pl.coalesce("begun", "first", pl.lit(MIN_INT64)),
                 until=pl.coalesce("until", "begun", pl.lit(MIN_INT64)),
             )
             .with_columns(end=pl.coalesce("end", "start"))
-            .with_columns(log_end=pl.max_horizontal("end", "requested"))
+            .with_columns(log_end=pl.max_horizontal("end", "requested_end"))
         )
         acknowledged = self.sends.filter("acknowledged").join(passes, on="tp")
         missed = acknowledged.filter(
