@@ -183,6 +183,15 @@ class _Check:
             events = split_events(events, part_of, starts)
         return events, starts, np.array(self.history.action_of, np.int32)
 
+    @cached_property
+    def _searched(self) -> Ints:
+        """The actions of all operations as the search compares them: equal if their instructions are."""
+        from .encoding import merge_equal
+
+        assert self.encoding is not None
+        merged = merge_equal(self.encoding.machine.code, np.array(self.observes, np.int32))
+        return merged[np.array(self.history.action_of, np.int32)]
+
     def _completed(self, part: int) -> int:
         starts = self._events[1]
         return int(starts[part + 1] - starts[part] - self.parts.sizes[part])
@@ -222,7 +231,8 @@ class _Check:
         small = [part for part in parts if self.parts.sizes[part] <= SMALL]
         if not small or self.budget.is_late():
             return parts
-        events, starts, action_of = self._events
+        events, starts, _ = self._events
+        action_of = self._searched
         machine = new_trie(self.encoding.machine, len(action_of) + 64)
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
         arrays = events, starts, action_of, np.array(self.observes, np.int32), machine, self.encoding.initial
@@ -268,8 +278,12 @@ class _Check:
             steps = self.begun[part][0]
         else:
             steps = Steps(self.model, self.actions, self.observes, self.encoding)
-        indices = self.parts.operations(part)
-        return CompiledSearch(self.history if len(self.parts.keys) == 1 else self.history.part(indices), steps, budget)
+        history = self.history
+        if self.encoding is not None:
+            history = history._replace(action_of=self._searched)
+        if len(self.parts.keys) > 1:
+            history = history.part(self.parts.operations(part))
+        return CompiledSearch(history, steps, budget)
 
     def _placed(self, part: int, found: Found) -> Found:
         """What a search of a part alone found, with operations as indices into the history."""

@@ -49,7 +49,7 @@ class CompiledSearch:
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
         self.layout = lay_out(events_of(history), action_of, *scratch)
         observes = np.array([steps.observes[i] for i in self.actions], np.int32)
-        self.search = arrays.new_search(self.layout, machine, observes, initial)
+        self.search = arrays.new_search(self.layout, machine, observes, initial, scratch[1])
         if steps.encoding is None:
             number = {action: i for i, action in enumerate(self.actions)}
             known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]

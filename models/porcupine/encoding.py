@@ -288,6 +288,13 @@ ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action],
 }
 
 
+def merge_equal(code: Ints, observes: Ints) -> Ints:
+    """By action, the first one that has the same instruction, and like it observes or not."""
+    rows = np.column_stack([code, observes])
+    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first.astype(np.int32)[inverse.reshape(-1)]
+
+
 def encode(model: Model[Any], actions: Sequence[Action], counts: Counts) -> Encoding | None:
     """The actions as instructions; None if the model is not built in, or they do not fit."""
     known, encoder = ENCODERS.get(model.step, (None, None))

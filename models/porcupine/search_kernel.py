@@ -13,7 +13,7 @@ for their calls, so the earliest-called is used first, and a multiset of classes
 Multisets are nodes of a trie (`bags`), reached by their classes in ascending order: one number each, equal
 when they are.
 
-Five rules leave out configurations that cannot change the verdict:
+Six rules leave out configurations that cannot change the verdict:
 - an observation (an action that the model declares never to change a state, such as a read) that fits comes
   next at once: in any linearization of the rest it may be moved to the front. This holds of no other action
   that happens to leave the present state as it is: its place may be later, where it does change one;
@@ -22,6 +22,8 @@ Five rules leave out configurations that cannot change the verdict:
   it. So no linearization with the fewest such operations is lost;
 - of two configurations that differ in the used operations of unknown outcome alone, one of which used none,
   the other is left out: what it leads to the first leads to as well, as it has all of them left to use;
+- of operations that may be next and have equal actions the first to end is next, and one of unknown outcome is the
+  last: they may change places in any linearization;
 - a configuration is expanded once.
 
 Operations of unknown outcome are tried late: the configurations in which they may be used wait until the
@@ -185,41 +187,76 @@ def wait(s: Search, row: int) -> None:
 
 
 @compiled
+def find_ways(s: Search, row: int) -> int:
+    """Collect in `ways` the completed operations that may be next, of equal actions only the first to end.
+
+    Returns how many; -1 if steps lack; -2 - i if the observation i fits.
+    """
+    n = len(s.action)
+    state = s.configs[row, STATE]
+    fitting, ways = -1, 0
+    node = s.after[2 * n]
+    while node < n:
+        action = s.action[node]
+        way = s.way_of[action]
+        if way < 0:
+            stepped = step_of(s, state, action)
+            if stepped == state and s.observes[action]:
+                fitting = node
+                break
+            if stepped == UNASKED:
+                ask(s, state, action)
+            s.way_of[action] = ways
+            s.ways[ways], s.way_states[ways] = node, stepped
+            ways += 1
+        elif node < s.ways[way]:
+            s.ways[way] = node
+        s.registers[FUEL] -= 1
+        node = s.after[node]
+    for node in s.ways[:ways]:
+        s.way_of[s.action[node]] = -1
+    if fitting >= 0:
+        s.registers[ASKED] = 0
+        return -2 - fitting
+    return -1 if s.registers[ASKED] > 0 else ways
+
+
+@compiled
 def expand(s: Search, row: int) -> bool:
     """Stack what completed operations lead to from the present configuration; False if steps lack."""
     n = len(s.action)
-    state = s.configs[row, STATE]
-    node = s.after[2 * n]
-    while node < n:
-        stepped = step_of(s, state, s.action[node])
-        if stepped == state and s.observes[s.action[node]]:
-            s.registers[ASKED] = 0
-            push(s, row, node, state)
-            return True
-        if stepped == UNASKED:
-            ask(s, state, s.action[node])
-        s.way_states[node] = stepped
-        s.registers[FUEL] -= 1
-        node = s.after[node]
-    if s.registers[ASKED] > 0:
+    ways = find_ways(s, row)
+    if ways < -1:
+        push(s, row, -2 - ways, s.configs[row, STATE])
+        return True
+    if ways < 0:
         return False
+    front = s.configs[row, FRONT]
     without = state_without(s, row)
-    ways = 0
-    node = s.after[2 * n]
-    while node < n:
-        stepped = s.way_states[node]
+    possible = 0
+    front_fits = False
+    for way in range(ways):
+        node, stepped = s.ways[way], s.way_states[way]
         if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
-            # By insertion, the last to end first: what has to be placed first is stacked last.
-            place = ways
-            while place > 0 and s.ways[place - 1] < node:
-                s.ways[place] = s.ways[place - 1]
-                place -= 1
-            s.ways[place] = node
-            ways += 1
-        node = s.after[node]
-    for node in s.ways[:ways]:
-        push(s, row, node, s.way_states[node])
-    if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]:
+            front_fits |= node == front
+            s.ways[possible], s.way_states[possible] = node, stepped
+            possible += 1
+    # By insertion, the last to end first: what has to be placed first is stacked last. If the front does not fit yet,
+    # what makes it fit comes first of all.
+    for way in range(possible):
+        node, stepped = s.ways[way], s.way_states[way]
+        order = node
+        if not front_fits and step_of(s, stepped, s.action[front]) >= 0:
+            order -= n
+        place = way
+        while place > 0 and s.way_orders[place - 1] < order:
+            s.ways[place], s.way_states[place] = s.ways[place - 1], s.way_states[place - 1]
+            s.way_orders[place] = s.way_orders[place - 1]
+            place -= 1
+        s.ways[place], s.way_states[place], s.way_orders[place] = node, stepped, order
+    for way in range(possible):
+        push(s, row, s.ways[way], s.way_states[way])
+    if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[front]:
         wait(s, row)
     return True
 
@@ -237,18 +274,27 @@ def expand_late(s: Search, row: int) -> bool:
     if s.registers[ASKED] > 0:
         return False
     without = state_without(s, row)
+    n = len(s.action)
+    node = s.after[2 * n]
+    while node < n:
+        s.way_of[s.action[node]] = 0
+        node = s.after[node]
     for kind in range(len(s.used)):
         if s.member_rank[s.class_start[kind]] >= limit:
             break
         s.registers[FUEL] -= 1
         member = s.class_start[kind] + s.used[kind]
-        if member == s.class_start[kind + 1] or s.member_rank[member] >= limit:
+        if member == s.class_start[kind + 1] or s.member_rank[member] >= limit or s.way_of[s.class_action[kind]] == 0:
             continue
         stepped = step_of(s, state, s.class_action[kind])
         if stepped == state or stepped == IMPOSSIBLE:  # noqa: SIM109 (numba has no `in` for these)
             continue
         if without == IMPOSSIBLE or step_of(s, without, s.class_action[kind]) != stepped:
             push(s, row, -1 - kind, stepped)
+    node = s.after[2 * n]
+    while node < n:
+        s.way_of[s.action[node]] = -1
+        node = s.after[node]
     return True
 
 
@@ -313,7 +359,7 @@ def search_parts(  # type: ignore[no-untyped-def]
     for place in range(len(chosen)):
         part = chosen[place]
         layout = lay_out(events[starts[part] : starts[part + 1]], action_of, number_of, class_of)
-        s = new_search(layout, machine, observes, initial)
+        s = new_search(layout, machine, observes, initial, class_of)
         s.registers[FUEL] = fuel
         outcomes[place] = search(s)
         configurations[place] = s.registers[COUNT]

@@ -35,7 +35,9 @@ class Search(NamedTuple):
     path: Ints  # configurations from the first to the present, by depth
     used: Ints  # members used of each class
     ways: Ints  # scratch: the completed operations that may be next,
-    way_states: Ints  # and the states after them, by place in the list
+    way_states: Ints  # the states after them,
+    way_orders: Ints  # in which order they are stacked,
+    way_of: Ints  # and by action its place among them, -1 between expansions
     registers: Longs  # int64
     # The configurations, and where the search goes next.
     configs: Ints  # a row each
@@ -55,8 +57,8 @@ class Search(NamedTuple):
 
 
 @compiled
-def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int) -> Search:
-    """A search at its start; `initial` is the number of the first state."""
+def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, way_of: Ints) -> Search:
+    """A search at its start; `initial` is the number of the first state, `way_of` is -1 for each action."""
     n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
     room = layout.slots + kinds + 2
     rows = 64
@@ -86,7 +88,9 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int) -
         path,
         np.zeros(kinds, np.int32),
         np.empty(layout.slots, np.int32),
-        np.empty(n, np.int32),
+        np.empty(layout.slots, np.int32),
+        np.empty(layout.slots, np.int32),
+        way_of,
         registers,
         configs,
         np.zeros(2 * rows, np.int32),
