@@ -1,6 +1,6 @@
 """What a sequential specification is, and the words that it shares with the engine.
 
-An `Action` is what a model sees: what was asked and what was answered. An `Operation` is an action with its
+An `Action` is what a model sees: the function with its argument, and the answer. An `Operation` is an action with its
 interval in time and its client, which the model never sees: legality of one step depends on the state alone,
 so that the engine may ask once for each pair of state and action and remember the answer.
 """
@@ -29,7 +29,7 @@ UNKNOWN = Unknown.UNKNOWN
 
 
 class Action(NamedTuple):
-    """What was asked of one object, and what it answered; hashable.
+    """A call of a function of one object, and its answer; hashable.
 
     Values that Python calls equal (1, 1.0 and True) are one value here; the readers of logjudge keep them
     apart.
@@ -77,12 +77,12 @@ class ModelError(Exception):
 
 def describe_action(action: Action) -> str:
     """An action as a short line, such as `cas (1, 2) → True`; an answer that is only *done* is left out."""
-    asked = "" if action.value is None else f" {action.value!r}"
+    argument = "" if action.value is None else f" {action.value!r}"
     key = "" if action.key is None else f"[{action.key!r}]"
     if action.result is UNKNOWN:
-        return f"{action.f}{key}{asked} → ?"
-    answered = "" if asked and action.result is None else f" → {action.result!r}"
-    return f"{action.f}{key}{asked}{answered}"
+        return f"{action.f}{key}{argument} → ?"
+    answer = "" if argument and action.result is None else f" → {action.result!r}"
+    return f"{action.f}{key}{argument}{answer}"
 
 
 def by_key(action: Action) -> Hashable:

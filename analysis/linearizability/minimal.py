@@ -133,9 +133,11 @@ class _Shrinker:
 def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Part) -> Minimal | None:
     """A few operations that show why a part of a history is illegal.
 
-    `part` is the engine's result. After PATIENCE the fewest operations so far are returned; None if the part is not
-    illegal.
+    `part` is the engine's result; the witness of a monitor is minimal enough. After PATIENCE the fewest operations so
+    far are returned; None if the part is not illegal.
     """
+    if part.witness:
+        return Minimal(part.witness, [])
     if part.blocked is None or part.verdict != "illegal":
         return None
     last = operations[part.blocked].end

@@ -41,19 +41,21 @@ import numpy as np
 
 from ..compiled import Ints, compiled
 from .layout import lay_out, trace
-from .machine import IMPOSSIBLE, UNASKED, Machine
+from .machine import IMPOSSIBLE, NOT_KNOWN, Machine
 from .search_state import (
-    ASKED,
     AT,
     BAG,
     BAGS,
     BEST,
     COUNT,
     DEPTH,
+    DISTANCE,
     FUEL,
     HELD,
     LATEST,
     PARENT,
+    PROGRESS,
+    REQUESTS,
     ROOM,
     SLOTS,
     STACKED,
@@ -66,10 +68,12 @@ from .search_state import (
     remember,
     step_of,
 )  # fmt: skip
+from .search_ways import find_ways, request_step, target_of, urgency
 from .tables import FRONT
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
 
+STILL, MAX_DISTANCE = 32, 256  # configurations without progress before a jump back, of so many fronts at most
 PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
 
 
@@ -104,6 +108,8 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
         s.stack[s.registers[STACKED]] = row
         s.registers[STACKED] += 1
         best = s.registers[BEST]
+        if front > configs[best, FRONT]:
+            s.registers[PROGRESS], s.registers[DISTANCE] = row, 1
         if front > configs[best, FRONT] or (
             front == configs[best, FRONT] and configs[row, DEPTH] > configs[best, DEPTH]
         ):
@@ -159,16 +165,6 @@ def go_to(s: Search, row: int) -> None:
 
 
 @compiled
-def ask(s: Search, state: int, action: int) -> None:
-    """Note a pair that the caller has to provide; those beyond the room are asked for the next time."""
-    asked = s.registers[ASKED]
-    if asked < len(s.asked):
-        s.asked[asked, 0] = state
-        s.asked[asked, 1] = action
-        s.registers[ASKED] = asked + 1
-
-
-@compiled
 def state_without(s: Search, row: int) -> int:
     """The state before the operation of unknown outcome that led to a row; else IMPOSSIBLE."""
     if row == 0 or s.configs[row, TAKEN] >= 0:
@@ -187,44 +183,8 @@ def wait(s: Search, row: int) -> None:
 
 
 @compiled
-def find_ways(s: Search, row: int) -> int:
-    """Collect in `ways` the completed operations that may be next, of equal actions only the first to end.
-
-    Returns how many; -1 if steps lack; -2 - i if the observation i fits.
-    """
-    n = len(s.action)
-    state = s.configs[row, STATE]
-    fitting, ways = -1, 0
-    node = s.after[2 * n]
-    while node < n:
-        action = s.action[node]
-        way = s.way_of[action]
-        if way < 0:
-            stepped = step_of(s, state, action)
-            if stepped == state and s.observes[action]:
-                fitting = node
-                break
-            if stepped == UNASKED:
-                ask(s, state, action)
-            s.way_of[action] = ways
-            s.ways[ways], s.way_states[ways] = node, stepped
-            ways += 1
-        elif node < s.ways[way]:
-            s.ways[way] = node
-        s.registers[FUEL] -= 1
-        node = s.after[node]
-    for node in s.ways[:ways]:
-        s.way_of[s.action[node]] = -1
-    if fitting >= 0:
-        s.registers[ASKED] = 0
-        return -2 - fitting
-    return -1 if s.registers[ASKED] > 0 else ways
-
-
-@compiled
 def expand(s: Search, row: int) -> bool:
     """Stack what completed operations lead to from the present configuration; False if steps lack."""
-    n = len(s.action)
     ways = find_ways(s, row)
     if ways < -1:
         push(s, row, -2 - ways, s.configs[row, STATE])
@@ -233,21 +193,17 @@ def expand(s: Search, row: int) -> bool:
         return False
     front = s.configs[row, FRONT]
     without = state_without(s, row)
-    possible = 0
-    front_fits = False
+    target, front_fits, possible = target_of(s, ways), False, 0
     for way in range(ways):
         node, stepped = s.ways[way], s.way_states[way]
         if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
             front_fits |= node == front
             s.ways[possible], s.way_states[possible] = node, stepped
             possible += 1
-    # By insertion, the last to end first: what has to be placed first is stacked last. If the front does not fit yet,
-    # what makes it fit comes first of all.
+    # By insertion: what is to be tried first is stacked last.
     for way in range(possible):
         node, stepped = s.ways[way], s.way_states[way]
-        order = node
-        if not front_fits and step_of(s, stepped, s.action[front]) >= 0:
-            order -= n
+        order = node - len(s.action) * urgency(s, node, stepped, front, front_fits, target)
         place = way
         while place > 0 and s.way_orders[place - 1] < order:
             s.ways[place], s.way_states[place] = s.ways[place - 1], s.way_states[place - 1]
@@ -269,9 +225,9 @@ def expand_late(s: Search, row: int) -> bool:
     for kind in range(len(s.used)):
         if s.member_rank[s.class_start[kind]] >= limit:
             break
-        if step_of(s, state, s.class_action[kind]) == UNASKED:
-            ask(s, state, s.class_action[kind])
-    if s.registers[ASKED] > 0:
+        if step_of(s, state, s.class_action[kind]) == NOT_KNOWN:
+            request_step(s, state, s.class_action[kind])
+    if s.registers[REQUESTS] > 0:
         return False
     without = state_without(s, row)
     n = len(s.action)
@@ -299,6 +255,29 @@ def expand_late(s: Search, row: int) -> bool:
 
 
 @compiled
+def jump_back(s: Search) -> None:
+    """Go on from an alternative further back: what stops a search was often chosen long before.
+
+    The distance doubles with each jump, and starts anew with progress. Nothing is left out: what is passed over stays
+    stacked, or waits.
+    """
+    registers = s.registers
+    last = registers[STACKED] - 1
+    place = last
+    limit = s.configs[registers[BEST], FRONT] - registers[DISTANCE]
+    while place > 0 and s.configs[s.stack[place], FRONT] > limit:
+        place -= 1
+    row = s.stack[place]
+    while place < last:
+        s.stack[place] = s.stack[place + 1]
+        place += 1
+    s.stack[last] = row
+    registers[LATEST] = min(registers[LATEST], s.configs[row, FRONT])
+    registers[DISTANCE] = 2 * registers[DISTANCE] if registers[DISTANCE] < MAX_DISTANCE else 1
+    registers[PROGRESS] = registers[COUNT]
+
+
+@compiled
 def search(s: Search) -> int:
     """Search on, from where it was left, until there is something to say.
 
@@ -306,7 +285,7 @@ def search(s: Search) -> int:
     """
     n = len(s.action)
     registers = s.registers
-    registers[ASKED] = 0
+    registers[REQUESTS] = 0
     while True:
         while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
             registers[LATEST] -= 1
@@ -314,8 +293,15 @@ def search(s: Search) -> int:
         late = registers[STACKED] == 0 or s.configs[top, FRONT] + PATIENCE < registers[LATEST]
         if late:
             if registers[LATEST] < 0:
-                return EXHAUSTED
+                registers[LATEST] = n
+                while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
+                    registers[LATEST] -= 1
+                if registers[LATEST] < 0:
+                    return EXHAUSTED
             top = s.late_head[registers[LATEST]]
+        elif registers[COUNT] - registers[PROGRESS] > STILL:
+            jump_back(s)
+            continue
         elif s.configs[top, FRONT] == n:
             registers[BEST] = top
             return FOUND

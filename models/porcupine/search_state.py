@@ -8,14 +8,14 @@ import numpy as np
 
 from ..compiled import Ints, Longs, compiled
 from .layout import Layout
-from .machine import UNASKED, Machine, step
+from .machine import NOT_KNOWN, Machine, step
 from .tables import FRONT, hash_of, place_of
 
 # Columns of a configuration. Its key is all from FRONT on, of any width: the slots' bits take what they need.
 PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
 
 # The registers of a search, kept between its pauses.
-COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, ROOM, REGISTERS = range(12)
+COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, REQUESTS, FUEL, ROOM, PROGRESS, DISTANCE, REGISTERS = range(14)
 
 
 class Search(NamedTuple):
@@ -52,7 +52,7 @@ class Search(NamedTuple):
     bag_values: Ints
     bag_parent: Ints
     bag_class: Ints
-    asked: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
+    requests: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
     machine: Machine  # the model's steps, compiled, if it is built in; then the step table stays empty
 
 
@@ -67,6 +67,7 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
     registers = np.zeros(REGISTERS, np.int64)
     registers[COUNT] = registers[STACKED] = registers[BAGS] = 1
     registers[LATEST] = -1
+    registers[DISTANCE] = 1
     registers[ROOM] = room
     configs = np.empty((rows, SLOTS + (layout.slots + 31) // 32), np.int32)
     configs[0] = 0
@@ -112,12 +113,12 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
 
 @compiled
 def step_of(s: Search, state: int, action: int) -> int:
-    """The state after the action, IMPOSSIBLE, or UNASKED."""
+    """The state after the action, IMPOSSIBLE, or NOT_KNOWN."""
     if len(s.machine.code) > 0:
         return step(s.machine, state, action)
     key = ((state << 32) | action) + 1
     place = place_of(s.step_keys, key)
-    return s.step_values[place] if s.step_keys[place] == key else UNASKED
+    return s.step_values[place] if s.step_keys[place] == key else NOT_KNOWN
 
 
 @compiled
