@@ -5,13 +5,15 @@ It uses frames and rules, but neither Spark nor files. Both engines call the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding
+from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding, without_key
+from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .consequences import accept_consequences, link_consequences
 from .partitions.evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
@@ -20,7 +22,8 @@ from .partitions.generation_split import Part
 from .partitions.partition import Partition
 from .partitions.topic_generations import TopicGeneration
 from .replicas.replica_logs import replica_logs_of
-from .rules import RULES, Judge, Judgement, Rule
+from .rules import RULES, Judgement, Rule
+from .screening import screen as screening
 from .summary import summarise
 
 if TYPE_CHECKING:
@@ -51,28 +54,49 @@ def judge_unit(
     common: Common,
     settings: Settings,
     each: Callable[[Callable[[Partition], Judged], Iterable[Partition]], Iterable[Judged]] = map,
+    unproved: Collection[str] | None = None,
 ) -> Judged:
     """Findings of a unit, each with its id, and a bounded summary of each of its partitions.
 
-    `each` applies a function to all partitions, like `map`; it may run several at once.
+    `each` applies a function to all partitions, like `map`; it may run several at once. The rules that are not
+    `unproved` are known to report nothing (screening); None: all rules judge.
     """
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
     for partition_findings, partition_summaries in each(
-        _judged, partitions_of(topic, partition, tables, common, settings)
+        partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common, settings)
     ):
         findings += partition_findings
         summaries += partition_summaries
     return findings, summaries
 
 
-def _judged(p: Partition) -> Judged:
+def _judged(p: Partition, unproved: Collection[str] | None = None) -> Judged:
     """The findings and the summary of one partition; no summary if it is only named and has no cause."""
-    judgements = judge(p)
+    judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
     if p.is_named_only and not causes:
         return findings, []
     return findings, [{**summarise(p, findings, judgements), "causes": causes}]
+
+
+def screen_batch(
+    small: Tables, units: dict[Unit, Tables], common: Common, settings: Settings
+) -> tuple[list[dict[str, Any]], dict[Unit, frozenset[str]]]:
+    """Screens the partitions with few rows of a batch (`small`, with columns topic and partition).
+
+    Returns the summaries of the plainly valid ones, and the unproved rules of others. All that are not plainly valid
+    are added to `units`.
+    """
+    if not small:
+        return [], {}
+    whole = {name: pl.concat([pl.DataFrame(schema=_SCHEMAS[name]), *small.get(name, ())]) for name in _SCHEMAS}
+    screened = screening.screen_batch(whole, units.keys(), common.context, common.unplaced, common.shared, settings)
+    valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
+    for name, rows in whole.items():
+        for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left")):
+            units.setdefault(unit, {}).setdefault(name, []).append(own)
+    return screened.summaries, {Unit(*key): rules for key, rules in screened.unproved.items()}
 
 
 def partitions_of(
@@ -83,37 +107,35 @@ def partitions_of(
     if settings.dialect != "jepsen":
         yield from _native_partitions(topic, partition, whole, common, settings)
         return
-    full = {name: whole.get(name, pl.DataFrame(schema=_SCHEMAS[name])) for name in _SCHEMAS}
+    full = {name: whole.get(name, pl.DataFrame(schema=schema)) for name, schema in _SCHEMAS.items()}
     confirmed = _confirmed(full["sends"], full["reads"])
     topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
     split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
     for name in topics:
-        sends, reads, marks = (split[table].get((name,)) for table in ("sends", "reads", "marks"))
-        yield Partition(name, 0, settings, sends, reads, marks, context=common.context, confirmed=confirmed)
+        own: dict[str, Any] = {table: split[table].get((name,), pl.DataFrame()) for table in _SCHEMAS}
+        yield Partition(name, 0, settings, **own, context=common.context, confirmed=confirmed)
 
 
 def _native_partitions(
     topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
 ) -> Iterator[Partition]:
     """The partition, or one Partition for each generation of a topic that was deleted."""
-    observed = {name: whole.get(name, pl.DataFrame(schema=_without_key(_SCHEMAS[name]))) for name in _SCHEMAS}
+    observed = {name: whole.get(name, pl.DataFrame(schema=without_key(schema))) for name, schema in _SCHEMAS.items()}
     whole = {**whole, **observed}
     readings = parts_of(topic, whole, common.shared, common.context, settings)
     if readings is None:
         yield _native(topic, partition, whole, common, settings)
         return
-    otherwise = [_of_part(topic, partition, part, common, settings) for part in readings.otherwise]
+
+    def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
+        own = common._replace(shared=part.shared)
+        return _native(
+            topic, partition, part.tables, own, settings, part.generation, ambiguous=part.ambiguous, otherwise=otherwise
+        )
+
+    otherwise = [of_part(part) for part in readings.otherwise]
     for part in readings.parts:
-        found = _of_part(topic, partition, part, common, settings)
-        found.otherwise = otherwise
-        yield found
-
-
-def _of_part(topic: str, partition: int, part: Part, common: Common, settings: Settings) -> Partition:
-    """The partition of one generation of its topic."""
-    found = _native(topic, partition, part.tables, common._replace(shared=part.shared), settings, part.generation)
-    found.ambiguous = part.ambiguous
-    return found
+        yield of_part(part, otherwise)
 
 
 def _native(
@@ -123,6 +145,7 @@ def _native(
     common: Common,
     settings: Settings,
     generation: TopicGeneration | None = None,
+    **readings: Any,
 ) -> Partition:
     """The partition with its evidence. Faults after the deletion of its generation are left out."""
     logs = collected_logs(topic, partition, whole, settings)
@@ -132,7 +155,7 @@ def _native(
     sends, resolved_count = whole["sends"], 0
     if logs is not None:
         sends, resolved_count = resolved_sends(sends, logs)
-    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(_without_key(SENDS)))
+    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(without_key(SENDS)))
     timeline = None
     if logs is not None or is_mentioned(whole):
         held = logs or replica_logs_of(topic, partition, {})
@@ -154,11 +177,8 @@ def _native(
         timeline=timeline,
         resolved_count=resolved_count,
         generation=generation,
+        **readings,
     )
-
-
-def _without_key(schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: kind for name, kind in schema.items() if name not in ("topic", "partition")}
 
 
 def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
@@ -168,19 +188,16 @@ def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
     return indeterminate.join(seen, on=["topic", "value"], how="semi")["at"].unique()
 
 
-def judge(p: Partition) -> dict[str, Judgement]:
-    """The judgement of one partition by each rule that applies, by rule name, in report order."""
-    return {rule.name: _judgement(p, rule, judge) for rule in RULES.values() if (judge := _judge_of(p, rule))}
+def judge(p: Partition, names: Collection[str] | None = None) -> dict[str, Judgement]:
+    """The judgement of one partition by each rule that applies (of those `names`), by rule name, in report order."""
+    chosen = [rule for rule in RULES.values() if not p.settings.rules or rule.name in p.settings.rules]
+    judging = [rule for rule in chosen if p.settings.dialect in rule.judges and (names is None or rule.name in names)]
+    return {rule.name: _judgement(p, rule) for rule in judging}
 
 
-def _judge_of(p: Partition, rule: Rule) -> Judge | None:
-    """The rule's judge for histories of this dialect; None if there is none or the settings skip the rule."""
-    skipped = p.settings.rules and rule.name not in p.settings.rules
-    return None if skipped else rule.jepsen if p.settings.dialect == "jepsen" else rule.native
-
-
-def _judgement(p: Partition, rule: Rule, judge: Judge) -> Judgement:
+def _judgement(p: Partition, rule: Rule) -> Judgement:
     """The judgement of one rule, without findings that depend on a topic deletion of unknown outcome."""
+    judge = rule.judges[p.settings.dialect]
     judgement = judge(p)
     findings, unknowns = sorted(judgement.findings, key=_order), [*judgement.unknowns]
     if p.otherwise:

@@ -1,6 +1,7 @@
 """The steps of the pipeline as pure functions of frames; engines/local.py and engines/spark/ combine them.
 
-read_split, read_evidence -> Parts (observations by partition, events that wait for their other half, quarantine)
+read_split, read_block,
+read_evidence             -> Parts (observations by partition, events that wait for their other half, quarantine)
 close_waiting             -> Parts of the operations with invocation and completion in different splits
 choose_batches,
 decode_batches            -> Parts of the batches of large logs that are needed
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import polars as pl
 
@@ -20,11 +20,12 @@ from ..histories.bundle import Settings
 from ..histories.evidence.layout import read_part
 from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import LOOKUPS
-from ..histories.files import Split
-from ..histories.observations import Observations, count_indeterminate_failures, observe
+from ..histories.files import Block, Split
+from ..histories.observations import count_indeterminate_failures, observe
 from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
-from ..histories.parsing import Parsed, parse_split
+from ..histories.parsing import Parsed, parse_blocks, parse_split
 from ..histories.tables import CONTEXT, OPERATIONS, complete
+from .batches import WHOLE, Unit, by_unit, split_small
 from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS
 
@@ -34,21 +35,12 @@ DAMAGED = ("line", "byte", "reason", "kind")
 MAX_DAMAGE = 100  # places of a broker's file that are listed one by one; all are counted
 
 
-class Unit(NamedTuple):
-    """What is judged together: a topic-partition, or all keys of a Jepsen history, because transactions join them."""
-
-    topic: str
-    partition: int
-
-
-WHOLE = Unit("", -1)
-
-
 @dataclass
 class Parts:
     """The results of a task, in small tables: observations by unit and table, all else by kind."""
 
     observations: list[tuple[Unit, str, pl.DataFrame]] = field(default_factory=list)
+    small: list[tuple[int, str, pl.DataFrame]] = field(default_factory=list)  # by batch: with columns topic, partition
     context: list[pl.DataFrame] = field(default_factory=list)
     unplaced: list[pl.DataFrame] = field(default_factory=list)
     shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence without a partition, by table
@@ -76,12 +68,18 @@ def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     return take_apart(split.number, parse_split(split), settings)
 
 
-def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Iterator[Parts]:
-    """The same as `read_split` for the parsed blocks of the split with that number."""
+def read_block(split: Split, block: Block, settings: Settings) -> Iterator[Parts]:
+    """The same as `read_split` for one block of the split; events of other blocks wait for each other."""
+    parsed = parse_blocks(split.reader, split.path, [block])
+    return take_apart(split.number, parsed, settings, block.first_line)
+
+
+def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings, first_line: int = 0) -> Iterator[Parts]:
+    """The same as `read_split` for parsed blocks of the split with that number, from line `first_line` on."""
     base = number << 32
     # Sends are paired separately: their table is narrow, and most events are sends.
     carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
-    lines = 0
+    lines = first_line
     senders: set[str] = set()
     for parsed in blocks:
         parts = Parts()
@@ -103,7 +101,7 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings) -> Ite
     last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in carried if len(frame)])
     if senders:
         last.context.append(_context("sends", sorted(senders)))
-    last.add("lines", lines)
+    last.add("lines", lines - first_line)
     yield last
 
 
@@ -191,25 +189,18 @@ def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> N
     if settings.producers():
         parts.senders |= {*operations.filter(pl.col("f").is_in(["send", "txn"]))["process"].drop_nulls().unique()}
     seen = observe(operations, settings)
-    parts.observations.extend(_by_unit(seen, settings))
+    for table in ("sends", "reads", "marks"):
+        frame: pl.DataFrame = getattr(seen, table)
+        placed = frame.filter(pl.col("partition").is_not_null() & pl.col("topic").is_not_null())
+        if settings.dialect == "jepsen":
+            parts.observations += [(WHOLE, table, placed)] if len(placed) else []
+            continue
+        small, large = split_small(placed, settings.batches)
+        parts.small += [(batch, table, rows) for batch, rows in small]
+        parts.observations += [(unit, table, rows) for unit, rows in by_unit(large)]
     if len(seen.context):
         parts.context.append(seen.context)
     unplaced = seen.sends.filter(pl.col("partition").is_null())
     if len(unplaced):
         parts.unplaced.append(unplaced)
         parts.add("acknowledged nowhere", int(unplaced["acknowledged"].sum()))
-
-
-def _by_unit(seen: Observations, settings: Settings) -> Iterator[tuple[Unit, str, pl.DataFrame]]:
-    for table in ("sends", "reads", "marks"):
-        frame: pl.DataFrame = getattr(seen, table)
-        placed = frame.filter(pl.col("partition").is_not_null() & pl.col("topic").is_not_null())
-        if not len(placed):
-            continue
-        if settings.dialect == "jepsen":
-            yield WHOLE, table, placed
-            continue
-        for (topic, partition), rows in placed.partition_by(
-            "topic", "partition", as_dict=True, maintain_order=True, include_key=False
-        ).items():
-            yield Unit(str(topic), int(str(partition))), table, rows

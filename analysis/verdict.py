@@ -97,10 +97,9 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: b
             counts[severity] += by_severity.get(severity, 0)
             records[severity] += by_severity.get(f"{severity} records", 0)
     unjudged = any(rule.name in summary["unjudged"] for summary in results.summaries)
-    judged = rule.jepsen if results.run.settings.dialect == "jepsen" else rule.native
     if counts["violation"]:
         verdict = "invalid"
-    elif judged is None or not all(totals.get(need, 0) for need in rule.needs):
+    elif results.run.settings.dialect not in rule.judges or not all(totals.get(need, 0) for need in rule.needs):
         verdict = "not-judged"
     elif broken or unjudged or (rule.needs_final and not _is_final(results)):
         verdict = "unknown"

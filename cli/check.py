@@ -15,9 +15,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..histories.errors import LogjudgeError, UsageError
+from ..histories.errors import UsageError
 from ..histories.files import is_uri
 from ..histories.output_folder import name_of
+from .check_help import CommandWithRules
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .forms import from_option
@@ -27,18 +28,21 @@ from .main import (
     EXIT_UNKNOWN,
     EXIT_USAGE,
     EXIT_VALID,
-    concerns_all_inputs,
-    print_error,
-    report_bug,
+    report_failure,
     worst_exit,
 )
 from .paths import AnyPath
 from .progress import Progress
-from .rule_groups import epilog
 from .runs import Judged, check_index, names_of, write_index
 from .runs import render as render_runs
 
-EXITS = {"valid": EXIT_VALID, "invalid": EXIT_BREACH, "unknown": EXIT_UNKNOWN}
+EXITS = {
+    "valid": EXIT_VALID,
+    "invalid": EXIT_BREACH,
+    "unknown": EXIT_UNKNOWN,
+    "error": EXIT_USAGE,
+    "crashed": EXIT_CRASH,
+}
 
 
 def _rule_names() -> Iterable[str]:
@@ -52,7 +56,7 @@ RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_name
 SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
 
 
-@click.command(epilog=epilog())
+@click.command(cls=CommandWithRules)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath(takes_stdin=True))
 @click.option(
     "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
@@ -78,9 +82,9 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
 @click.option(
     "--plots",
     type=click.Choice(["none", "findings", "all"]),
-    default="all",
+    default="findings",
     show_default=True,
-    help="Which runs get plots: those with findings, or all.",
+    help="SVG plots of runs with breaches or permitted findings, or SVG and PNG of all. logjudge report draws later.",
 )
 @click.option("--no-plots", "plots", flag_value="none", help="Short for --plots none.")
 @engine_options(default="spark")
@@ -105,45 +109,26 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     if indexed:
         check_index(out or DEFAULT_OUT)
     engine = LocalEngine() if spark is None else SparkEngine(spark)
-    codes: list[int] = []
-    judged: list[tuple[str, dict[str, Any]]] = []
-    spans: list[tuple[datetime, float]] = []
-    unread: dict[str, str] = {}
-    done: dict[str, tuple[dict[str, Any], str]] = {}
+    judged: list[Judged] = []
     for run, name, folder in zip(runs, names, targets, strict=True):
         began, started = datetime.now(UTC), time.monotonic()
+        report, is_bug = None, False
         try:
             report, headline = _judge(run, name if len(runs) > 1 else "", folder, engine, rules, options)
-            judged.append((run, report))
-            spans.append((began, time.monotonic() - started))
-            done[folder] = report, headline
-            codes.append(EXITS[report["verdict"]])
-        except LogjudgeError as error:
-            if len(runs) == 1:
-                raise
-            print_error(error)
-            unread[run] = str(error)
-            codes.append(EXIT_USAGE)
         except Exception as error:
-            if len(runs) == 1 or concerns_all_inputs(error):
+            if len(runs) == 1 and not options["form"]:
                 raise
-            unread[run] = report_bug(error, run)
-            codes.append(EXIT_CRASH)
-    index = None
-    if len(runs) > 1:
-        rows = [
-            Judged(name, folder, *done.get(folder, (None, unread.get(run, ""))))
-            for run, name, folder in zip(runs, names, targets, strict=True)
-        ]
-        index = write_index(out or DEFAULT_OUT, rows) if indexed else None
-        if not (options["quiet"] or options["as_json"] or options["form"]):
-            click.echo(render_runs(rows, index))
-    _print_for_machines(judged, spans, unread, dict(zip(runs, names, strict=True)), options)
+            headline, is_bug = report_failure(error, run)
+        judged.append(Judged(run, name, folder, began, time.monotonic() - started, report, headline, is_bug))
+    index = write_index(out or DEFAULT_OUT, judged) if indexed else None
+    if len(runs) > 1 and not (options["quiet"] or options["as_json"] or options["form"]):
+        click.echo(render_runs(judged, index))
+    _print_for_machines(judged, options)
     if not options["quiet"] and not any(map(is_uri, (*runs, *targets))):
         _hint(judged, spark)
     if options["opens"]:
         _open([index] if index else [Path(folder) / "report.html" for folder in targets])
-    return worst_exit(codes)
+    return worst_exit(EXITS["crashed" if run.is_bug else run.verdict] for run in judged)
 
 
 def _judge(
@@ -153,7 +138,7 @@ def _judge(
     from ..analysis.figures import merge_figures
     from ..analysis.provenance import provenance_of
     from ..analysis.verdict import report_of
-    from ..plots import preload_drawing
+    from ..plots.painting import start_painter
     from ..plots.report import headline
     from ..plots.report.saved import write_result
 
@@ -167,7 +152,7 @@ def _judge(
             settings = dataclasses.replace(settings, name=name)
         run = dataclasses.replace(run, settings=settings)
         if options["plots"] != "none":
-            preload_drawing()
+            start_painter()
         results = engine.judge(run, progress)
         results.refuse_unusable()
         called = shlex.join(["logjudge", *sys.argv[1:]])
@@ -199,32 +184,26 @@ def _open(files: list[Path]) -> None:
             click.echo(f"could not start a browser; the report is {report}", err=True)
 
 
-def _hint(judged: list[tuple[str, dict[str, Any]]], spark: Spark | None) -> None:
+def _hint(judged: list[Judged], spark: Spark | None) -> None:
     """Recommends the local engine where Spark was started by default for a small run."""
     source = click.get_current_context().get_parameter_source
     is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
     if is_chosen or any(spark or ()) or not sys.stderr.isatty():
         return
-    counts = [report["counts"] for _, report in judged]
+    counts = [run.report["counts"] for run in judged if run.report]
     if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL_RUN:
         click.echo("This is a small run: --engine local judges it without starting Spark.", err=True)
 
 
-def _print_for_machines(
-    judged: list[tuple[str, dict[str, Any]]],
-    spans: list[tuple[datetime, float]],
-    unread: dict[str, str],
-    names: dict[str, str],
-    options: dict[str, Any],
-) -> None:
-    """Prints the report of one run, or a list: judged runs, then runs that could not be read."""
+def _print_for_machines(judged: list[Judged], options: dict[str, Any]) -> None:
+    """Prints the report of one run, or a list: judged runs, then runs that could not be judged."""
     if options["as_json"]:
-        reports = [report for _, report in judged]
-        failures = [{"input": {"name": names[run]}, "error": error} for run, error in unread.items()]
-        content: Any = [*reports, *failures] if len(judged) + len(unread) > 1 else reports[0]
-        json.dump(content, sys.stdout, indent=2)
+        reports = [run.report for run in judged if run.report]
+        failures = [{"input": {"name": run.name}, "error": run.headline} for run in judged if not run.report]
+        content = [*reports, *failures]
+        json.dump(content if len(judged) > 1 else content[0], sys.stdout, indent=2)
         sys.stdout.write("\n")
     elif options["form"]:
-        from .formats import FORMATS, Judged
+        from .formats import FORMATS
 
-        click.echo(FORMATS[options["form"]]([Judged(*each, *span) for each, span in zip(judged, spans, strict=True)]))
+        click.echo(FORMATS[options["form"]](judged))

@@ -8,10 +8,10 @@ import click
 
 from ..histories.bundle import open_run
 from ..histories.errors import UsageError
-from .forms import from_option
+from .forms import from_option, quiet_option
 from .main import EXIT_UNKNOWN, EXIT_VALID
 from .paths import LocalPath
-from .progress import Progress
+from .progress import Progress, note
 
 
 @click.command()
@@ -19,6 +19,7 @@ from .progress import Progress
 @click.argument("target", metavar="OUT", type=LocalPath())
 @from_option
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
+@quiet_option
 def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> int:
     """Convert the history IN to OUT; the extension of OUT (.jsonl, .jsonl.gz, .jsonl.zst, .parquet) sets the format.
 
@@ -35,7 +36,7 @@ def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> 
     click.echo(f"{events:,} events written to {target}")
     config = source / "run.json" if source.is_dir() else source.with_name("run.json")
     if config.is_file() and not target.with_name("run.json").exists():
-        click.echo(f"run.json was not copied, and the rules need it: copy {config} to {target.parent}", err=True)
+        note(f"run.json was not copied, and the rules need it: copy {config} to {target.parent}")
     if bad:
         were = "line was" if bad == 1 else "lines were"
         click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` prints why", err=True)

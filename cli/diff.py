@@ -11,7 +11,7 @@ import click
 from ..analysis.wording import span
 from ..histories.errors import UsageError
 from .document import Document
-from .forms import Form, form_options, from_option, show
+from .forms import Form, form_options, from_option, quiet_option, show
 from .inspection import add_shared_sentence, open_for_inspection, parse_partition, seconds_text
 from .log_text import NO_LOG, describe_extent, differing_spans, record_text, time_of_day
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
@@ -25,6 +25,7 @@ MAX_DAMAGED = 12  # damaged batches shown of a snapshot
 @click.argument("partition", metavar="[TOPIC-PARTITION]", required=False)
 @from_option
 @form_options("Print the comparison as JSON.")
+@quiet_option
 def command(run: Path, partition: str | None, reader: str | None, form: Form) -> int:
     """Show the replicas of RUN's partitions side by side, offset by offset around each divergence, per snapshot.
 

@@ -35,7 +35,7 @@ class Check(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def command(as_json: bool) -> int:
     """Check what is installed, and print how to install what is missing."""
-    checks = [_python(), java(), _memory(), *_packages(), *_extras()]
+    checks = [_python(), java(), _memory(), *_packages(), *_extras(), _object_stores()]
     if as_json:
         import json
 
@@ -97,3 +97,33 @@ def _extras() -> Iterator[Check]:
         yield Check("ok", "Spark Connect", f"grpcio {version('grpcio')}, for --remote")
     except PackageNotFoundError:
         yield Check("optional", "Spark Connect", "not installed", "pip install 'logjudge[connect]' for --remote")
+    try:
+        yield Check("ok", "confluent-kafka", f"{version('confluent-kafka')}, for `logjudge record`")
+    except PackageNotFoundError:
+        remedy = "pip install 'logjudge[record]' for `logjudge record`"
+        yield Check("optional", "confluent-kafka", "not installed", remedy)
+    if os.environ.get("KAFKA_HOME") or shutil.which("mvn"):
+        yield Check("ok", "Kafka", os.environ.get("KAFKA_HOME") or "Maven fetches its jars, for `logjudge lab`")
+    else:
+        yield Check("optional", "Kafka", "neither KAFKA_HOME nor Maven", "set one up for `logjudge lab`")
+
+
+def hadoop_version() -> str:
+    """The version of the Hadoop that pyspark has; empty if its jars are elsewhere (SPARK_HOME) or missing."""
+    from importlib.util import find_spec
+
+    spec = find_spec("pyspark")
+    home = os.environ.get("SPARK_HOME") or (str(Path(spec.origin).parent) if spec is not None and spec.origin else "")
+    names = [path.name for path in Path(home, "jars").glob("hadoop-client-api-*.jar")] if home else []
+    return names[0].removeprefix("hadoop-client-api-").removesuffix(".jar") if names else ""
+
+
+def _object_stores() -> Check:
+    """What reads and writes s3a://: its version must be that of Spark's Hadoop."""
+    version = hadoop_version()
+    if not version:
+        return Check(
+            "optional", "S3", "no Hadoop found in Spark's jars", "hadoop-aws must have the version of its Hadoop"
+        )
+    package = f"org.apache.hadoop:hadoop-aws:{version}"
+    return Check("ok", "S3", f"this Spark has Hadoop {version}; for s3a:// add --conf spark.jars.packages={package}")

@@ -147,9 +147,9 @@ class SparkEngine:
         if not is_uri(folder):
             check_target(local_path(folder))
             return
-        from ..analysis.engines.spark import remote
+        from ..analysis.engines.spark import publishing
 
-        remote.check_target(self._session(progress), folder, MARK, is_verdict)
+        publishing.check_target(self._session(progress), folder, MARK, is_verdict)
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
         if not is_uri(path):
@@ -167,12 +167,12 @@ class SparkEngine:
         if not is_uri(folder):
             write_whole(local_path(folder), fill)
             return
-        from ..analysis.engines.spark import remote
+        from ..analysis.engines.spark import publishing
 
         with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
             result = Path(scratch) / "result"
             write_whole(result, fill)
-            remote.publish(self._started, result, folder, MARK, is_verdict)
+            publishing.publish(self._started, result, folder, MARK, is_verdict)
 
 
 def _open_local(path: str, reader: str | None) -> Run:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -15,23 +15,23 @@ from ..analysis.rules import RULES
 from ..analysis.wording import plural
 from ..histories.files import is_uri, local_path
 from .output import causes_of, printable
+from .runs import Judged
 
 MAX_RESULTS = 1000  # GitHub accepts 25,000 and shows 5,000
 ASSUMPTION = "assumption"  # the rule id of an unknown that belongs to no rule
 NO_OPERATIONS = "the run has no operations, so there was nothing to judge"
 _LEVELS = {"violation": "error", "permitted": "note", "note": "note"}
-HOME = "https://pypi.org/project/logjudge/"
 _NO_LINES = (".gz", ".zst", ".parquet")  # viewers cannot show a line of a compressed file
 _NOTICES = {"valid": "notice", "unknown": "warning", "invalid": "error"}
 
 
-class Judged(NamedTuple):
-    """A judged run."""
+class Run:
+    """A run with a verdict."""
 
-    path: str  # as given on the command line
-    report: dict[str, Any]  # verdict.json
-    began: datetime  # UTC
-    seconds: float  # duration of the judging
+    def __init__(self, judged: Judged) -> None:
+        assert judged.report is not None
+        self.path = judged.path  # as given on the command line
+        self.report: dict[str, Any] = judged.report  # verdict.json
 
     @property
     def verdict(self) -> str:
@@ -81,26 +81,43 @@ class Judged(NamedTuple):
         return self.source(files[0]) if files else self.source("")
 
 
-def junit(runs: list[Judged]) -> str:
-    """JUnit XML: one suite per run, one case per rule and assumption. Unknown is an error, not-judged is skipped."""
+def failure_of(judged: Judged) -> str:
+    """The sentence of a run without a verdict."""
+    return f"{judged.name}: {'logjudge crashed' if judged.is_bug else 'the run cannot be read'}: {judged.headline}"
+
+
+def junit(judged: Sequence[Judged]) -> str:
+    """JUnit XML: one suite per run, one case per rule and assumption. Unknown is an error, not-judged is skipped.
+
+    The suite of a run without a verdict has one case, with an error.
+    """
     root = ElementTree.Element("testsuites")
-    for number, run in enumerate(runs):
-        name = _xml(run.report["input"]["name"])
+    for number, each in enumerate(judged):
+        name = _xml(each.report["input"]["name"] if each.report else each.name)
         suite = ElementTree.SubElement(root, "testsuite", name=f"logjudge {name}", id=str(number), package="logjudge")
-        suite.set("timestamp", f"{run.began:%Y-%m-%dT%H:%M:%S}")
-        suite.set("time", f"{run.seconds:.3f}")
+        suite.set("timestamp", f"{each.began:%Y-%m-%dT%H:%M:%S}")
+        suite.set("time", f"{each.seconds:.3f}")
         suite.set("hostname", "localhost")
         ElementTree.SubElement(suite, "properties")
-        unknown = _errors(run)
-        assumptions = [item["name"] for item in run.report["assumptions"]]
-        for case in dict.fromkeys([*RULES, *assumptions, *unknown]):
-            _outcome(_case(suite, name, case), case, run, unknown)
+        output, errors = (_rules_and_assumptions(suite, name, Run(each)), "") if each.report else ("", failure_of(each))
+        if errors:
+            kind = "crash" if each.is_bug else "unreadable"
+            ElementTree.SubElement(_case(suite, name, "run judged"), "error", message=_xml(errors), type=kind)
         for kind, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             suite.set(kind, str(len(suite.findall(f".//{tag}"))))
-        ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(run.summary()))
-        ElementTree.SubElement(suite, "system-err")
+        ElementTree.SubElement(suite, "system-out").text = _xml(output)
+        ElementTree.SubElement(suite, "system-err").text = _xml(errors)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _rules_and_assumptions(suite: ElementTree.Element, name: str, run: Run) -> str:
+    """Adds the cases of a run, and returns its summary."""
+    unknown = _errors(run)
+    assumptions = [item["name"] for item in run.report["assumptions"]]
+    for case in dict.fromkeys([*RULES, *assumptions, *unknown]):
+        _outcome(_case(suite, name, case), case, run, unknown)
+    return "\n".join(run.summary())
 
 
 def _case(suite: ElementTree.Element, classname: str, name: str) -> ElementTree.Element:
@@ -108,7 +125,7 @@ def _case(suite: ElementTree.Element, classname: str, name: str) -> ElementTree.
     return ElementTree.SubElement(suite, "testcase", classname=classname, name=_xml(name), time="0")
 
 
-def _errors(run: Judged) -> dict[str, str]:
+def _errors(run: Run) -> dict[str, str]:
     """The reason of each unknown, also for every rule that a broken assumption concerns."""
     reasons = run.unknown()
     for name in run.unknown_rules():
@@ -136,8 +153,9 @@ def _xml(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
-def sarif(runs: list[Judged]) -> str:
-    """SARIF: unknowns, then the worst findings, as results; the verdicts as notifications of the tool."""
+def sarif(judged: Sequence[Judged]) -> str:
+    """SARIF: unknowns, then the worst findings, as results; verdicts and failures as notifications of the tool."""
+    runs = [Run(each) for each in judged if each.report]
     unknown = [_open(run, name, why) for run in runs for name, why in run.unknown().items()]
     found = [_result(run, finding) for run in runs for finding in run.report["findings"]]
     rules = [
@@ -146,14 +164,16 @@ def sarif(runs: list[Judged]) -> str:
             "shortDescription": {"text": rule.summary},
             "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.parts)},
             "help": {"text": f"logjudge rules {name} prints this text with an example"},
-            "helpUri": f"{HOME}#{name}",
         }
         for name, rule in RULES.items()
     ]
     rules.append({"id": ASSUMPTION, "shortDescription": {"text": "an assumption of the verdict is not known to hold"}})
-    driver = {"name": "logjudge", "version": version("logjudge"), "informationUri": HOME, "rules": rules}
-    # The tool itself succeeded, whatever its verdicts.
-    invocation = {"executionSuccessful": True, "toolExecutionNotifications": [_notification(run) for run in runs]}
+    driver = {"name": "logjudge", "version": version("logjudge"), "rules": rules}
+    # The tool succeeded if it reached a verdict on each run, whatever the verdict.
+    invocation = {
+        "executionSuccessful": len(runs) == len(judged),
+        "toolExecutionNotifications": [_notification(each) for each in judged],
+    }
     return json.dumps(
         {
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -166,12 +186,15 @@ def sarif(runs: list[Judged]) -> str:
     )
 
 
-def _notification(run: Judged) -> dict[str, Any]:
+def _notification(judged: Judged) -> dict[str, Any]:
+    if not judged.report:
+        return {"level": "error", "message": {"text": printable(failure_of(judged))}}
+    run = Run(judged)
     level = "note" if run.report["verdict"] == "valid" else _NOTICES[run.report["verdict"]]
     return {"level": level, "message": {"text": printable(". ".join(run.summary()))}}
 
 
-def _open(run: Judged, name: str, why: str) -> dict[str, Any]:
+def _open(run: Run, name: str, why: str) -> dict[str, Any]:
     return {
         "ruleId": name if name in RULES else ASSUMPTION,
         "kind": "open",
@@ -182,7 +205,7 @@ def _open(run: Judged, name: str, why: str) -> dict[str, Any]:
     }
 
 
-def _result(run: Judged, finding: dict[str, Any]) -> dict[str, Any]:
+def _result(run: Run, finding: dict[str, Any]) -> dict[str, Any]:
     locations = [
         _located(run.source(item["source"]), item["says"], item["line"])
         for item in finding["evidence"]
@@ -205,7 +228,7 @@ def _result(run: Judged, finding: dict[str, Any]) -> dict[str, Any]:
 _IDENTITY = ("rule", "topic", "partition", "first_offset", "last_offset", "sentence")
 
 
-def _fingerprint(run: Judged, *parts: object) -> str:
+def _fingerprint(run: Run, *parts: object) -> str:
     """An id that depends only on the run and this finding."""
     return sha256(json.dumps([run.report["input"]["name"], *parts]).encode()).hexdigest()[:32]
 
@@ -228,10 +251,17 @@ def _located(path: str, message: str = "", line: int | None = None) -> dict[str,
     return {"physicalLocation": physical, **({"message": {"text": printable(message)}} if message else {})}
 
 
-def github(runs: list[Judged]) -> str:
-    """GitHub workflow commands: one annotation for the verdict and its causes, one per unknown, one per finding."""
+def github(judged: Sequence[Judged]) -> str:
+    """GitHub workflow commands: one annotation for the verdict and its causes, one per unknown, one per finding.
+
+    A run without a verdict has one, the error.
+    """
     lines = []
-    for run in runs:
+    for each in judged:
+        if not each.report:
+            lines.append(f"::error title=logjudge::{_data(failure_of(each))}")
+            continue
+        run = Run(each)
         level = _NOTICES[run.report["verdict"]]
         lines.append(f"::{level} title=logjudge::{_data('. '.join(run.summary()))}")
         home = "" if _is_compressed(run.home()) else f"file={_property(run.home())},"

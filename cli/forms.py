@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import wraps
 from typing import Any, Literal
 
@@ -11,6 +13,7 @@ import click
 from ..histories.errors import UsageError
 from ..histories.readers import LOG, readers_of
 from .document import Document
+from .progress import silenced
 
 Form = Literal["terminal", "markdown", "json"]
 Command = Callable[..., Any]
@@ -32,6 +35,23 @@ def form_options(json_help: str) -> Callable[[Command], Command]:
         return with_form
 
     return decorate
+
+
+def quiet_option(command: Command) -> Command:
+    """The option --quiet of commands whose exit code or written file is the answer. JSON is still printed."""
+
+    @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+    @wraps(command)
+    def with_quiet(quiet: bool, **options: Any) -> Any:
+        if not quiet:
+            return command(**options)
+        with silenced():
+            if options.get("as_json") or options.get("form") == "json":
+                return command(**options)
+            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # noqa: PTH123
+                return command(**options)
+
+    return with_quiet
 
 
 from_option = click.option(

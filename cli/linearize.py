@@ -12,24 +12,23 @@ import click
 from ..analysis.linearizability.linearize import Judgement, MapPayloads, evidence, judge_history
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
 from ..analysis.linearizability.user_model import load_model
-from ..histories.errors import LogjudgeError, UsageError
+from ..histories.errors import UsageError
 from ..histories.operation_history import History, read_operations
 from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
+from .forms import quiet_option
 from .main import (
     EXIT_BREACH,
     EXIT_CRASH,
     EXIT_UNKNOWN,
     EXIT_USAGE,
     EXIT_VALID,
-    concerns_all_inputs,
-    print_error,
-    report_bug,
+    report_failure,
     worst_exit,
 )
 from .paths import LocalPath
-from .progress import Progress
+from .progress import Progress, note
 
 EXITS = {
     "ok": EXIT_VALID,
@@ -68,10 +67,10 @@ def _read(name: str, format_name: str | None) -> History:
     path = Path(name)
     size = path.stat().st_size if path.is_file() else 0
     if size >= LARGE:
-        click.echo(f"{name}: reading {size / 1e6:,.0f} MB", err=True)
+        note(f"{name}: reading {size / 1e6:,.0f} MB")
     history = read_operations(name, format_name)
     if size >= LARGE:
-        click.echo(f"{name}: searching {len(history.operations):,} operations", err=True)
+        note(f"{name}: searching {len(history.operations):,} operations")
     return history
 
 
@@ -137,6 +136,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
 @click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a minimal failing history.")
 @engine_options(default="local")
+@quiet_option
 def command(
     files: tuple[str, ...],
     model_name: str | None,
@@ -170,14 +170,9 @@ def command(
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
             shrunk = _shrunk(judgement) if minimal else None
             outcomes[name] = _outcome(judgement, shrunk)
-        except LogjudgeError as error:
-            print_error(error)
-            outcomes[name] = {"verdict": "broken", "error": str(error)}
-            continue
         except Exception as error:
-            if len(files) == 1 or concerns_all_inputs(error):
-                raise
-            outcomes[name] = {"verdict": "crashed", "error": report_bug(error, name)}
+            message, is_bug = report_failure(error, name)
+            outcomes[name] = {"verdict": "crashed" if is_bug else "broken", "error": message}
             continue
         if not as_json:
             _print_judgement(judgement, shrunk, minimal)

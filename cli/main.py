@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import click
 
-from ..histories.errors import LogjudgeError, did_you_mean
+from ..histories.errors import LogjudgeError, MissingComponentError, did_you_mean
 
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "causes": ("causes", "List the causes and explain them."),
     "convert": ("convert", "Write a history in another format."),
     "doctor": ("doctor", "Check what is installed, and how to install what is missing."),
+    "record": ("record", "Record a workload against a real cluster, and judge it."),
+    "lab": ("lab", "Start a real Kafka cluster on this machine, and make faults in it."),
+    "collect": ("collect", "Copy the brokers' files into a bundle."),
+    "spark-main": ("spark_main", "Print the file that spark-submit runs."),
     "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
     "search": ("search", "Search for a schedule that breaks an invariant, and shrink it."),
     "scenarios": ("scenarios", "List and run the catalogue of data-loss scenarios."),
@@ -54,8 +58,8 @@ def print_error(error: LogjudgeError) -> None:
     click.echo(f"logjudge: {printable(without_scratch(str(error)))}", err=True)
 
 
-def report_bug(error: Exception, name: str | None = None) -> str:
-    """Prints the traceback of a bug of logjudge with the input that caused it; returns the error in one line."""
+def report_bug(error: Exception, name: str | None = None) -> None:
+    """Prints the traceback of a bug of logjudge, and the input that caused it."""
     import traceback
 
     from .output import printable
@@ -65,13 +69,34 @@ def report_bug(error: Exception, name: str | None = None) -> str:
     click.echo(
         f"logjudge: this is a bug of logjudge{printable(where)}; please report it with the lines above", err=True
     )
-    return f"a bug of logjudge: {type(error).__name__}: {error}"
 
 
-def concerns_all_inputs(error: Exception) -> bool:
-    """Whether the next of several inputs would fail too: the output is closed, or the disk is full."""
+def report_failure(error: Exception, name: str) -> tuple[str, bool]:
+    """Prints why one input failed; returns the sentence, and whether it is a bug of logjudge.
+
+    Raises the error again if the next input would fail too: closed output, a full disk, or no Spark.
+    """
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return full or isinstance(error, BrokenPipeError | click.exceptions.Abort | click.ClickException)
+    if full or isinstance(
+        error, BrokenPipeError | click.exceptions.Abort | click.ClickException | MissingComponentError
+    ):
+        raise error
+    known = error if isinstance(error, LogjudgeError) else _refusal(error)
+    if known is not None:
+        print_error(known)
+        return str(known), False
+    report_bug(error, name)
+    return f"a bug of logjudge: {type(error).__name__}: {error}", True
+
+
+def _refusal(error: Exception) -> LogjudgeError | None:
+    """The sentence for an error of the environment; None for any other error."""
+    if not isinstance(error, OSError) or error.errno not in ENVIRONMENT_ERRORS:
+        return None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LogjudgeError(f"no space left to write ({error.strerror}); free some space and try again")
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    return LogjudgeError(f"{where}the system refused an operation ({error.strerror})")
 
 
 def worst_exit(codes: Iterable[int]) -> int:
@@ -118,15 +143,12 @@ class LazyGroup(click.Group):
             _drop_output()
             return EXIT_PIPE
         except OSError as error:
-            if error.errno not in ENVIRONMENT_ERRORS:
+            refusal = _refusal(error)
+            if refusal is None:
                 raise
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 _drop_output()
-                raise LogjudgeError(
-                    f"no space left to write ({error.strerror}); free some space and try again"
-                ) from error
-            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-            raise LogjudgeError(f"{where}the system refused an operation ({error.strerror})") from error
+            raise refusal from error
         return code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -13,9 +13,9 @@ from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..histories.output_folder import name_of
 from ..plots import PLOTS, draw
-from .forms import from_option
+from .forms import from_option, quiet_option
 from .paths import LocalPath
-from .progress import Progress
+from .progress import Progress, note
 
 
 @click.command()
@@ -30,6 +30,7 @@ from .progress import Progress
 @click.option(
     "--scale", type=click.IntRange(1, 8), default=1, help="Width of a PNG in units of 1100 pixels [default: 1]."
 )
+@quiet_option
 def command(
     source: Path,
     name: str,
@@ -59,7 +60,7 @@ def command(
         target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
         style.save(draw(name, figures, subject), target, scale=scale)
     click.echo(str(target))
-    click.echo(PLOTS[name].CAPTION, err=True)
+    note(PLOTS[name].CAPTION)
 
 
 def figures_of(

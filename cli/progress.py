@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 from .output import printable
 
 INTERVAL = 10  # seconds between two lines
+_IS_SILENT = ContextVar("is_silent", default=False)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Within it, no progress and no notes are printed."""
+    token = _IS_SILENT.set(True)
+    try:
+        yield
+    finally:
+        _IS_SILENT.reset(token)
+
+
+def note(text: str) -> None:
+    """Prints a remark on stderr, which --quiet leaves out."""
+    if not _IS_SILENT.get():
+        print(text, file=sys.stderr, flush=True)
 
 
 class Progress:
     """A context manager; call it with the current step and its progress."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
-        self._name, self._quiet = printable(name), quiet
+        self._name, self._quiet = printable(name), quiet or _IS_SILENT.get()
         self._live: Any = None
         self._task: Any = None
         self._printed_at = time.monotonic()

@@ -8,19 +8,23 @@ import click
 
 from ..histories.output_folder import REPORT, SCRATCH, move_into
 from ..histories.scratch import scratch_folder
+from .forms import quiet_option
 from .paths import LocalPath
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=LocalPath())
+@quiet_option
 def command(folder: Path) -> None:
     """Rewrite the report of DIR from the results that `logjudge check` saved there.
 
     The new report replaces the old one only when it is complete.
     """
+    from ..plots.painting import start_painter
     from ..plots.report import write_report
     from ..plots.report.saved import drawn_from, load
 
+    start_painter()
     saved = load(folder)
     with scratch_folder(folder, SCRATCH) as scratch:
         with drawn_from(folder):

@@ -54,7 +54,7 @@ def document() -> str:
 
 
 def _section(rule: Rule) -> str:
-    judged = "native histories and Jepsen's" if rule.jepsen else "native histories"
+    judged = "native histories and Jepsen's" if "jepsen" in rule.judges else "native histories"
     return (
         f"## {rule.name}\n\n{rule.summary}.\n\n"
         + "".join(f"- **{heading}**: {text}\n" for heading, text in rule.parts)

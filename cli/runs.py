@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,10 +30,14 @@ GENERIC = frozenset(("history", "run", "brokers", "data", "kafka-logs", "server"
 class Judged(NamedTuple):
     """One run of a call; `report` is None if it could not be judged."""
 
+    path: str  # as given on the command line
     name: str
     folder: str
+    began: datetime  # UTC
+    seconds: float  # duration of the judging
     report: dict[str, Any] | None  # verdict.json
     headline: str  # or the error
+    is_bug: bool = False  # logjudge crashed
 
     @property
     def verdict(self) -> str:

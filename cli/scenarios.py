@@ -17,6 +17,7 @@ from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
 from .check import command as check
 from .completing import completed
+from .forms import quiet_option
 from .paths import LocalPath
 from .simulate import summary
 
@@ -48,6 +49,7 @@ def command(ctx: click.Context) -> None:
     type=LocalPath(),
     help="The folder of the bundle; the report is written to the same name with -judged. [default: ./NAME]",
 )
+@quiet_option
 @click.pass_context
 def run(ctx: click.Context, name: str, out: Path | None) -> None:
     """Simulate a scenario, print its outcome, and judge it.

@@ -28,6 +28,7 @@ from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .completing import completed
 from .engines import Spark, engine_options
+from .forms import quiet_option
 from .main import EXIT_BREACH, EXIT_VALID
 from .paths import LocalPath
 from .progress import Progress
@@ -87,6 +88,7 @@ def _space_options(command: Command) -> Command:
     type=LocalPath(),
     help="The file (.toml) for the shrunk scenario; its plot is written beside it.",
 )
+@quiet_option
 def command(
     space: Space, invariant: str, runs: int, seed: int, jobs: int, spark: Spark | None, out: Path | None
 ) -> int:

@@ -19,6 +19,7 @@ from ..models.replication.config import OPTIONS, ConfigError
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .completing import completed
+from .forms import quiet_option
 from .paths import LocalPath
 
 
@@ -49,6 +50,7 @@ from .paths import LocalPath
     type=LocalPath(),
     help="The folder of the bundle; an earlier bundle is replaced.",
 )
+@quiet_option
 def command(
     variant: str | None,
     seed: int | None,

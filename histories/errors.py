@@ -27,7 +27,11 @@ class UsageError(LogjudgeError):
 
 
 class MissingComponentError(LogjudgeError):
-    """Something is not installed; the sentence says how to install it."""
+    """Something is not installed or does not answer; the sentence says what to do."""
+
+
+class ClusterError(LogjudgeError):
+    """A cluster or a store gave up or takes too long; the sentence says what to do."""
 
 
 def did_you_mean(found: str, names: Iterable[str]) -> str:

@@ -48,9 +48,11 @@ class History:
     config: Config
 
     def jsonl(self) -> bytes:
+        """The events as history.jsonl has them, one a line."""
         return b"".join(json.dumps(event).encode() + b"\n" for event in self.events)
 
     def write(self, folder: Path) -> Path:
+        """Write history.jsonl and run.json; return the folder, which is made if it is missing."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "history.jsonl").write_bytes(self.jsonl())
         (folder / "run.json").write_text(json.dumps(self.config))

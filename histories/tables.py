@@ -172,6 +172,11 @@ FINDINGS: Schema = {
 }
 
 
+def without_key(schema: Schema) -> Schema:
+    """The columns of a table that belongs to one topic-partition."""
+    return {name: kind for name, kind in schema.items() if name not in ("topic", "partition")}
+
+
 def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """The columns of the schema in its order; missing ones are null."""
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in frame.columns]

@@ -1,8 +1,8 @@
 """What a sequential specification is, and the words that it shares with the engine.
 
-An `Action` is what a model sees: the function with its argument, and the answer. An `Operation` is an action with its
-interval in time and its client, which the model never sees: legality of one step depends on the state alone,
-so that the engine may ask once for each pair of state and action and remember the answer.
+An `Action` is what a model sees: a function, its argument and its result. An `Operation` is an action with its interval
+in time and its client, which the model never sees: whether a step is legal depends on the state alone, so the engine
+can compute each pair of state and action once and remember the result.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Unknown(Enum):
         return "UNKNOWN"
 
 
-# The answer of an operation whose answer never came. None is a value: many systems answer null.
+# The result of an operation without a completion. None is a value: many systems return null.
 UNKNOWN = Unknown.UNKNOWN
 
 
 class Action(NamedTuple):
-    """A call of a function of one object, and its answer; hashable.
+    """A call of a function of one object, with its argument and its result; hashable.
 
     Values that Python calls equal (1, 1.0 and True) are one value here; the readers of logjudge keep them
     apart.
@@ -37,8 +37,8 @@ class Action(NamedTuple):
 
     f: str  # the function: read, write, cas, ...
     value: Any = None  # its argument
-    result: Any = UNKNOWN  # its answer; UNKNOWN where the client never learnt it
-    key: Any = None  # the object, where a history has several independent ones
+    result: Any = UNKNOWN  # UNKNOWN if the client received none
+    key: Any = None  # the object, if a history has several independent ones
 
 
 class Operation(NamedTuple):
@@ -76,13 +76,13 @@ class ModelError(Exception):
 
 
 def describe_action(action: Action) -> str:
-    """An action as a short line, such as `cas (1, 2) → True`; an answer that is only *done* is left out."""
+    """An action as a short line, such as `cas (1, 2) → True`; a result of None is left out."""
     argument = "" if action.value is None else f" {action.value!r}"
     key = "" if action.key is None else f"[{action.key!r}]"
     if action.result is UNKNOWN:
         return f"{action.f}{key}{argument} → ?"
-    answer = "" if argument and action.result is None else f" → {action.result!r}"
-    return f"{action.f}{key}{argument}{answer}"
+    result = "" if argument and action.result is None else f" → {action.result!r}"
+    return f"{action.f}{key}{argument}{result}"
 
 
 def by_key(action: Action) -> Hashable:
@@ -91,13 +91,13 @@ def by_key(action: Action) -> Hashable:
     return key
 
 
-def changes(action: Action) -> bool:  # noqa: ARG001
-    """What `observes` says of every action of a model that does not declare its observations."""
+def observes_nothing(action: Action) -> bool:  # noqa: ARG001
+    """The default of `observes`: every action may change the state."""
     return False
 
 
 def no_problem(action: Action) -> str | None:  # noqa: ARG001
-    """The check of a model that takes every action."""
+    """The default of `problem`: every action belongs to the model."""
     return None
 
 
@@ -105,11 +105,11 @@ def no_problem(action: Action) -> str | None:  # noqa: ARG001
 class Model(Generic[State]):
     """A sequential specification: an initial state and what each action does to a state.
 
-    `step` gives the state after the action, or None where the action with this answer is impossible in this
-    state; it must be pure, and states and actions must be hashable. An answer of UNKNOWN constrains nothing.
-    `partition` names the independent object of an action: each one is then checked alone, which is the same
-    verdict (linearizability is compositional) and far quicker. `problem` says in a few words why an action is
-    none of this model's, so that a malformed history is an error and not a verdict.
+    `step` returns the state after the action, or None if the action with this result is impossible in this state. It
+    must be pure, and states and actions must be hashable. A result of UNKNOWN constrains nothing. `partition` returns
+    the independent object of an action: each object is checked alone, which gives the same verdict (linearizability is
+    compositional) much faster. `problem` returns in a few words why an action does not belong to this model, so that a
+    malformed history is an error and not a verdict.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Model(Generic[State]):
     functions: tuple[str, ...] = ()  # the functions of its actions; empty: `problem` decides alone
     about: str = ""
     partition: Callable[[Action], Hashable] | None = by_key
-    observes: Callable[[Action], bool] = changes
+    observes: Callable[[Action], bool] = observes_nothing
     problem: Callable[[Action], str | None] = no_problem
     describe: Callable[[Action], str] = describe_action
     describe_state: Callable[[State], str] = repr

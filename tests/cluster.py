@@ -35,6 +35,8 @@ def spark_process(log: Path, program: str, *arguments: str) -> Iterator[subproce
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
         "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     with log.open("wb") as output:
         command = [str(spark_home() / "bin" / program), *arguments]
@@ -50,7 +52,7 @@ def spark_process(log: Path, program: str, *arguments: str) -> Iterator[subproce
                 process.wait()
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, seconds: float = 120) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         assert process.poll() is None, f"ended early: {log.read_text()[-2000:]}"
@@ -63,7 +65,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, second
     raise AssertionError(f"nothing listens on {port}: {log.read_text()[-2000:]}")
 
 
-def wait_for_text(log: Path, text: str, seconds: float = 120) -> None:
+def wait_for_text(log: Path, text: str, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while text not in log.read_text(errors="replace"):
         assert time.monotonic() < deadline, f"{text!r} never appeared: {log.read_text()[-2000:]}"

@@ -53,8 +53,8 @@ def write_run(folder: Path, events: list[dict[str, Any]], config: dict[str, Any]
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps({"time": number * SECOND, **event}) for number, event in enumerate(events)]
     (folder / "history.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    told = {"format": 1, "name": folder.name, **(config or {})}
-    (folder / "run.json").write_text(json.dumps(told), encoding="utf-8")
+    settings = {"format": 1, "name": folder.name, **(config or {})}
+    (folder / "run.json").write_text(json.dumps(settings), encoding="utf-8")
     return folder
 
 
@@ -72,11 +72,11 @@ class Script:
 
     def send(self, process: str, value: str, offset: int | None, topic: str = "orders", kind: str = "ok") -> Script:
         call = {"f": "send", "topic": topic, "partition": 0, "value": value}
-        return self._both(kind, process, call, {"offset": offset} if kind == "ok" else {"error": "nobody knows"})
+        return self._both(kind, process, call, {"offset": offset} if kind == "ok" else {"error": "unknown"})
 
     def poll(self, process: str, *records: tuple[int, str], topic: str = "orders") -> Script:
-        told = [{"topic": topic, "partition": 0, "offset": offset, "value": value} for offset, value in records]
-        return self._both("ok", process, {"f": "poll"}, {"records": told})
+        read = [{"topic": topic, "partition": 0, "offset": offset, "value": value} for offset, value in records]
+        return self._both("ok", process, {"f": "poll"}, {"records": read})
 
     def fault(self, kind: str, *nodes: str, heal: bool = False) -> Script:
         call = {"f": "heal" if heal else "fault", "fault": {"kind": kind, "nodes": list(nodes)}}
@@ -87,7 +87,7 @@ FINAL = {"final": True, "processes": {"final": {"role": "final"}}}
 
 
 def lossy(topic: str = "orders", values: tuple[str, ...] = ("a", "b", "c"), process: str = "p") -> list[dict[str, Any]]:
-    """a stays; b was read by c0 and replaced by x; c is gone from the end without anybody having read it."""
+    """a stays; b was read by c0 and replaced by x; c is gone from the end, unread."""
     a, b, c = values
     script = Script().send(process, a, 0, topic).send(process, b, 1, topic).send(process, c, 2, topic)
     script.poll("c0", (0, a), (1, b), topic=topic).fault("kill", "1").send("q", "x", 1, topic)

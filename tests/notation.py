@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.notation import Event, History, parse
 
-__all__ = ["Event", "History", "JudgeOnce", "Judged", "judge", "parse"]
+__all__ = ["Event", "History", "Judged", "judge", "parse"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,6 @@ class Judged:
 
     def of(self, rule: str) -> list[dict[str, Any]]:
         return [finding for finding in self.findings if finding["rule"] == rule]
-
-
-JudgeOnce = Callable[[str], Judged]
 
 
 def judge(history: History | str, folder: Path, **settings: Any) -> Judged:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -75,7 +76,7 @@ def test_runs_without_a_name_of_their_own_get_one(tmp_path: Path) -> None:
     assert [report["input"]["name"] for report in reports] == ["a-history", "b-history"]
 
 
-def test_an_index_of_others_is_not_overwritten_and_nothing_is_judged(tmp_path: Path) -> None:
+def test_a_foreign_index_is_refused_before_anything_is_judged(tmp_path: Path) -> None:
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "index.html").write_text("<p>my site")
     runs = [write_run(tmp_path / name, valid(), FINAL) for name in ("a", "b")]
@@ -88,7 +89,9 @@ def test_an_index_of_others_is_not_overwritten_and_nothing_is_judged(tmp_path: P
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
     report = {"verdict": "valid", "counts": {}, "rules": {}, "assumptions": [{"name": name, "holds": False}]}
-    runs = [Judged(name, f"{tmp_path}/{name.replace('/', '')}", report, name), Judged("x", "", None, name)]
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    folder = f"{tmp_path}/{name.replace('/', '')}"
+    runs = [Judged(name, name, folder, began, 1.0, report, name), Judged("x", "x", "", began, 1.0, None, name)]
 
     class Page(HTMLParser):
         def __init__(self) -> None:

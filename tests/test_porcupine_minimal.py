@@ -53,7 +53,7 @@ def test_a_stale_read_shrinks_to_the_write_and_the_read() -> None:
     assert minimal.before == []
 
 
-def test_a_value_that_nobody_wrote_shrinks_to_its_read() -> None:
+def test_an_unwritten_value_shrinks_to_its_read() -> None:
     operations = register_run(60, 3, seed=1)
     read = next(i for i, each in enumerate(operations) if i > 20 and each.action.f == "read")
     action = operations[read].action._replace(result=99)
@@ -99,8 +99,8 @@ def test_a_minimal_failure_proves_the_failure(seed: int, recent: int, monkeypatc
     def shows(certain: set[int]) -> bool:
         doubted = [i for i in range(len(operations)) if i not in certain]
         for choice in range(1 << len(doubted)):
-            kept = certain | {i for bit, i in enumerate(doubted) if choice >> bit & 1}
-            changes = [operations[i] for i in sorted(kept) if i in certain or operations[i].action.f != "read"]
+            chosen = certain | {i for bit, i in enumerate(doubted) if choice >> bit & 1}
+            changes = [operations[i] for i in sorted(chosen) if i in certain or operations[i].action.f != "read"]
             if is_linearizable(REGISTER, changes):
                 return False
         return True
@@ -113,7 +113,7 @@ def test_a_minimal_failure_proves_the_failure(seed: int, recent: int, monkeypatc
             assert not shows(rest | before)
 
 
-def test_old_operations_are_kept_where_they_are_needed() -> None:
+def test_old_operations_stay_if_they_are_needed() -> None:
     operations = [Operation(Action("cas", (i, i + 1), True), 10 * i, 10 * i + 5, 0) for i in range(2500)]
     operations.insert(0, Operation(Action("write", 0), -2, -1, 0))
     operations.append(Operation(Action("read", None, 7), 10**6, 10**6 + 1, 0))
@@ -195,9 +195,9 @@ def test_an_error_elsewhere_names_the_operation() -> None:
         {"model": "key-value", "timeout": None, "memory": 1 << 30, "indices": [1],
          "operations": [[*map(encode, operations[1].action), 0, 1]]}
     )  # fmt: skip
-    told = json.loads(judge_payload(payload.encode()))
-    assert told["operation"] == 1
-    assert "'pop'" in told["error"]
+    judged = json.loads(judge_payload(payload.encode()))
+    assert judged["operation"] == 1
+    assert "'pop'" in judged["error"]
 
 
 WRONG = {

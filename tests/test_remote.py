@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +15,16 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from logjudge.analysis.engines import local
-from logjudge.analysis.engines.spark import remote
+from logjudge.analysis.engines.spark import fetching, publishing, remote
+from logjudge.analysis.engines.spark.connecting import within
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.engines import LocalEngine
 from logjudge.cli.main import cli
 from logjudge.cli.progress import Progress
+from logjudge.histories import files
 from logjudge.histories.bundle import open_run
 from logjudge.histories.convert import convert
-from logjudge.histories.errors import InputError, UsageError
+from logjudge.histories.errors import ClusterError, InputError, UsageError
 from logjudge.histories.files import local_path
 from logjudge.histories.output_folder import MARK, is_verdict
 
@@ -31,13 +35,16 @@ JEPSEN = Path(__file__).parent / "data" / "jepsen.edn"
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """The history in two files, the second of which is compressed."""
+    """The history in three files: text with a malformed line, compressed, and Parquet of two row groups."""
     folder = tmp_path / "stored" / "a run"
     (folder / "history").mkdir(parents=True)
     shutil.copy(EXAMPLE / "run.json", folder)
     lines = gzip.decompress((EXAMPLE / "history.jsonl.gz").read_bytes()).splitlines(keepends=True)
-    (folder / "history" / "a.jsonl").write_bytes(b"".join([*lines[:2000], b"no event\n", *lines[2000:4000]]))
-    (folder / "history" / "b.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[4000:])))
+    (folder / "history" / "a.jsonl").write_bytes(b"".join([*lines[:2000], b"no event\n", *lines[2000:3000]]))
+    (folder / "history" / "b.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[3000:5000])))
+    (tmp_path / "rest.jsonl").write_bytes(b"".join(lines[5000:]))
+    rest = pl.read_parquet(_converted(tmp_path / "rest.jsonl", tmp_path / "rest.parquet"))
+    rest.write_parquet(folder / "history" / "c.parquet", row_group_size=len(rest) // 2)
     return folder
 
 
@@ -52,13 +59,19 @@ def mounted(spark: Any, bundle: Path) -> Iterator[str]:
 
 
 @pytest.mark.spark
-def test_a_run_at_a_uri_is_judged_as_a_local_one(spark: Any, bundle: Path, mounted: str) -> None:
+@pytest.mark.parametrize("handed_on_bytes", [files.HANDED_ON_BYTES, 0])
+def test_a_run_at_a_uri_is_judged_as_a_local_one(
+    spark: Any, bundle: Path, mounted: str, handed_on_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once with a compressed file that one task decompresses for others."""
     from logjudge.analysis.engines.spark import judge_run
 
+    monkeypatch.setattr(files, "HANDED_ON_BYTES", handed_on_bytes)
+    monkeypatch.setattr(fetching, "HANDED_ON_BLOCK_BYTES", 50_000)
     expected = local.judge_run(open_run(bundle))
     run = remote.open_run(spark, f"{mounted}/a run", split_bytes=200_000)
     assert len(run.splits) > 3
-    assert run.files == ("history/a.jsonl", "history/b.jsonl.gz")
+    assert run.files == ("history/a.jsonl", "history/b.jsonl.gz", "history/c.parquet")
     results = judge_run(run, spark)
     assert len(expected.findings())
     assert results.findings().equals(expected.findings())
@@ -125,29 +138,11 @@ def test_brokers_files_at_a_uri(
 
 
 @pytest.mark.spark
-def test_parquet_at_a_uri(spark: Any, bundle: Path, mounted: str) -> None:
-    """Native, of two row groups and in a folder, and of Jepsen's dialect, which its footer tells."""
-    from logjudge.analysis.engines.spark import judge_run
-
-    parquet = bundle.parent / "in parquet"
-    (parquet / "history").mkdir(parents=True)
-    shutil.copy(EXAMPLE / "run.json", parquet)
-    native = pl.read_parquet(_converted(bundle, parquet / "history" / "one.parquet"))
-    native.write_parquet(parquet / "history" / "two.parquet", row_group_size=len(native) // 2)
-    _converted(JEPSEN, bundle.parent / "jepsen.parquet")
-    for name in ("in parquet", "jepsen.parquet"):
-        expected = local.judge_run(open_run(bundle.parent / name))
-        run = remote.open_run(spark, f"{mounted}/{name}")
-        results = judge_run(run, spark)
-        assert len(expected.findings())
-        assert (run.settings, run.files, len(run.splits)) == (
-            expected.run.settings,
-            expected.run.files,
-            len(expected.run.splits),
-        )
-        assert results.findings().equals(expected.findings())
-        assert results.quarantine().equals(expected.quarantine())
-        assert verdict_of(results) == verdict_of(expected)
+def test_the_footer_of_parquet_at_a_uri_names_its_dialect(spark: Any, bundle: Path, mounted: str) -> None:
+    here = open_run(_converted(JEPSEN, bundle.parent / "jepsen.parquet"))
+    run = remote.open_run(spark, f"{mounted}/jepsen.parquet")
+    assert (run.settings, run.files) == (here.settings, here.files)
+    assert [split.reader for split in run.splits] == [split.reader for split in here.splits]
 
 
 def _converted(source: Path, target: Path) -> Path:
@@ -156,7 +151,7 @@ def _converted(source: Path, target: Path) -> Path:
 
 
 @pytest.mark.spark
-def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, mounted: str) -> None:
+def test_what_cannot_be_judged_is_refused_in_a_sentence(spark: Any, bundle: Path, mounted: str) -> None:
     stored = bundle.parent
     pl.DataFrame({"time": [1], "who": ["p"]}).write_parquet(stored / "foreign.parquet")
     (stored / "cut.parquet").write_bytes((stored / "foreign.parquet").read_bytes()[:-1])
@@ -165,7 +160,7 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
     (stored / "two").mkdir()
     for name in "ab":
         shutil.copytree(bundle, stored / "two" / name)
-    for name, said in {
+    for name, expected in {
         "nowhere": "no such file or folder, expected",
         "empty": "no such file or folder, expected",
         "empty.jsonl": "found an empty file",
@@ -173,10 +168,10 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
         "cut.parquet": "found damaged Parquet",
         "two": r"found 2 run bundles in it \(a, b\), .*viewfs://.*/two/\*",
     }.items():
-        with pytest.raises(InputError, match=said) as told:
+        with pytest.raises(InputError, match=expected) as raised:
             remote.open_run(spark, f"{mounted}/{name}")
-        assert str(told.value).startswith(f"{mounted}/{name}: ")
-        assert len(str(told.value).splitlines()) == 1
+        assert str(raised.value).startswith(f"{mounted}/{name}: ")
+        assert len(str(raised.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -196,10 +191,10 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(spark: Any, bundle: Path, m
         ("scenarios", "run", "elr", "--out", URI),
     ],
 )
-def test_what_reads_no_uri_says_so(command: tuple[str, ...]) -> None:
-    told = CliRunner().invoke(cli, command, standalone_mode=False).exception
-    assert isinstance(told, UsageError)
-    assert f"found {URI}, expected a local or mounted path" in str(told)
+def test_commands_that_read_no_uri_refuse_it(command: tuple[str, ...]) -> None:
+    error = CliRunner().invoke(cli, command, standalone_mode=False).exception
+    assert isinstance(error, UsageError)
+    assert f"found {URI}, expected a local or mounted path" in str(error)
 
 
 def test_a_file_uri_is_a_local_path(bundle: Path, tmp_path: Path) -> None:
@@ -210,22 +205,71 @@ def test_a_file_uri_is_a_local_path(bundle: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_results_go_to_a_uri_whole_and_over_nothing_else(spark: Any, bundle: Path, mounted: str) -> None:
-    result = bundle.parent / "result"
-    result.mkdir()
-    (result / "verdict.json").write_text('{"rules": {}, "verdict": "valid"}')
-    for _ in range(2):  # again over the earlier result
-        remote.publish(spark, result, f"{mounted}/out", MARK, is_verdict)
-    assert [path.name for path in (bundle.parent / "out").iterdir() if path.suffix != ".crc"] == ["verdict.json"]
-    assert sorted(path.name for path in bundle.parent.iterdir()) == ["a run", "out", "result"]
-    with pytest.raises(UsageError, match="other files"):
-        remote.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
-    (bundle / MARK).write_text('{"verdict": "of somebody else"}')
-    with pytest.raises(UsageError, match="other files"):
-        remote.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
-    assert (bundle / "run.json").is_file()
-    with pytest.raises(UsageError, match=r"cannot be written by Spark .*s3x"):
-        remote.check_target(spark, "s3x://bucket/out", MARK, is_verdict)
+def test_results_go_to_a_uri_with_a_manifest_last(
+    spark: Any, bundle: Path, mounted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, out, uri = bundle.parent / "result", bundle.parent / "out", f"{mounted}/out"
+    (result / "plots").mkdir(parents=True)
+    (result / "plots" / "one.svg").write_text("<svg/>")
+    (result / MARK).write_text('{"verdict": "valid", "rules": {}}')
+    publishing.publish(spark, result, uri, MARK, is_verdict)
+    assert files_below(out) == ["_SUCCESS", "plots/one.svg", MARK]
+    assert json.loads((out / "_SUCCESS").read_bytes())["files"] == ["plots/one.svg", MARK]
+
+    # The next result takes the place of the first, and of nothing else.
+    (out / "plots" / "mine.svg").write_text("<svg/>")
+    (result / "plots" / "one.svg").rename(result / "plots" / "two.svg")
+    publishing.publish(spark, result, uri, MARK, is_verdict)
+    assert files_below(out) == ["_SUCCESS", "plots/mine.svg", "plots/two.svg", MARK]
+
+    put = publishing.Store.put
+
+    def interrupted(store: publishing.Store, local: Path, name: str) -> None:
+        if name == MARK:
+            raise KeyboardInterrupt
+        put(store, local, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing.Store, "put", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publishing.publish(spark, result, uri, MARK, is_verdict)
+    assert files_below(out) == ["plots/mine.svg"]
+    with pytest.raises(UsageError, match="found a folder with other files"):
+        publishing.publish(spark, result, uri, MARK, is_verdict)
+    with pytest.raises(UsageError, match="found a folder with other files"):
+        publishing.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
+    (bundle / MARK).write_text("a user's own file")
+    with pytest.raises(UsageError, match="found a folder with other files"):
+        publishing.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
+    assert (bundle / "run.json").exists()
+    with pytest.raises(UsageError, match=r"cannot be written by Spark .*spark\.jars\.packages"):
+        publishing.check_target(spark, "s3x://bucket/out", MARK, is_verdict)
+
+
+@pytest.mark.spark
+def test_the_result_of_a_killed_writer_is_replaced(spark: Any, bundle: Path, mounted: str) -> None:
+    out, result = bundle.parent / "out", bundle.parent / "result"
+    for folder in (out, result):
+        folder.mkdir()
+    (out / publishing.STARTED).write_text('{"writer": "logjudge", "files": ["report.html", "../../etc"]}')
+    (out / "report.html").write_text("<html>half")
+    (result / MARK).write_text('{"verdict": "valid", "rules": {}}')
+    publishing.publish(spark, result, f"{mounted}/out", MARK, is_verdict)
+    assert files_below(out) == ["_SUCCESS", MARK]
+
+
+def files_below(folder: Path) -> list[str]:
+    """The names of all files, without Hadoop's checksums."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc")
+    return sorted(path.relative_to(folder).as_posix() for path in files)
+
+
+def test_what_takes_too_long_ends_with_a_sentence() -> None:
+    with pytest.raises(ClusterError, match=r"s3a://b/x: not done after 0 s; .*retry"):
+        within(0.01, lambda: threading.Event().wait(5), "s3a://b/x")
+    assert within(5, lambda: 7, "") == 7
+    with pytest.raises(ZeroDivisionError):
+        within(5, lambda: 1 / 0, "")
 
 
 def test_the_local_engine_reads_no_uri() -> None:

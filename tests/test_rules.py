@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
+from combined_corpus import JudgedRun
+from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.rules import RULES
-from notation import JudgeOnce, judge
+from logjudge.histories.bundle import Settings
+from notation import judge
 from rules_corpus import Case, load, shown
 
 CORPUS = load()
@@ -21,10 +25,23 @@ ALSO = {
 }
 
 
+@pytest.fixture(scope="module")
+def found_together(combined_corpus: list[JudgedRun]) -> dict[str, Counter[str]]:
+    """The findings of each history in a run with many others."""
+    assert not any(len(judged.results.quarantine()) for judged in combined_corpus)
+    return {text: found for judged in combined_corpus for text, found in judged.shown_by_history().items()}
+
+
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: f"{case.rule}: {case.history}")
-def test_corpus(case: Case, judged_once: JudgeOnce) -> None:
-    judged = judged_once(case.history)
-    assert tuple(sorted(map(shown, judged.findings))) == case.found, case.why
+def test_corpus(case: Case, found_together: dict[str, Counter[str]]) -> None:
+    assert found_together[case.history] == Counter(case.found), case.why
+
+
+@pytest.mark.parametrize("case", [case for case in CORPUS if case.verdicts], ids=lambda case: case.history)
+def test_verdicts_of_the_corpus(case: Case, tmp_path: Path) -> None:
+    """Alone in its run, as verdicts are those of a whole run, a history has the same findings."""
+    judged = judge(case.history, tmp_path)
+    assert Counter(map(shown, judged.findings)) == Counter(case.found), case.why
     rules = judged.verdict["rules"]
     verdicts = {name: judged.verdict["verdict"] if name == "run" else rules[name]["verdict"] for name in case.verdicts}
     assert verdicts == case.verdicts, case.why
@@ -49,3 +66,9 @@ def test_every_rule_has_cases_on_both_sides() -> None:
     assert min(found.values()) >= 4
     assert min(left[name] for name in OF_CLIENTS) >= 4
     assert len({case.history for case in CORPUS}) > 0.9 * len(CORPUS)
+
+
+def test_observations_are_immutable() -> None:
+    p = Partition("orders", 0, Settings())
+    with pytest.raises(FrozenInstanceError):
+        p.ambiguous = [("reads", "its generation is not known")]  # type: ignore[misc]

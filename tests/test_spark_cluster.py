@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 from cluster import HOST, free_port, spark_process, wait_for_port, wait_for_text
 from logjudge.analysis.engines import local
@@ -24,7 +29,7 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election"
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
+    pytest.mark.cluster,
     pytest.mark.skipif(java().state != "ok", reason="Spark needs Java 17 or newer"),
 ]
 
@@ -108,24 +113,44 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
 SMALL = ("--conf", "spark.executor.memory=700m", "--conf", "spark.driver.host=127.0.0.1")
 
 
-def test_workers_import_the_shipped_code(tmp_path: Path) -> None:
-    from logjudge.analysis.engines.spark.session import write_code_archive
-
-    archive = tmp_path / "code.zip"
-    write_code_archive(archive)
-    shipped = "kernel as k, logjudge.analysis.linearizability.linearize, logjudge.models.exploration.search"
-    program = f"import logjudge.analysis.{shipped}; print(k.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(archive)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith(str(archive))
+def executors_of(worker: subprocess.Popen[bytes]) -> list[int]:
+    """The processes of a worker's executors."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == worker.pid and b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
 
 
-@pytest.mark.campaign
+# `logjudge` that prints all of its progress
+TALKATIVE = "from logjudge.cli import progress; progress.INTERVAL = 0; from logjudge.cli.main import main; main()"
+PHASES = ("reading", "judging", "writing")
+
+
+def test_a_cluster_bears_the_death_of_executors(
+    cluster: tuple[str, list[subprocess.Popen[bytes]]], faulty: Path, tmp_path: Path
+) -> None:
+    """One dies while the history is read, one while it is judged, and one while the report is written."""
+    options = ["check", str(faulty), "--no-plots", "--out", str(tmp_path / "out"), "--master", cluster[0], *SMALL]
+    command = [sys.executable, "-c", TALKATIVE, *options]
+    seen, killed = Counter[str](), dict[str, int]()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            phase = next((phase for phase in PHASES if f" {phase} " in line), "")
+            seen[phase] += 1
+            # The first line of reading comes before the tasks; the executors of both workers die in turn.
+            if phase and phase not in killed and seen[phase] > (phase == "reading"):
+                for pid in executors_of(cluster[1][len(killed) % 2]):
+                    os.kill(pid, signal.SIGKILL)
+                    killed[phase] = pid
+    assert (process.returncode, set(killed)) == (1, set(PHASES))
+    judged = pl.read_parquet(tmp_path / "out" / "findings.parquet")
+    assert judged.equals(local.judge_run(open_run(faulty)).findings())
+
+
 def test_a_standalone_cluster_bears_the_death_of_a_worker(
     cluster: tuple[str, list[subprocess.Popen[bytes]]], faulty: Path, tmp_path: Path
 ) -> None:
@@ -148,3 +173,54 @@ def test_a_standalone_cluster_bears_the_death_of_a_worker(
     assert workers[1].wait(10) == -signal.SIGKILL
     assert code == 1
     assert report["findings"] == expected(faulty)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[str]:
+    """The address of a bucket on an S3 server (S3Proxy) that stores files."""
+    if "S3_LIBS" not in os.environ:
+        pytest.skip("scripts/fetch-s3 fetches an S3 server; S3_LIBS names its folder")
+    port, log, stored = free_port(), tmp_path / "s3.log", tmp_path / "stored"
+    stored.mkdir()
+    (tmp_path / "s3.properties").write_text(
+        f"s3proxy.authorization=none\ns3proxy.endpoint=http://{HOST}:{port}\n"
+        f"jclouds.provider=filesystem\njclouds.filesystem.basedir={stored}\n"
+    )
+    options = ("-Xmx256m", "-cp", f"{os.environ['S3_LIBS']}/server/*", "org.gaul.s3proxy.Main")
+    command = ["java", *options, "--properties", str(tmp_path / "s3.properties")]
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as server:
+        wait_for_port(port, server, log)
+        put(f"http://{HOST}:{port}/runs", b"")
+        yield f"http://{HOST}:{port}/runs"
+        server.kill()
+
+
+def put(address: str, content: bytes) -> None:
+    request = urllib.request.Request(address, content, {"Content-Type": "application/octet-stream"}, method="PUT")
+    urllib.request.urlopen(request, timeout=60).close()
+
+
+def test_a_run_and_its_result_on_s3(bucket: str, tmp_path: Path) -> None:
+    for file in EXAMPLE.rglob("*"):
+        if file.is_file():
+            put(f"{bucket}/example/{file.relative_to(EXAMPLE).as_posix()}", file.read_bytes())
+    jars = sorted(map(str, Path(os.environ["S3_LIBS"], "client").glob("*.jar")))
+    settings = {
+        "spark.driver.extraClassPath": ":".join(jars),
+        "spark.hadoop.fs.s3a.endpoint": bucket.rpartition("/")[0],
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.access.key": "any",
+        "spark.hadoop.fs.s3a.secret.key": "any",
+    }
+    conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    options = ("--out", "s3a://runs/verdicts/example", "--master", "local[2]", *conf)
+    code, report = check("s3a://runs/example", *options, cwd=tmp_path)
+    assert code == 1
+    assert report["findings"] == expected(EXAMPLE)
+    with urllib.request.urlopen(f"{bucket}/verdicts/example/_SUCCESS", timeout=60) as answer:
+        names = json.load(answer)["files"]
+    assert "verdict.json" in names
+    with urllib.request.urlopen(f"{bucket}?list-type=2&prefix=verdicts/", timeout=60) as answer:
+        stored = set(re.findall("<Key>verdicts/example/([^<]+)</Key>", answer.read().decode()))
+    assert stored == {*names, "_SUCCESS"}

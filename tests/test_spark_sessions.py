@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from logjudge.analysis import kernel
+from logjudge.analysis.engines.spark import connecting, shipping, worker_package
 from logjudge.analysis.engines.spark import session as sessions
+from logjudge.analysis.engines.spark.connecting import cluster_errors, refuse_unreachable
 from logjudge.analysis.engines.spark.driver_files import driver_folder
 from logjudge.analysis.engines.spark.plan import tasks_of
+from logjudge.analysis.engines.spark.shipping import ship_code, write_code_archive
 from logjudge.histories.bundle import open_run
-from logjudge.histories.errors import InputError
+from logjudge.histories.errors import ClusterError, InputError, MissingComponentError
 from notation import parse
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -23,9 +32,9 @@ class Conf(dict[str, str]):
     set = dict.__setitem__
 
 
-def fake_session(cores: int | None, **conf: str) -> Any:
-    """A session of a cluster of so many cores; None: Spark Connect, which has no context."""
-    context = None if cores is None else SimpleNamespace(defaultParallelism=cores)
+def fake_session(cores: int | None, master: str = "local", **conf: str) -> Any:
+    """A session of so many cores; None: Spark Connect, which has no context."""
+    context = None if cores is None else SimpleNamespace(defaultParallelism=cores, master=master)
     return SimpleNamespace(_sc=context, conf=Conf({"spark.sql.shuffle.partitions": "200", **conf}))
 
 
@@ -39,18 +48,21 @@ def test_workers_get_absolute_paths(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "size", "expected"),
+    ("master", "cores", "size", "expected"),
     [
-        (8, 0, "1"),
-        (8, 100_000, "1"),
-        (8, 2 << 20, "8"),
-        (8, 1 << 40, "32"),
-        (None, 2 << 20, "8"),
-        (None, 1 << 40, "200"),
+        ("local[8]", 8, 0, "1"),
+        ("local[8]", 8, 100_000, "1"),
+        ("local[8]", 8, 2 << 20, "8"),
+        ("local[8]", 8, 8 << 20, "8"),
+        ("local[8]", 8, 1 << 40, "32"),
+        ("spark://host:7077", 2, 2 << 20, "2"),
+        ("spark://host:7077", 2, 1 << 40, "32"),
+        ("", None, 2 << 20, "8"),
+        ("", None, 1 << 40, "32"),
     ],
 )
-def test_shuffles_have_tasks_by_the_size_of_the_run(cores: int | None, size: int, expected: str) -> None:
-    session = fake_session(cores, **{sessions._SIZED_BY_DATA: "true"})
+def test_shuffles_have_tasks_by_the_size_of_the_run(master: str, cores: int | None, size: int, expected: str) -> None:
+    session = fake_session(cores, master, **{sessions._SIZED_BY_DATA: "true"})
     sessions.size_shuffles(session, size)
     assert session.conf["spark.sql.shuffle.partitions"] == expected
 
@@ -64,9 +76,85 @@ def test_what_the_user_set_for_shuffles_stays() -> None:
 def test_the_code_archive_is_removed_with_the_drivers_files() -> None:
     shipped: list[str] = []
     add: Callable[..., None] = lambda path, pyfile: shipped.append(path)  # noqa: ARG005, E731
-    sessions._ship_code(SimpleNamespace(addArtifacts=add))  # type: ignore[arg-type]
+    ship_code(SimpleNamespace(addArtifacts=add))  # type: ignore[arg-type]
     assert [Path(path).parent for path in shipped] == [driver_folder()]
     assert Path(shipped[0]).stat().st_size > 100_000
+
+
+def import_from(archive: Path, cache: Path) -> Path:
+    """The file of a module that a worker imports with the archive on its path."""
+    modules = "kernel as k, logjudge.analysis.linearizability.linearize, logjudge.models.exploration.search"
+    program = f"import logjudge, logjudge.analysis.{modules}; logjudge.check; print(k.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(archive), "XDG_CACHE_HOME": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=cache, capture_output=True, text=True, check=True
+    )
+    return Path(done.stdout.strip())
+
+
+def test_workers_use_their_installed_package_if_it_is_the_same(tmp_path: Path) -> None:
+    archive = tmp_path / "code.zip"
+    write_code_archive(archive)
+    assert import_from(archive, tmp_path) == Path(kernel.__file__)
+    assert [path.name for path in tmp_path.iterdir()] == ["code.zip"]
+
+
+def test_workers_unpack_the_shipped_package_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Sessions find it under the same path, so that compiled code, which lies beside it, is found too."""
+    monkeypatch.setattr(shipping, "digest_of", lambda _: "0" * 64)
+    archives = [tmp_path / "one.zip", tmp_path / "two.zip"]
+    write_code_archive(archives[0])
+    write_code_archive(archives[1])
+    cache = tmp_path / "cache"
+    old, used = (cache / "logjudge" / f"code-{name}" for name in ("old", "used"))
+    for folder in (old, used):
+        folder.mkdir(parents=True)
+        os.utime(folder, (0, 0))
+    (cache / "logjudge").chmod(0o700)
+    lock = os.open(used, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    found = {import_from(archive, cache) for archive in archives}
+    os.close(lock)
+    assert found == {cache / "logjudge" / f"code-{'0' * 32}" / worker_package.CODE / "analysis" / "kernel.py"}
+    assert (used.exists(), old.exists()) == (True, False)
+
+
+def test_workers_take_no_code_from_a_folder_that_others_can_write(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shipping, "digest_of", lambda _: "1" * 64)
+    write_code_archive(tmp_path / "code.zip")
+    (tmp_path / "logjudge").mkdir()
+    (tmp_path / "logjudge").chmod(0o777)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    found = import_from(tmp_path / "code.zip", tmp_path)
+    assert found.is_relative_to(tmp_path / "tmp" / f"logjudge-{os.getuid()}")
+
+
+def test_a_dead_master_is_one_sentence() -> None:
+    with pytest.raises(MissingComponentError, match=r"cannot connect to spark://127\.0\.0\.1:1 \(Connection refused"):
+        refuse_unreachable("spark://127.0.0.1:1", None)
+
+
+def test_a_dead_server_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that listens and never answers, too."""
+    monkeypatch.setattr(connecting, "CONNECT_LIMIT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for port in (1, silent.getsockname()[1]):
+            with pytest.raises(MissingComponentError, match=rf"cannot connect to sc://127\.0\.0\.1:{port} \(no answer"):
+                refuse_unreachable(None, f"sc://127.0.0.1:{port}")
+
+
+def test_a_run_that_spark_gives_up_is_one_sentence() -> None:
+    text = "An error occurred\nJob aborted: ExecutorLostFailure (executor 3 exited)\nDriver stacktrace:"
+    with (
+        pytest.raises(ClusterError, match=r"gave up the run \(.*executor 3 exited\)\); .*docs/cluster\.md: sizing"),
+        cluster_errors(),
+    ):
+        raise RuntimeError(text)
+    with pytest.raises(KeyError), cluster_errors():
+        raise KeyError("a bug of ours")
 
 
 @pytest.mark.spark

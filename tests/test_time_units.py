@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from logjudge.analysis.partitions.foreign_clock import HOUR_NS
 from notation import History, judge, parse
 
 SECOND = 10**9
@@ -51,3 +53,51 @@ def test_nanoseconds_are_nanoseconds_wherever_a_clock_stands(start: int, step: i
 
 def test_a_short_history_may_count_its_events(tmp_path: Path) -> None:
     assert judge(timed(0, 1, "p:a@0 end=1 final:<a@0"), tmp_path).verdict["verdict"] == "valid"
+
+
+def two_producers() -> History:
+    """Two producers write in turns, each 60 records in a minute, and a consumer reads them."""
+    writes = " ".join(f"{'pq'[i % 2]}:v{i}@{i} c:<v{i}@{i}" for i in range(120))
+    reads = ",".join(f"v{i}@{i}" for i in range(120))
+    return timed(0, SECOND // 10, f"{writes} end=120 final:<{reads}")
+
+
+def with_clock(process: str, clock: Callable[[int], int], history: History) -> History:
+    return replace(
+        history,
+        events=[
+            {**event, "time": clock(event["time"])} if event["process"] == process else event
+            for event in history.events
+        ],
+    )
+
+
+@pytest.mark.parametrize("process", ["p", "c", "final"])
+@pytest.mark.parametrize(
+    ("clock", "expected"),
+    [
+        (lambda time: time // 10**3, "they are microseconds, not nanoseconds"),
+        (lambda time: time // 10**6, "they are milliseconds, not nanoseconds"),
+        (lambda time: time - 3 * HOUR_NS, "its clock is 3 hours or more behind"),
+        (lambda time: time + 3 * HOUR_NS, "its clock is 3 hours or more ahead"),
+    ],
+)
+def test_a_process_with_another_clock_is_named_and_breaks_no_rule(
+    process: str, clock: Callable[[int], int], expected: str, tmp_path: Path
+) -> None:
+    judged = judge(with_clock(process, clock, two_producers()), tmp_path)
+    if process in ("c", "final") and "ahead" in expected:
+        assert judged.verdict["verdict"] == "valid"  # late reads contradict nothing
+        return
+    assert judged.verdict["verdict"] == "unknown"
+    reasons = [item["says"] for item in judged.verdict["assumptions"] if item["name"] == "evidence sufficient"]
+    assert f"the times of {process} contradict those of all other processes, unless {expected}" in reasons[0]
+    assert not [rule for rule, about in judged.verdict["rules"].items() if about["verdict"] == "invalid"]
+
+
+def test_one_record_out_of_order_by_hours_is_a_breach(tmp_path: Path) -> None:
+    history = two_producers()
+    late = [event for event in history.events if event.get("value") == "v10" and event["f"] == "send"]
+    events = [{**event, "time": event["time"] + 3 * HOUR_NS} if event in late else event for event in history.events]
+    rules = judge(replace(history, events=events), tmp_path).verdict["rules"]
+    assert rules["realtime-order"]["verdict"] == rules["phantom-read"]["verdict"] == "invalid"

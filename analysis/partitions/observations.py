@@ -7,12 +7,13 @@ final_reads.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema
+from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema, without_key
 from ..replicas.replica_logs import ReplicaLogs
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
 from ..timelines.timeline import Timeline
@@ -26,45 +27,39 @@ Result = TypeVar("Result")
 Observed = TypeVar("Observed", bound="Observations")
 
 
+@dataclass(frozen=True, eq=False)
 class Observations:
-    """The observations of one topic-partition."""
+    """The observations of one topic-partition, sorted by time, then by line: the order of files has no influence."""
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        settings: Settings,
-        sends: pl.DataFrame | None = None,
-        reads: pl.DataFrame | None = None,
-        marks: pl.DataFrame | None = None,
-        context: pl.DataFrame | None = None,
-        unplaced: pl.DataFrame | None = None,
-        confirmed: pl.Series | None = None,
-        replica_logs: ReplicaLogs | None = None,
-        timeline: Timeline | None = None,
-        resolved_count: int = 0,
-        generation: TopicGeneration | None = None,
-    ) -> None:
-        self.topic, self.partition, self.settings = topic, partition, settings
-        # Sorted by time, then by line, so that the order of files and of tasks has no influence.
-        self.sends, self.reads = _sorted_by_time(sends, SENDS), _sorted_by_time(reads, READS)
-        self.tombstones = self.sends["value"].clear()
-        if settings.dialect != "jepsen":
-            self.sends, self.reads, self.tombstones = name_tombstones(self.sends, self.reads)
-        self.marks = _sorted_by_time(marks, MARKS)
-        self.context = context if context is not None else pl.DataFrame(schema=CONTEXT)
-        # Sends to the topic without a recorded partition: any of its partitions may hold their records.
-        self.unplaced = _sorted_by_time(unplaced, SENDS)
-        # Indeterminate operations that took effect: another operation read what they wrote (Jepsen).
-        self.confirmed = confirmed if confirmed is not None else pl.Series("at", [], dtype=pl.Int64)
-        self.replica_logs = replica_logs  # the collected logs of the brokers
-        self.timeline = timeline  # dated facts about it, for causes
-        self.resolved_count = resolved_count  # sends with an outcome or offset from the leader's log
-        self.generation = generation  # of its topic; None: the topic was never deleted
-        self.memo: dict[Callable[..., Any], Any] = {}  # results by function (once)
+    topic: str
+    partition: int
+    settings: Settings
+    sends: pl.DataFrame = field(default_factory=pl.DataFrame)
+    reads: pl.DataFrame = field(default_factory=pl.DataFrame)
+    marks: pl.DataFrame = field(default_factory=pl.DataFrame)
+    context: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CONTEXT))
+    # Sends to the topic without a recorded partition: any of its partitions may hold their records.
+    unplaced: pl.DataFrame = field(default_factory=pl.DataFrame)
+    # The `at` of indeterminate operations that took effect: another operation read what they wrote (Jepsen).
+    confirmed: pl.Series = field(default_factory=lambda: pl.Series("at", [], dtype=pl.Int64))
+    replica_logs: ReplicaLogs | None = None  # the collected logs of the brokers
+    timeline: Timeline | None = None  # dated facts about it, for causes
+    resolved_count: int = 0  # sends with an outcome or offset from the leader's log
+    generation: TopicGeneration | None = None  # of its topic; None: the topic was never deleted
+    tombstones: pl.Series = field(init=False)  # the names of tombstones, which are their values here
+    memo: dict[Callable[..., Any], Any] = field(init=False, default_factory=dict)  # results by function (once)
+
+    def __post_init__(self) -> None:
+        tables = {"sends": SENDS, "reads": READS, "marks": MARKS, "unplaced": SENDS}
+        here = {name: _sorted_by_time(getattr(self, name), schema) for name, schema in tables.items()}
+        tombstones = here["sends"]["value"].clear()
+        if self.settings.dialect != "jepsen":
+            here["sends"], here["reads"], tombstones = name_tombstones(here["sends"], here["reads"])
+        vars(self).update(here, tombstones=tombstones)
 
     @property
     def name(self) -> str:
+        """The topic-partition, such as orders-0."""
         return f"{self.topic}-{self.partition}"
 
     @property
@@ -97,10 +92,8 @@ class Observations:
 
     @cached_property
     def last_heal(self) -> int:
-        """Time (ns) of the last fault or heal; without one MIN_INT64, as some clocks begin below 0."""
-        faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
-        last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
-        return last if isinstance(last, int) else MIN_INT64
+        """Time (ns) of the last fault or heal."""
+        return last_heal(self.context)
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
@@ -146,6 +139,13 @@ class Observations:
         )
 
 
+def last_heal(context: pl.DataFrame) -> int:
+    """Time (ns) of the last fault or heal; without one MIN_INT64, as some clocks begin below 0."""
+    faults = context.filter(pl.col("kind").is_in(["fault", "heal"]))
+    last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
+    return last if isinstance(last, int) else MIN_INT64
+
+
 def once(function: Callable[[Observed], Result]) -> Callable[[Observed], Result]:
     """Caches a function of observations with the partition."""
 
@@ -159,10 +159,10 @@ def once(function: Callable[[Observed], Result]) -> Callable[[Observed], Result]
     return cached
 
 
-def _sorted_by_time(frame: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
+def _sorted_by_time(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """The rows sorted by time, then by line. An empty table lacks the columns topic and partition."""
-    if frame is None or not len(frame):
-        return pl.DataFrame(schema={name: kind for name, kind in schema.items() if name not in ("topic", "partition")})
+    if not len(frame):
+        return pl.DataFrame(schema=without_key(schema))
     if frame["at"].is_sorted() and frame["completed"].is_sorted(nulls_last=True):
         return frame
     return frame.sort("completed", "at", "index", nulls_last=True, maintain_order=True)

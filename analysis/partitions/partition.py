@@ -5,6 +5,8 @@ A rule is a pure function of a Partition. This module is independent of Spark, f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,18 +22,14 @@ from .observations import once as once
 Offsets = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
 class Partition(Observations):
     """The observations of one topic-partition, and lazily computed values that several rules need."""
 
-    @cached_property
-    def otherwise(self) -> list[Partition]:
-        """The partitions to judge instead if the topic deletions with unknown outcome took effect."""
-        return []
-
-    @cached_property
-    def ambiguous(self) -> list[tuple[str, str]]:
-        """Pairs of a kind of evidence that rules need, and why it may belong to another generation of the topic."""
-        return []
+    # To judge instead, if the topic deletions with unknown outcome took effect.
+    otherwise: Sequence[Partition] = ()
+    # Pairs of a kind of evidence that rules need, and why it may belong to another generation of the topic.
+    ambiguous: Sequence[tuple[str, str]] = ()
 
     @cached_property
     def _index(self) -> tuple[pl.DataFrame, Ints, Ints]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import polars as pl
 
@@ -84,10 +85,10 @@ class ReplicaLogs:
         """The number of records in all logs, decoded or not."""
         return len(self.records) + int(self.identical["records"].sum())
 
-    @property
+    @cached_property
     def last(self) -> str:
         """The latest snapshot with logs; the end of the run if there is none."""
-        held = {*self.records["snapshot"], *self.segments["snapshot"], *self.identical["snapshot"]}
+        held = {name for table in (self.records, self.segments, self.identical) for name in table["snapshot"].unique()}
         return next((name for name in reversed(self.snapshots) if name in held), FINAL)
 
     @property

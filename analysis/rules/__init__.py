@@ -19,10 +19,10 @@ from . import (
     sending,
     visibility,
 )
-from .judgement import Judge, Judgement
+from .judgement import Judgement
 from .rule import Assumed, Rule
 
-__all__ = ["RULES", "Judge", "Judgement", "Rule", "assuming"]
+__all__ = ["RULES", "Judgement", "Rule", "assuming"]
 
 RULES: dict[str, Rule] = {
     rule.name: rule

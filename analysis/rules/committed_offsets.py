@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
+from ..partitions.foreign_clock import foreign_clock
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
@@ -33,6 +34,7 @@ class LogEnd(NamedTuple):
 
 @Rule(
     "commit-beyond-end",
+    group="consumers",
     summary="A group's committed offset is beyond the log's end",
     breach=(
         "A group committed an offset greater than the log's end. The end was read after the commit: from a "
@@ -64,6 +66,9 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
             continue
         ends = _certain_ends(p) if ends is None else ends
         contradicted = _last_contradicted(commits, ends)
+        if contradicted is not None and (clock := foreign_clock(p)):
+            yield Unknown(clock)
+            continue
         if contradicted is not None:
             yield _finding(p, group, *contradicted)
             continue

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from ..partitions.adjacent_runs import adjacent_runs, beside
+from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
 from ..wording import plural, some
-from . import jepsen
 from .findings import distinct, finding, where
 from .idempotence import without_idempotence
 from .judgement import Result
@@ -20,6 +20,7 @@ from .rule import Rule
 
 @Rule(
     "inconsistent-offsets",
+    group="order",
     summary="One offset held two values",
     breach=(
         "Acknowledgements and polls report different values for one offset. Adjacent offsets are one "
@@ -30,7 +31,6 @@ from .rule import Rule
     in_jepsen="The same. Polls of every outcome count, and so do sends that must have committed.",
     example="p:a@0 p:b@0 c:<a@0 d:<b@0",
     needs=("records",),
-    jepsen=jepsen.inconsistent_offsets,
     assumes=("partitions",),
     follows="offset",
 ).judged_by
@@ -63,15 +63,37 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
             else f"{plural(len(run), 'offset')} at {where(p, first, last)} held more than one value"
             f" ({where(p, first)}: {' and '.join(here)})",
             (first, last),
-            [(f"{row['value']} at offset {first}", row["at"]) for row in seen.head(8).to_dicts()],
+            _sightings(seen),
             count=len(run),
             values=distinct(run["value"].explode()),
             processes=seen["process"].sort(),
         )
 
 
+@inconsistent_offsets.judged_in_jepsen_by
+def inconsistent_offsets_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Offsets with two or more values."""
+    crowded = jepsen_log(p).filter(pl.col("offset").is_duplicated())
+    for rows in crowded.partition_by("offset", maintain_order=True):
+        offset, values = int(rows["offset"][0]), rows["value"].to_list()
+        yield finding(
+            p,
+            "inconsistent-offsets",
+            f"offset {offset} of key {p.topic} held {' and '.join(values)}",
+            (offset, offset),
+            _sightings(rows),
+            values=values,
+        )
+
+
+def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
+    """The first eight places as evidence."""
+    return [(f"{row['value']} at offset {row['offset']}", row["at"]) for row in places.head(8).iter_rows(named=True)]
+
+
 @Rule(
     "duplicate",
+    group="order",
     summary="One value is at two offsets",
     breach="A value was acknowledged or polled at several offsets.",
     not_a_breach=(
@@ -84,7 +106,6 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     in_jepsen="The same, and always a violation: the configuration of producers is not recorded.",
     example="p:a@0 c:<a@0,a@1",
     needs=("records",),
-    jepsen=jepsen.duplicates,
     assumes=("values", "partitions"),
 ).judged_by
 def duplicate(p: Partition) -> Iterator[Result]:
@@ -116,10 +137,26 @@ def duplicate(p: Partition) -> Iterator[Result]:
             "duplicate",
             f"{value}{by} is at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
             (int(offsets[0]), int(offsets[-1])),
-            [(f"{value} at offset {row['offset']}", row["at"]) for row in shown[(value,)].head(8).to_dicts()],
+            _sightings(shown[(value,)]),
             values=[value],
             processes=[sender],
             severity="permitted" if permitted else "violation",
+        )
+
+
+@duplicate.judged_in_jepsen_by
+def duplicate_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Values at two or more offsets."""
+    twice = jepsen_log(p).filter(pl.col("value").is_duplicated())
+    for rows in twice.partition_by("value", maintain_order=True):
+        offsets, value = rows["offset"].to_list(), rows["value"][0]
+        yield finding(
+            p,
+            "duplicate",
+            f"{value} is at offsets {some(list(map(str, offsets)), 8)} of key {p.topic}",
+            (offsets[0], offsets[-1]),
+            _sightings(rows),
+            values=[value],
         )
 
 

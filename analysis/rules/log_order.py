@@ -25,6 +25,7 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
 
 @Rule(
     "epoch-order",
+    group="replicas",
     summary="Leader epochs are out of order in a log",
     breach=(
         "Leader epochs decrease along a log. Or a batch's epoch is not that of the leader-epoch-checkpoint "
@@ -151,6 +152,7 @@ def _batch_finding(logs: ReplicaLogs, rule: str, sentence: str, row: Row, batch:
 
 @Rule(
     "checkpoint-order",
+    group="replicas",
     summary="A broker's checkpoints contradict its log or each other",
     breach=(
         "One of these does not hold: log start <= recovery point, recovery point <= log end, high watermark "
@@ -271,6 +273,7 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
 
 @Rule(
     "log-corruption",
+    group="replicas",
     summary="A segment is damaged",
     breach="A batch's CRC, magic, length or offset order is broken, at a file and byte.",
     not_a_breach="A torn tail, as a crash leaves it, is a note: recovery truncates it.",

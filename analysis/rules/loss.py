@@ -12,14 +12,14 @@ from ..partitions.absences import lasting, maybe_compacted, superseded
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
 from ..partitions.open_transactions import count_in_logs, describe_open_transaction
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
 from ..partitions.rewrites import events, generations
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import plural, some
-from . import jepsen
-from .findings import distinct, finding, seconds, where
+from .findings import Row, distinct, finding, seconds, where
 from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
 from .rule import Rule
 from .send_evidence import passed_over, sends_with_reads, with_later_end, with_other_value
@@ -27,6 +27,7 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
 
 @Rule(
     "lost-write",
+    group="loss",
     summary="An acknowledged value is gone",
     breach=(
         "A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of "
@@ -53,7 +54,6 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
     in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
     example="p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
     needs=("acknowledged",),
-    jepsen=jepsen.lost_writes,
     needs_final=True,
     assumes=("values", "order", "partitions"),
 ).judged_by
@@ -75,8 +75,36 @@ def lost_write(p: Partition) -> Iterator[Result]:
                 yield _loss(p, run, number)
 
 
+@lost_write.judged_in_jepsen_by
+def lost_write_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Values that no ok operation read, although their writer must have committed and a later value was read."""
+    read, index = values_read(p), jepsen_index(p)
+    last_read = index.join(read, on="value", how="semi")["first"].max()
+    written = committed_sends(p).unique("value", keep="first", maintain_order=True)
+    lost = (
+        index.filter(pl.col("last") <= pl.lit(last_read, pl.Int64))
+        .join(read, on="value", how="anti")
+        .join(written, on="value")
+        .join(jepsen_log(p).select("value", held="offset"), on="value", how="left")
+        .unique("value", keep="last")
+    )
+    for row in lost.iter_rows(named=True):
+        outcome = "acknowledged" if row["outcome"] == "ok" else "indeterminate, but other values of it were read"
+        sentence = (
+            f"{row['value']} was sent by {row['process']} ({outcome} at {seconds(row['completed'])}) and is at offset"
+            f" {row['held']} of key {p.topic}, but no poll returned it, although later values were read"
+        )
+        yield _of_one_send(p, "lost-write", row, row["held"], sentence)
+
+
+def _of_one_send(p: Partition, rule: str, row: Row, offset: int | None, sentence: str) -> Finding:
+    proof = (f"{row['process']} sends {row['value']}", row["at"])
+    return finding(p, rule, sentence, (offset, offset), [proof], values=[row["value"]], processes=[row["process"]])
+
+
 @Rule(
     "unseen",
+    group="loss",
     summary="An acknowledged value was never read",
     breach=(
         "The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason "
@@ -93,7 +121,6 @@ def lost_write(p: Partition) -> Iterator[Result]:
     in_jepsen="An ok operation sent the value, and no ok poll returned it.",
     example="p:a@0 p:b@? end=1 final:<a@0",
     needs=("acknowledged",),
-    jepsen=jepsen.unseen,
     needs_final=True,
     assumes=("values", "order", "partitions"),
     follows="offset",
@@ -116,6 +143,18 @@ def unseen(p: Partition) -> Iterator[Result]:
     unplaced = missing.filter(pl.col("offset").is_null())
     for run in [*adjacent_runs(placed, others), *([unplaced] if len(unplaced) else [])]:
         yield _unseen(p, run)
+
+
+@unseen.judged_in_jepsen_by
+def unseen_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Values that an ok operation sent and no ok operation polled."""
+    sent = p.sends.filter(pl.col("outcome") == "ok").unique("value", keep="first", maintain_order=True)
+    for row in sent.join(values_read(p), on="value", how="anti").iter_rows(named=True):
+        sentence = (
+            f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but"
+            " no poll returned it"
+        )
+        yield _of_one_send(p, "unseen", row, row["offset"], sentence)
 
 
 @once

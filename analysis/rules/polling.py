@@ -17,7 +17,7 @@ from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
-from . import jepsen
+from . import jepsen_steps
 from .findings import Row, finding, where
 from .judgement import Result, Unknown
 from .loss import vanished
@@ -26,6 +26,7 @@ from .rule import Rule
 
 @Rule(
     "poll-skip",
+    group="consumers",
     summary="A consumer passed over records",
     breach=(
         "A consumer's next record is behind its position, and records exist between: acknowledged or read "
@@ -42,7 +43,6 @@ from .rule import Rule
     ),
     example="p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
     needs=("reads",),
-    jepsen=jepsen.poll_skips,
     follows="offset",
     of_records=True,
 ).judged_by
@@ -51,8 +51,15 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     yield from _skips(p, within=False)
 
 
+@poll_skip.judged_in_jepsen_by
+def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Polls that begin more than one place behind the last value of their process's latest ok poll."""
+    yield from jepsen_steps.skips(p, "poll-skip", _between_polls(p), _severity_in_jepsen(p))
+
+
 @Rule(
     "int-poll-skip",
+    group="consumers",
     summary="One poll passed over records",
     breach="The same as poll-skip, between adjacent records of one operation.",
     not_a_breach="The same as poll-skip.",
@@ -60,15 +67,21 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
     needs=("reads",),
-    jepsen=jepsen.int_poll_skips,
 ).judged_by
 def int_poll_skip(p: Partition) -> Iterator[Result]:
     """Records that one poll passed over."""
     yield from _skips(p, within=True)
 
 
+@int_poll_skip.judged_in_jepsen_by
+def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Adjacent values in one operation's polls, where the second is more than one place ahead."""
+    yield from jepsen_steps.skips(p, "int-poll-skip", _within_polls(p))
+
+
 @Rule(
     "nonmonotonic-poll",
+    group="consumers",
     summary="A consumer went back",
     breach=(
         "A consumer's next record is before its position. The position is one past its last record, or what "
@@ -86,7 +99,6 @@ def int_poll_skip(p: Partition) -> Iterator[Result]:
     ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:<a@0",
     needs=("reads",),
-    jepsen=jepsen.nonmonotonic_polls,
     follows="offset",
 ).judged_by
 def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
@@ -94,8 +106,15 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, within=False)
 
 
+@nonmonotonic_poll.judged_in_jepsen_by
+def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Polls that begin at or before the last value of their process's latest ok poll."""
+    yield from jepsen_steps.steps_back(p, "nonmonotonic-poll", _between_polls(p), _severity_in_jepsen(p))
+
+
 @Rule(
     "int-nonmonotonic-poll",
+    group="consumers",
     summary="One poll returned records in the wrong order",
     breach=("The same as nonmonotonic-poll, between adjacent records of one operation. A repeated record counts."),
     not_a_breach="The same as nonmonotonic-poll.",
@@ -103,11 +122,32 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 c:<b@1,a@0",
     needs=("reads",),
-    jepsen=jepsen.int_nonmonotonic_polls,
 ).judged_by
 def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     """Polls that return a record at or before the one that precedes it."""
     yield from _steps_back(p, within=True)
+
+
+@int_nonmonotonic_poll.judged_in_jepsen_by
+def int_nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Adjacent values in one operation's polls, where the second is the same or earlier in the log."""
+    yield from jepsen_steps.steps_back(p, "int-nonmonotonic-poll", _within_polls(p))
+
+
+@once
+def _between_polls(p: Partition) -> pl.DataFrame:
+    empty = p.marks.filter(pl.col("kind") == "empty")
+    return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok")
+
+
+@once
+def _within_polls(p: Partition) -> pl.DataFrame:
+    return jepsen_steps.steps_within(p, p.reads.filter(~pl.col("exempt")))
+
+
+def _severity_in_jepsen(p: Partition) -> str:
+    """Consumers of groups may be moved at any time, so Jepsen allows both rules where its clients subscribe."""
+    return "permitted" if "subscribe" in p.context["kind"] else "violation"
 
 
 def _skips(p: Partition, within: bool) -> Iterator[Result]:

@@ -9,16 +9,18 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs
+from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..wording import plural, some
 from .findings import Row, distinct, finding, seconds, where
-from .judgement import Result, missing_isolation_levels
+from .judgement import Result, Unknown, missing_isolation_levels
 from .loss import outcomes_of_sends
 from .rule import Rule
 
 
 @Rule(
     "realtime-order",
+    group="order",
     summary="The log is not in the order of time",
     breach=(
         "An append has a smaller offset than a record that was acknowledged, read, or counted by an end "
@@ -28,7 +30,7 @@ from .rule import Rule
         "finding follows from that loss."
     ),
     not_a_breach="The append was invoked before the acknowledgement, read or answer: the two overlap.",
-    unknown_when="Only when the run's evidence is incomplete.",
+    unknown_when="A process recorded its times in another unit or by a clock that is hours off.",
     in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@5 q:b@3",
     needs=("acknowledged",),
@@ -43,6 +45,9 @@ def realtime_order(p: Partition) -> Iterator[Result]:
     known = pl.concat([_known(p), _ends(p)]).sort("completed", "at", maintain_order=True)
     breaches = appends_below_known(appends, known)
     if not len(breaches):
+        return
+    if clock := foreign_clock(p):
+        yield Unknown(clock)
         return
     # A lost record does not separate the records that took its place.
     lost = outcomes_of_sends(p).filter(pl.col("lost"))
@@ -169,6 +174,7 @@ def _evidence(row: Row) -> tuple[str, int]:
 
 @Rule(
     "stale-end-offset",
+    group="order",
     summary="An end offset was too small",
     breach=(
         "end_offsets returned less than what was acknowledged or read before the request, or less than an "
@@ -206,6 +212,8 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
             continue
         if len(witness) and not row["sure"]:
             yield from missing_isolation_levels(p, [row["process"]])
+        elif len(witness) and (clock := foreign_clock(p)):
+            yield Unknown(clock)
         elif len(witness):
             yield _stale(p, row, witness.row(0, named=True))
 

@@ -26,6 +26,7 @@ from .rule import Rule
 
 @Rule(
     "replica-divergence",
+    group="replicas",
     summary="Replicas hold different records at one offset",
     breach=(
         "In one snapshot two replicas have records at one offset that differ in leader epoch, key or value, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..partitions.partition import Partition
@@ -19,6 +19,7 @@ class Rule:
     """One guarantee, checked. `logjudge rules`, docs/rules.md and the report show the same four parts of its text."""
 
     name: str
+    group: Literal["loss", "order", "consumers", "transactions", "replicas"]  # in `check --help`
     summary: str  # a breach in one line, without a full stop
     breach: str
     not_a_breach: str
@@ -26,16 +27,23 @@ class Rule:
     in_jepsen: str
     needs: tuple[str, ...]  # counts of a run without which there is nothing to judge
     example: str = ""  # a history that breaks it (histories/notation.py); empty where brokers' files do
-    native: Judge | None = None
-    jepsen: Judge | None = None  # None: histories of Jepsen are not judged by it
     needs_final: bool = False  # without final reads an absence of findings proves nothing
     assumes: tuple[Assumed, ...] = ()
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss
     of_records: bool = False  # the values of a finding are the records concerned, and nothing else
+    judges: dict[str, Judge] = field(default_factory=dict)  # by dialect of the history; none: the rule is not judged
 
     def judged_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
-        """The rule with the generator that judges native histories: a decorator of that generator."""
-        return replace(self, native=collected(results))
+        """Takes the generator that judges native histories: a decorator."""
+        return self._judge("native", results)
+
+    def judged_in_jepsen_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
+        """Takes the generator that judges histories of Jepsen: a decorator."""
+        return self._judge("jepsen", results)
+
+    def _judge(self, dialect: str, results: Callable[[Partition], Iterator[Result]]) -> Rule:
+        self.judges[dialect] = collected(results)
+        return self
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:

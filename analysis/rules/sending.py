@@ -11,7 +11,7 @@ from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.partition import Partition, once
 from ..wording import plural
-from . import jepsen
+from . import jepsen_steps
 from .findings import Row, finding, where
 from .idempotence import without_idempotence
 from .judgement import Result
@@ -20,6 +20,7 @@ from .rule import Rule
 
 @Rule(
     "nonmonotonic-send",
+    group="order",
     summary="A producer's acknowledged offsets went back",
     breach="Of two sends of a producer to a partition, the one that was invoked later has the smaller offset.",
     not_a_breach=(
@@ -30,7 +31,6 @@ from .rule import Rule
     in_jepsen="The same, over ok and undecided operations, and always a violation.",
     example="p:a@1 p:b@0",
     needs=("acknowledged",),
-    jepsen=jepsen.nonmonotonic_sends,
     assumes=("invocations",),
     follows="value",
 ).judged_by
@@ -50,8 +50,17 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
             yield _back(p, row, "nonmonotonic-send", excused)
 
 
+@nonmonotonic_send.judged_in_jepsen_by
+def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Operations that send at or before the last value of their process's previous one; failed ones do not count."""
+    sends = p.sends.filter(pl.col("outcome") != "fail")
+    steps = jepsen_steps.steps_between(p, sends, sends.clear(), counts=pl.lit(True))
+    yield from jepsen_steps.steps_back(p, "nonmonotonic-send", steps)
+
+
 @Rule(
     "int-nonmonotonic-send",
+    group="transactions",
     summary="The records of one transaction are in the wrong order",
     breach="The same as nonmonotonic-send, between adjacent sends of one operation.",
     not_a_breach="Permitted: the producer is known to be without idempotence.",
@@ -59,7 +68,6 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     in_jepsen="The same, and always a violation.",
     example="p:(a@1,b@0)",
     needs=("transactions",),
-    jepsen=jepsen.int_nonmonotonic_sends,
     follows="value",
 ).judged_by
 def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
@@ -72,8 +80,15 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
         yield _back(p, row, "int-nonmonotonic-send", excused)
 
 
+@int_nonmonotonic_send.judged_in_jepsen_by
+def int_nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Adjacent sends of one operation, where the second is the same or earlier in the log."""
+    yield from jepsen_steps.steps_back(p, "int-nonmonotonic-send", jepsen_steps.steps_within(p, p.sends))
+
+
 @Rule(
     "int-send-skip",
+    group="transactions",
     summary="Records of other producers are between those of one transaction",
     breach="Never: this is a note, because any second producer causes it.",
     not_a_breach="Every case of it.",
@@ -81,7 +96,6 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     in_jepsen="The same.",
     example="p:(a@0,b@2).. q:x@1 p:..(a@0,b@2)",
     needs=("transactions",),
-    jepsen=jepsen.int_send_skips,
 ).judged_by
 def int_send_skip(p: Partition) -> Iterator[Result]:
     """Records of other producers between those of one transaction: allowed, so a note."""
@@ -106,6 +120,12 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
                 processes=[row["process"]],
                 severity="note",
             )
+
+
+@int_send_skip.judged_in_jepsen_by
+def int_send_skip_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Adjacent sends of one operation, where the second is more than one place ahead: a note."""
+    yield from jepsen_steps.skips(p, "int-send-skip", jepsen_steps.steps_within(p, p.sends), "note")
 
 
 def _excused(p: Partition, back: pl.DataFrame) -> set[tuple[str, str]]:

@@ -10,9 +10,9 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.adjacent_runs import adjacent_runs
+from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural, some
-from . import jepsen
 from .findings import distinct, finding, seconds, where
 from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
 from .rule import Rule
@@ -22,6 +22,7 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 @Rule(
     "aborted-read",
+    group="transactions",
     summary="A consumer read a value that was never committed (G1a)",
     breach="A consumer polled a value of a send that certainly failed, or of a transaction that aborted.",
     not_a_breach=(
@@ -32,7 +33,6 @@ _NOTHING = np.empty(0, dtype=np.int64)
     in_jepsen="An ok operation read a value that a failed operation sent.",
     example="{c.isolation.level=read_committed} p:(a@0)! c:<a@0",
     needs=("reads",),
-    jepsen=jepsen.aborted_reads,
     assumes=("values", "outcomes"),
 ).judged_by
 def aborted_read(p: Partition) -> Iterator[Result]:
@@ -53,6 +53,30 @@ def aborted_read(p: Partition) -> Iterator[Result]:
         yield _aborted(p, run, "permitted", f"{transactions} aborted; isolation.level=read_uncommitted permits it")
 
 
+@aborted_read.judged_in_jepsen_by
+def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
+    """G1a: values that a failed operation sent and an ok operation read, with all their readers."""
+    failed = p.sends.filter(pl.col("outcome") == "fail").unique("value", keep="first")
+    written = failed.select("value", writer="process", written_at="at")
+    read = p.reads.filter(pl.col("outcome") == "ok").join(written, on="value").sort("at")
+    for rows in read.partition_by("value", maintain_order=True):
+        row, readers = rows.row(0, named=True), distinct(rows["process"])
+        each = rows.unique("at", keep="first", maintain_order=True).head(8)
+        yield finding(
+            p,
+            "aborted-read",
+            f"{some(readers)} read {row['value']} at offset {row['offset']} of key {p.topic}, but"
+            f" {row['writer']} failed to write it",
+            (row["offset"], row["offset"]),
+            [
+                (f"{row['writer']} fails to write {row['value']}", row["written_at"]),
+                *((f"{reader} reads {row['value']}", at) for reader, at in each.select("process", "at").iter_rows()),
+            ],
+            values=[row["value"]],
+            processes=readers,
+        )
+
+
 def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Finding:
     first = run.row(0, named=True)
     sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but the {outcome}"
@@ -62,12 +86,13 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
 
 @Rule(
     "phantom-read",
+    group="consumers",
     summary="A consumer read a value that was never sent",
     breach=("A consumer polled a value that no recorded send explains, or polled it before its send was invoked."),
     not_a_breach="The invocation of the send is not recorded, so a read may come first.",
     unknown_when=(
         "Sends may be missing from the history: some lines could not be read, or run.json names a producer "
-        "without any recorded event."
+        "without any recorded event. A process recorded its times in another unit or by a clock that is hours off."
     ),
     in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 c:<a@0,b@1",
@@ -89,7 +114,11 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but no recorded send wrote {them}"
         yield _finding(p, run, "phantom-read", "violation", sentence)
     early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
-    for run in _runs(early.filter(pl.col("completed") < pl.col("sent"))):
+    early = early.filter(pl.col("completed") < pl.col("sent"))
+    if len(early) and (clock := foreign_clock(p)):
+        yield Unknown(clock)
+        return
+    for run in _runs(early):
         first = run.row(0, named=True)
         yield _finding(
             p,
@@ -113,6 +142,7 @@ def _missing(p: Partition) -> str:
 
 @Rule(
     "precommitted-read",
+    group="transactions",
     summary="A value was read before its transaction could commit",
     breach=(
         "A read_committed consumer polled a value before the transaction that writes it was invoked, or a "
@@ -126,7 +156,6 @@ def _missing(p: Partition) -> str:
     in_jepsen="An operation of any outcome polled a value that it sends itself.",
     example="{p.isolation.level=read_committed} p:(a@0,<a@0)",
     needs=("transactions",),
-    jepsen=jepsen.precommitted_reads,
     assumes=("values", "clock", "order"),
 ).judged_by
 def precommitted_read(p: Partition) -> Iterator[Result]:
@@ -151,6 +180,23 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
             "violation",
             f"{_readers(run)} read {_values(run)} at {_span(p, run)} {how}",
             (f"{first['sender']} writes {first['value']}", first["sent_at"]),
+        )
+
+
+@precommitted_read.judged_in_jepsen_by
+def precommitted_read_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Operations of any outcome that polled a value that they send themselves."""
+    own = p.reads.join(p.sends, on=["at", "value"], how="semi", maintain_order="left")
+    for row in own.unique("at", keep="first", maintain_order=True).iter_rows(named=True):
+        yield finding(
+            p,
+            "precommitted-read",
+            f"{row['process']} read {row['value']} at offset {row['offset']} of key {p.topic} in the transaction that"
+            " writes it",
+            (row["offset"], row["offset"]),
+            [("the transaction", row["at"])],
+            values=[row["value"]],
+            processes=[row["process"]],
         )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from .analysis.provenance import provenance_of
 from .analysis.results import Results
@@ -36,35 +36,25 @@ class Request:
     name: str | None
 
 
+class Options(TypedDict, total=False):
+    """Arguments of `check` by name."""
+
+    allow: str | Iterable[str]
+    only: str | Iterable[str]
+    skip: str | Iterable[str]
+    strict: bool
+    reader: str | None
+    name: str | None
+    config: Mapping[str, Any] | None
+
+
 @overload
-def check(
-    run: Sequence[Path],
-    engine: Engine = ...,
-    allow: str | Iterable[str] = ...,
-    only: str | Iterable[str] = ...,
-    skip: str | Iterable[str] = ...,
-    *,
-    strict: bool = ...,
-    reader: str | None = ...,
-    name: str | None = ...,
-    config: Mapping[str, Any] | None = ...,
-) -> list[Result]:
+def check(run: Sequence[Path], engine: Engine = ..., **options: Unpack[Options]) -> list[Result]:
     """A list of paths gives a list of results."""
 
 
 @overload
-def check(
-    run: Any,
-    engine: Engine = ...,
-    allow: str | Iterable[str] = ...,
-    only: str | Iterable[str] = ...,
-    skip: str | Iterable[str] = ...,
-    *,
-    strict: bool = ...,
-    reader: str | None = ...,
-    name: str | None = ...,
-    config: Mapping[str, Any] | None = ...,
-) -> Result:
+def check(run: Any, engine: Engine = ..., **options: Unpack[Options]) -> Result:
     """A path or a DataFrame gives one result."""
 
 

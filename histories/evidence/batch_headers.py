@@ -10,27 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from . import batch_kernels as kernels
-from .batch_kernels import BASE, BYTE, CRC2, EPOCH, HEADERS, LAST, MAGIC
+from . import batch_layout as layout
+from .batch_layout import BASE, BYTE, CRC2, EPOCH, HEADERS, LAST, MAGIC, Bytes, Ints
+from .batch_loops import loops_for
 from .tables import damage_row
 
 CODEC_BITS, APPEND_TIME_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-
 
 def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints, list[dict[str, object]]]:
     """The headers of all batches in the bytes, as rows of HEADERS, and the damage between them."""
+    loops = loops_for(data)
     parts: list[Ints] = []
     damage: list[dict[str, object]] = []
     pos, end = 0, len(data)
     min_offset = first_offset
     while pos < end:
-        n, stopped, status = kernels.count_batches(data, pos, end)
+        n, stopped, status = loops.count_batches(data, pos, end)
         if n:
             out = np.empty((n, len(HEADERS)), dtype=np.int64)
-            kernels.scan(data, pos, n, kernels.CRC32, kernels.CRC32C, out)
+            loops.scan(data, pos, n, layout.CRC32, layout.CRC32C, out)
             parts.append(out)
             good = out[(out[:, CRC2] & 1) == 1]
             good = good[~out_of_order(good[:, BASE], good[:, LAST])]
@@ -39,10 +38,10 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
         pos = int(stopped)
         if pos >= end:
             break
-        if status == kernels.ZEROS and kernels.all_zeros(data, pos, end):
+        if status == layout.ZEROS and not data[pos:end].any():
             damage.append(damage_row("zeros", f"{end - pos} bytes of zeros end the file", at + pos, None, min_offset))
             break
-        found = int(kernels.resync(data, pos + 1, end, min_offset, kernels.CRC32, kernels.CRC32C))
+        found = int(loops.resync(data, pos + 1, end, min_offset, layout.CRC32, layout.CRC32C))
         damage.append(_broken(data, pos, found, end, int(status), at, min_offset))
         pos = found
     return (np.concatenate(parts) if parts else np.empty((0, len(HEADERS)), np.int64)), damage
@@ -89,21 +88,21 @@ def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, 
 
 def _broken(data: Bytes, pos: int, found: int, end: int, status: int, at: int, min_offset: int) -> dict[str, object]:
     """The damage from `pos`, where no valid batch begins, to the next complete batch at `found`."""
-    if found >= end and status == kernels.TORN:
+    if found >= end and status == layout.TORN:
         reason = f"the last {end - pos} bytes are an incomplete batch"
         return damage_row("torn-tail", reason, at + pos, None, min_offset)
     kind, reason = {
-        kernels.TORN: ("length", "the length of the batch reaches beyond the end of the file"),
-        kernels.BAD_LENGTH: ("length", "the length of the batch is below the minimum"),
-        kernels.BAD_MAGIC: (
+        layout.TORN: ("length", "the length of the batch reaches beyond the end of the file"),
+        layout.BAD_LENGTH: ("length", "the length of the batch is below the minimum"),
+        layout.BAD_MAGIC: (
             "magic",
             f"found magic {int(data[min(pos + 16, end - 1)])}, expected 0, 1 or 2",
         ),
-        kernels.ZEROS: ("zeros", "zeros in place of a batch"),
+        layout.ZEROS: ("zeros", "zeros in place of a batch"),
     }[status]
     if found >= end:
         return damage_row(kind, f"{reason}; no complete batch follows", at + pos, None, min_offset)
-    last = int(kernels.be(data, found, 8)) - 1
+    last = int.from_bytes(data[found : found + 8].tobytes(), "big", signed=True) - 1
     reason += f"; the next complete batch begins at byte {at + found}"
     return damage_row(kind, reason, at + pos, None, min_offset, max(last, min_offset - 1))
 

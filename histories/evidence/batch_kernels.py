@@ -7,44 +7,33 @@ LegacyRecord (v0, v1). Nothing raises: a status and a position report bytes that
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
-OK, TORN, BAD_LENGTH, BAD_MAGIC, ZEROS = 0, 1, 2, 3, 4
-
-V2_OVERHEAD = 61
-# Smallest size field of a message: v0 without key and value (crc, magic, attributes, two lengths).
-MIN_LEGACY_LENGTH = 14
-
-# The columns of the array that `scan` fills, one row for each batch. `crc2` is twice the stored CRC, plus one if it
-# is right.
-HEADERS = (
-    *("base_offset", "last_offset", "leader_epoch", "magic", "producer_id", "producer_epoch", "base_sequence"),
-    *("attributes", "crc2", "max_timestamp", "count", "byte", "size", "base_timestamp"),
-)
-BASE, LAST, EPOCH, MAGIC, PRODUCER, PRODUCER_EPOCH, SEQUENCE, ATTRIBUTES = range(8)
-CRC2, MAX_TIMESTAMP, COUNT, BYTE, SIZE, BASE_TIMESTAMP = range(8, len(HEADERS))
-
-
-def _tables(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Eight tables to compute a CRC from eight bytes at a time."""
-    table = np.zeros((8, 256), dtype=np.uint32)
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ polynomial if crc & 1 else crc >> 1
-        table[0, byte] = crc
-    for byte in range(256):
-        for row in range(1, 8):
-            before = int(table[row - 1, byte])
-            table[row, byte] = (before >> 8) ^ int(table[0, before & 0xFF])
-    return table
-
-
-CRC32 = _tables(0xEDB88320)  # v0 and v1
-CRC32C = _tables(0x82F63B78)  # v2
+from .batch_layout import (
+    ATTRIBUTES,
+    BAD_LENGTH,
+    BAD_MAGIC,
+    BASE,
+    BASE_TIMESTAMP,
+    BYTE,
+    COUNT,
+    CRC2,
+    DIGEST_TEXT_LENGTH,
+    EPOCH,
+    LAST,
+    MAGIC,
+    MAX_TIMESTAMP,
+    MIN_LEGACY_LENGTH,
+    OK,
+    PRODUCER,
+    PRODUCER_EPOCH,
+    SEQUENCE,
+    SIZE,
+    TORN,
+    V2_OVERHEAD,
+    ZEROS,
+)  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
@@ -201,12 +190,6 @@ def resync(buf, pos, end, least_offset, tables_old, tables_new):  # type: ignore
 
 
 @njit(cache=True, nogil=True)
-def all_zeros(buf, pos, end):  # type: ignore[no-untyped-def]
-    """Whether all bytes from pos to end are zero."""
-    return not buf[pos:end].any()
-
-
-@njit(cache=True, nogil=True)
 def varint(buf, pos, end):  # type: ignore[no-untyped-def]
     """The value of a zigzag varint and the position after it; the position is -1 if the varint does not end."""
     value = np.uint64(0)
@@ -238,7 +221,7 @@ def decode_v2(buf, starts, ends, counts, out, row_of):  # type: ignore[no-untype
         done = 0
         for _ in range(counts[b]):
             length, pos = varint(buf, pos, end)
-            if pos < 0 or length < 0 or pos + length > end:
+            if pos < 0 or length < 0 or length > end - pos:  # a sum could overflow
                 break
             stop = pos + length
             pos += 1  # attributes of the record, unused
@@ -249,13 +232,13 @@ def decode_v2(buf, starts, ends, counts, out, row_of):  # type: ignore[no-untype
             if pos < 0:
                 break
             out[n, 3], pos = varint(buf, pos, stop)
-            if pos < 0 or pos + out[n, 3] > stop:
+            if pos < 0 or out[n, 3] > stop - pos:
                 break
             out[n, 2] = pos
             if out[n, 3] > 0:
                 pos += out[n, 3]
             out[n, 5], pos = varint(buf, pos, stop)
-            if pos < 0 or pos + out[n, 5] > stop:
+            if pos < 0 or out[n, 5] > stop - pos:
                 break
             out[n, 4] = pos
             if out[n, 5] > 0:
@@ -338,10 +321,6 @@ def is_utf8(buf, start, end):  # type: ignore[no-untyped-def]
             low, high = 0x80, 0xBF
             i += 1
     return True
-
-
-# A value that is not UTF-8 becomes "bytes:" and 16 hexadecimal digits.
-DIGEST_TEXT_LENGTH = 22
 
 
 @njit(cache=True, nogil=True)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from .batch_loops import loops_for
 from .cluster_metadata import TYPES, MetadataRecord, replay_records
 from .tables import BATCHES, DAMAGE, RECORDS, damage_row
 
@@ -193,9 +194,7 @@ def text_digest(key: str | None, value: str | None) -> int:
     start = max(lengths[0], 0)
     spans = np.array([[0, 0, 0, lengths[0], start, lengths[1], len(buf), len(buf)]], dtype=np.int64)
     out = np.empty(1, dtype=np.uint64)
-    from . import batch_kernels  # its compiled loops take a while to load
-
-    batch_kernels.digests(buf, spans, out)
+    loops_for(buf).digests(buf, spans, out)
     return int(out[0])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 # topic-0, or [topic,0] as 0.8 to 0.10 write it.
 TP = r"(?P<tp>\[[\w.\-]+,\d+\]|[\w.\-]+-\d+)"
@@ -23,14 +24,21 @@ LOG = rf"\[(?:Log|UnifiedLog|LogLoader|MergedLog) partition={TP}, dir=[^\]]*\]"
 
 @dataclass(frozen=True)
 class Pattern:
+    """One wording of one kind of event."""
+
     kind: str
-    literal: str
-    regex: re.Pattern[str]
+    literal: str  # a part of each line that the regular expression matches
+    expression: str
     versions: str  # first and last known minor version with this wording; "+": also in 4.1
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The compiled expression: compiling all of them takes longer than reading a small log, which needs a few."""
+        return re.compile(self.expression)
 
 
 def _pattern(kind: str, versions: str, literal: str, regex: str) -> Pattern:
-    return Pattern(kind, literal, re.compile(regex), versions)
+    return Pattern(kind, literal, regex, versions)
 
 
 PATTERNS: tuple[Pattern, ...] = (

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from . import batch_kernels as kernels
 from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT, Bytes, Ints
-from .batch_kernels import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER
+from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER
+from .batch_loops import loops_for
 from .tables import PASSED, RECORDS
 
 # Columns of a batch's header that its records need.
@@ -27,7 +27,7 @@ _HEADER_COLUMNS = (
 
 
 def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) -> pl.DataFrame:
-    """RECORDS. `spans` as kernels.decode_v2 fills them, `row_of` their rows in `headers`, `at` the range's byte."""
+    """RECORDS. `spans` as loops.decode_v2 fills them, `row_of` their rows in `headers`, `at` the range's byte."""
     column = {
         name: np.ascontiguousarray(headers[:, i])[row_of] for i, name in enumerate(HEADERS) if name in _HEADER_COLUMNS
     }
@@ -37,7 +37,7 @@ def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) 
     # With LogAppendTime all records have the batch's maximum timestamp. Legacy deltas are zero.
     timestamps = np.where(append_time, column["max_timestamp"], column["base_timestamp"] + spans[:, 1])
     digest = np.empty(len(spans), dtype=np.uint64)
-    kernels.digests(buf, spans, digest)
+    loops_for(buf).digests(buf, spans, digest)
     frame = pl.DataFrame(
         {
             "offset": column["base_offset"] + spans[:, 0],
@@ -62,10 +62,11 @@ def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) 
 def _text(buf: Bytes, starts: Ints, lengths: Ints, digest: Any) -> pl.Series:
     """Slices of the bytes as text: null for length -1, "bytes:" and the digest where they are not UTF-8."""
     text_lengths = np.empty(len(starts), dtype=np.int64)
-    is_text = kernels.text_lengths(buf, starts, lengths, text_lengths)
+    loops = loops_for(buf)
+    is_text = loops.text_lengths(buf, starts, lengths, text_lengths)
     out = np.empty(int(text_lengths.sum()), dtype=np.uint8)
     offsets = np.empty(len(starts) + 1, dtype=np.int64)
-    kernels.gather(buf, starts, text_lengths, is_text, digest, out, offsets)
+    loops.gather(buf, starts, text_lengths, is_text, digest, out, offsets)
     present = np.packbits(lengths >= 0, bitorder="little")
     buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(out)]
     text = pl.from_arrow(pa.LargeStringArray.from_buffers(len(starts), buffers[1], buffers[2], buffers[0]))

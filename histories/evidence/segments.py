@@ -5,7 +5,7 @@ share a segment of 1 GiB and none holds it in memory. Incomplete batches, wrong 
 decoded become damage, with their byte and the unknown offsets, and never an exception. The records of a batch with a
 wrong CRC are not decoded, as they prove nothing.
 
-Compiled loops (batch_kernels.py) decode headers and records; record_frames.py makes tables of them.
+Compiled loops (batch_layout.py) decode headers and records; record_frames.py makes tables of them.
 benchmarks/segments.py measures the speed. A test compares the records with those of aiokafka's parser.
 """
 
@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from . import batch_kernels as kernels
+from . import batch_layout as layout
 from .batch_headers import (
     APPEND_TIME_BIT,
     CODEC_BITS,
@@ -30,11 +30,14 @@ from .batch_headers import (
     trusted_batches,
     walk_headers,
 )
-from .batch_kernels import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, COUNT, CRC2, HEADERS, LAST, MAGIC, SIZE
-from .record_filter import BloomFilter
+from .batch_layout import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, COUNT, CRC2, HEADERS, LAST, MAGIC, SIZE
+from .batch_loops import loops_for
 from .record_frames import passed_frame, record_frame
 from .tables import BATCHES, DAMAGE, PASSED, RECORDS, damage_row
 from .unpacking import CODECS, unpack
+
+if TYPE_CHECKING:
+    from .record_filter import BloomFilter
 
 # Columns of HEADERS that do not become columns of BATCHES unchanged.
 _DERIVED = ("attributes", "crc2", "base_offset", "count", "base_timestamp")
@@ -79,12 +82,13 @@ def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, i
     if size <= target_bytes:
         return [(0, size)] if size else []
     mapped: Bytes = np.memmap(path, dtype=np.uint8, mode="r")
+    loops = loops_for(mapped)
     ranges, start, pos, min_offset = [], 0, 0, 0
     while pos < size:
-        found, status, last = kernels.skip(mapped, pos, size, start + target_bytes)
+        found, status, last = loops.skip(mapped, pos, size, start + target_bytes)
         pos, min_offset = int(found), max(min_offset, int(last) + 1)
-        if status != kernels.OK:
-            pos = int(kernels.resync(mapped, pos + 1, size, min_offset, kernels.CRC32, kernels.CRC32C))
+        if status != layout.OK:
+            pos = int(loops.resync(mapped, pos + 1, size, min_offset, layout.CRC32, layout.CRC32C))
         elif pos < size:
             ranges.append((start, pos))
             start = pos
@@ -167,7 +171,7 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
             continue
         if row[MAGIC] != 2 or row[ATTRIBUTES] & CONTROL_BIT:
             continue
-        buf, begin, end = data, int(row[BYTE]) + kernels.V2_OVERHEAD, int(row[BYTE] + row[SIZE])
+        buf, begin, end = data, int(row[BYTE]) + layout.V2_OVERHEAD, int(row[BYTE] + row[SIZE])
         if row[ATTRIBUTES] & CODEC_BITS:
             unpacked = unpack(data[begin:end].tobytes(), row, 0, damage)
             buf = np.frombuffer(unpacked or b"", dtype=np.uint8)
@@ -175,7 +179,7 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
         counts = np.minimum(row[COUNT : COUNT + 1], (end - begin) // 6 + 1)
         spans = np.empty((int(max(counts[0], 0)) + 1, 8), dtype=np.int64)
         row_of = np.empty(len(spans), dtype=np.int64)
-        n, _ = kernels.decode_v2(buf, np.array([begin]), np.array([end]), np.maximum(counts, 0), spans, row_of)
+        n, _ = loops_for(buf).decode_v2(buf, np.array([begin]), np.array([end]), np.maximum(counts, 0), spans, row_of)
         for span in spans[:n]:
             value = buf[span[4] : span[4] + span[5]].tobytes() if span[5] >= 0 else None
             out.append(RawRecord(int(row[BASE] + span[0]), int(row[BASE_TIMESTAMP] + span[1]), value, int(row[BYTE])))
@@ -228,7 +232,7 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
         plain = np.flatnonzero(crc_ok & (codec == 0) & (new == is_v2))
         if len(plain):
             head = headers[plain]
-            begins = head[:, BYTE] + (kernels.V2_OVERHEAD if is_v2 else 0)
+            begins = head[:, BYTE] + (layout.V2_OVERHEAD if is_v2 else 0)
             frames.append(_decode(data, head, begins, head[:, BYTE] + head[:, SIZE], reading, is_v2))
     packed_new = np.flatnonzero(crc_ok & (codec != 0) & new)
     if len(packed_new):
@@ -261,7 +265,7 @@ def _decode_packed(data: Bytes, headers: Ints, reading: _Reading) -> list[pl.Dat
         frames.append(_decode(joined, headers[rows], ends - sizes, ends, reading, True))
 
     for i, row in enumerate(headers):
-        payload = data[row[BYTE] + kernels.V2_OVERHEAD : row[BYTE] + row[SIZE]].tobytes()
+        payload = data[row[BYTE] + layout.V2_OVERHEAD : row[BYTE] + row[SIZE]].tobytes()
         unpacked = unpack(payload, row, reading.at, reading.damage)
         if unpacked is None:
             continue
@@ -284,9 +288,9 @@ def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Readi
     spans = np.empty((total + 1, 8), dtype=np.int64)
     row_of = np.empty(total + 1, dtype=np.int64)
     if is_v2:
-        n, good = kernels.decode_v2(buf, begins, ends, counts, spans, row_of)
+        n, good = loops_for(buf).decode_v2(buf, begins, ends, counts, spans, row_of)
     else:
-        n, good = kernels.decode_legacy(buf, begins, ends, spans, row_of)
+        n, good = loops_for(buf).decode_legacy(buf, begins, ends, spans, row_of)
     for index in np.flatnonzero(good != headers[:, COUNT]):
         head = headers[index]
         reason = f"{int(good[index])} of the {int(head[COUNT])} records of the batch can be decoded"
@@ -302,6 +306,10 @@ def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Readi
     return record_frame(buf, headers, spans, row_of, reading.at)
 
 
+def _int32(data: Bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 4].tobytes(), "big", signed=True)
+
+
 def _decode_wrapper(data: Bytes, header: Ints, reading: _Reading) -> pl.DataFrame:
     """The messages inside a compressed v0 or v1 message.
 
@@ -310,9 +318,9 @@ def _decode_wrapper(data: Bytes, header: Ints, reading: _Reading) -> pl.DataFram
     """
     magic, position, wrapper_offset = int(header[3]), int(header[11]), int(header[0])
     value_at = position + (26 if magic == 1 else 18)
-    key_length = int(kernels.be(data, value_at, 4))
+    key_length = _int32(data, value_at)
     value_at += 4 + max(key_length, 0)
-    length = int(kernels.be(data, value_at, 4))
+    length = _int32(data, value_at)
     payload = data[value_at + 4 : value_at + 4 + max(length, 0)].tobytes()
     unpacked = unpack(payload, header, reading.at, reading.damage)
     if unpacked is None:

@@ -10,7 +10,7 @@ from ..errors import describe_error
 from ..files import decompress
 from . import lz4_frames
 from .batch_headers import CODEC_BITS, Ints
-from .batch_kernels import ATTRIBUTES, BASE, BYTE, LAST
+from .batch_layout import ATTRIBUTES, BASE, BYTE, LAST
 from .tables import damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

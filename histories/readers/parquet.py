@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..errors import InputError, describe_error
 from ..tables import EVENTS, QUARANTINE
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq  # imported where it is used: it loads file systems, with SSL
 
 NEEDED = ("time", "process", "type", "f")
 ROW_GROUP = 250_000
@@ -21,6 +24,8 @@ def inspect_parquet(path: Path) -> tuple[int, str]:
 
     Raises InputError for Parquet that is not a history.
     """
+    import pyarrow.parquet as pq
+
     try:
         with pq.ParquetFile(path) as file:
             groups, schema = int(file.num_row_groups), file.schema_arrow
@@ -47,6 +52,8 @@ def _fraction(kind: pa.DataType) -> pa.DataType | None:
 
 def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
     """EVENTS, QUARANTINE, the number of rows, and damage if the group cannot be read."""
+    import pyarrow.parquet as pq
+
     from .native import check_events
 
     try:
@@ -66,6 +73,8 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
 
 def writer(path: Path, dialect: str) -> pq.ParquetWriter:
     """A writer for `write`. The file records the dialect."""
+    import pyarrow.parquet as pq
+
     schema = pl.DataFrame(schema=EVENTS).to_arrow().schema.with_metadata({_DIALECT: dialect.encode()})
     return pq.ParquetWriter(path, schema, compression="zstd")
 

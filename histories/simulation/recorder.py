@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TextIO
 
-from ...models.replication.ports import Records
+from ...models.replication.ports import History, Records
 from ...models.replication.producer_batch import ProducerBatch
 from .names import value
 
@@ -21,8 +21,8 @@ HEALS = {"crash": "restart", "power-loss": "restart", "shutdown": "restart", "di
 BUFFER = 1 << 20  # characters
 
 
-class Recorder:
-    """A History (models/replication/ports.py) that writes native events. Times become nanoseconds."""
+class Recorder(History):
+    """Writes native events. Times become nanoseconds."""
 
     def __init__(self, out: TextIO, topic: str) -> None:
         self._out = out
@@ -40,6 +40,7 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
+        """Write the lines that are still in memory."""
         self.lines += len(self._lines)
         self._lines.append("")
         self._out.write("\n".join(self._lines))
@@ -114,7 +115,7 @@ class Recorder:
     def crash(self, time: int, process: str, op: int) -> None:
         self._write_instant(time, process, op, '"f":"crash","reason":"killed"')
 
-    # --- everybody else
+    # --- administrators and faults
 
     def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
         self._admin += 1

@@ -110,6 +110,7 @@ class Values:
     high: int
 
     def overlaps(self, other: Values | TraceEvent) -> bool:
+        """Does the other concern one of these values?"""
         low, high = (other.low, other.high) if isinstance(other, Values) else (other.first, other.end)
         same = self.partition == other.partition and self.producer == other.producer
         return same and low < self.high and self.low < high

@@ -8,6 +8,7 @@ broker share a connection, except metadata requests. Simplification: their timeo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from .network import Connection
@@ -32,51 +33,31 @@ TRUNCATED = "LOG_TRUNCATION"  # a consumer learns that its position was truncate
 Callback = Callable[[Any], None]
 
 
+@dataclass(slots=True, eq=False)
 class Request:
     """What every request has."""
 
-    __slots__ = ("broker", "closed", "connection", "node", "on_closed", "reply", "sent")
-
-    def __init__(
-        self,
-        node: int,
-        broker: int,
-        now: int,
-        reply: Callback,
-        on_closed: Callback,
-        connection: Connection | None = None,
-    ) -> None:
-        self.node = node  # where the answer goes
-        self.broker = broker
-        self.sent = now
-        self.reply = reply
-        self.on_closed = on_closed
-        self.connection = connection
-        self.closed = False  # the requester no longer waits for the answer, or has it
+    node: int  # where the answer goes
+    broker: int
+    sent: int
+    reply: Callback
+    on_closed: Callback
+    connection: Connection | None
+    closed: bool = field(default=False, init=False)  # the requester no longer waits for the answer, or has it
 
 
+@dataclass(slots=True, eq=False)
 class ProduceRequest(Request):
     """Batches for partitions that one broker leads; `results` fills up as they are replicated."""
 
-    __slots__ = ("acks", "batches", "deadline", "results", "undecided")
+    batches: list[ProducerBatch]
+    acks: int
+    deadline: int = field(default=0, init=False)  # set by the broker: until when it waits for replicas
+    results: list[tuple[str, int]] = field(init=False)  # error, base offset
+    undecided: int = field(default=0, init=False)  # batches without a result
 
-    def __init__(
-        self,
-        node: int,
-        broker: int,
-        now: int,
-        reply: Callback,
-        on_closed: Callback,
-        connection: Connection,
-        batches: list[ProducerBatch],
-        acks: int,
-    ) -> None:
-        Request.__init__(self, node, broker, now, reply, on_closed, connection)
-        self.batches = batches
-        self.acks = acks
-        self.deadline = 0  # set by the broker: until when it waits for replicas
-        self.results: list[tuple[str, int]] = [(TIMED_OUT, -1)] * len(batches)  # error, base offset
-        self.undecided = 0  # batches without a result
+    def __post_init__(self) -> None:
+        self.results = [(TIMED_OUT, -1)] * len(self.batches)
 
 
 # partition, error, batches, high watermark, log start offset, start offset of the leader epoch. For LOG_TRUNCATION the
@@ -86,59 +67,32 @@ FetchResult = tuple[int, str, "list[Batch]", int, int, int]
 FetchPart = tuple[int, int, int, int, int]
 
 
+@dataclass(slots=True, eq=False)
 class FetchRequest(Request):
     """A follower's or a consumer's fetch; the broker parks it while there is nothing to send."""
 
-    __slots__ = ("deadline", "follower", "limit", "parts", "results")
-
-    def __init__(
-        self,
-        node: int,
-        broker: int,
-        now: int,
-        reply: Callback,
-        on_closed: Callback,
-        connection: Connection,
-        follower: int,
-        limit: int,
-        parts: list[FetchPart],
-    ) -> None:
-        Request.__init__(self, node, broker, now, reply, on_closed, connection)
-        self.follower = follower  # broker id, or -1 for a consumer
-        self.limit = limit  # batches of one partition at most
-        self.parts = parts
-        self.deadline = 0
-        self.results: list[FetchResult] = []
+    follower: int  # broker id, or -1 for a consumer
+    limit: int  # batches of one partition at most
+    parts: list[FetchPart]
+    deadline: int = field(default=0, init=False)
+    results: list[FetchResult] = field(default_factory=list, init=False)
 
 
+@dataclass(slots=True, eq=False)
 class EpochRequest(Request):
     """OffsetsForLeaderEpoch of a follower (KIP-101): where does this epoch end in the leader's log?"""
 
-    __slots__ = ("parts", "results")
-
-    def __init__(
-        self,
-        node: int,
-        broker: int,
-        now: int,
-        reply: Callback,
-        on_closed: Callback,
-        connection: Connection,
-        parts: list[tuple[int, int, int]],
-    ) -> None:
-        Request.__init__(self, node, broker, now, reply, on_closed, connection)
-        self.parts = parts  # partition, current leader epoch, requested epoch
-        self.results: list[tuple[int, str, int, int]] = []  # partition, error, epoch found, its end offset
+    parts: list[tuple[int, int, int]]  # partition, current leader epoch, requested epoch
+    results: list[tuple[int, str, int, int]] = field(default_factory=list, init=False)
+    # of each part: partition, error, epoch found, its end offset
 
 
+@dataclass(slots=True, eq=False)
 class MetadataRequest(Request):
     """A client asks a broker for all leaders; the answer is that broker's metadata cache."""
 
-    __slots__ = ("leaders",)
-
-    def __init__(self, node: int, broker: int, now: int, reply: Callback, on_closed: Callback) -> None:
-        Request.__init__(self, node, broker, now, reply, on_closed)
-        self.leaders: list[tuple[int, int, tuple[int, ...]]] = []  # leader, leader epoch, ISR; by partition
+    leaders: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list, init=False)
+    # by partition: leader, leader epoch, ISR
 
 
 class ApiVersionsRequest(Request):
@@ -147,41 +101,22 @@ class ApiVersionsRequest(Request):
     __slots__ = ()
 
 
+@dataclass(slots=True, eq=False)
 class OffsetsRequest(Request):
     """ListOffsets: (log start offset, high watermark) of each partition that the broker leads.
 
     -1 stands for OFFSET_NOT_AVAILABLE.
     """
 
-    __slots__ = ("offsets",)
-
-    def __init__(
-        self, node: int, broker: int, now: int, reply: Callback, on_closed: Callback, connection: Connection
-    ) -> None:
-        Request.__init__(self, node, broker, now, reply, on_closed, connection)
-        self.offsets: dict[int, tuple[int, int]] = {}
+    offsets: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
 
 
+@dataclass(slots=True, eq=False)
 class AlterIsrRequest(Request):
     """A leader proposes a new ISR: AlterPartition (KIP-497), before it a conditional write to ZooKeeper."""
 
-    __slots__ = ("accepted", "epoch", "isr", "partition", "version")
-
-    def __init__(
-        self,
-        node: int,
-        target: int,
-        now: int,
-        reply: Callback,
-        on_closed: Callback,
-        partition: int,
-        isr: tuple[int, ...],
-        epoch: int,
-        version: int,
-    ) -> None:
-        Request.__init__(self, node, target, now, reply, on_closed)
-        self.partition = partition
-        self.isr = isr
-        self.epoch = epoch
-        self.version = version
-        self.accepted = False
+    partition: int
+    isr: tuple[int, ...]
+    epoch: int
+    version: int
+    accepted: bool = field(default=False, init=False)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,10 @@ from markupsafe import escape
 from ...analysis.causes.incidents import saved_incidents
 from ...analysis.rules import RULES
 from ...analysis.wording import either, plural, some
-from .. import PLOTS, draw, style
+from .. import PLOTS, style
 from ..clock import clock
-from ..escaping import file_name, markdown
+from ..escaping import markdown
+from ..painting import jobs_of, paint
 from .incidents import IncidentFindings, faults_before, first_sign, place_of, timeline, worst_incidents
 from .root_causes import cause_headline, impact_by_cause, root_cause_of
 
@@ -51,10 +56,14 @@ _INK = {
 
 
 def write_report(
-    folder: Path, verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], plots: bool = True
+    folder: Path,
+    verdict: dict[str, Any],
+    findings: pl.DataFrame,
+    figures: dict[str, Any],
+    plots: Sequence[str] = ("svg", "png"),
 ) -> None:
-    """Writes report.html, report.md and, if wanted, plots/*.png, *.svg into an existing folder."""
-    pictures = _draw_all(folder / "plots", figures) if plots else []
+    """Writes report.html, report.md and, if not empty, plots/ with these endings into an existing folder."""
+    pictures = _draw_all(folder / "plots", figures, plots) if plots else []
     values = _template_values(verdict, findings, figures, pictures)
     for name in ("report.html", "report.md"):
         text = environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(values)
@@ -67,30 +76,26 @@ def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[
     return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
 
 
-def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
-    """Draws every figure that has data; returns its names, caption and SVG for the page."""
+def _draw_all(folder: Path, figures: dict[str, Any], endings: Sequence[str]) -> list[dict[str, Any]]:
+    """Draws every figure that has data; returns its names, files, caption and SVG for the page."""
     folder.mkdir(exist_ok=True)
-    pictures = []
-    for name, plot in PLOTS.items():
-        for number, subject in enumerate(plot.subjects(figures)):
-            stem = file_name(name, *map(str, subject.values()))
-            figure = draw(name, figures, subject)
-            for ending in ("png", "svg"):
-                style.save(figure, folder / f"{stem}.{ending}")
-            svg = (folder / f"{stem}.svg").read_text(encoding="utf-8")
-            title = " ".join(map(str, subject.values()))
-            caption = plot.CAPTION if number == 0 else ""  # once per kind
-            alternative = " ".join(figure.get_suptitle().split())
-            pictures.append(
-                {
-                    "plot": name,
-                    "stem": stem,
-                    "title": title,
-                    "label": style.printable(f"{LABELS[name]} {title}".strip()),
-                    "caption": caption,
-                    "svg": inline_svg(svg, stem, f"{LABELS[name]}: {alternative}"),
-                }
-            )
+    jobs = jobs_of(figures)
+    pictures: list[dict[str, Any]] = []
+    for job, heading in zip(jobs, paint(folder, figures, jobs, endings), strict=True):
+        svg = (folder / f"{job.stem}.svg").read_text(encoding="utf-8")
+        title = " ".join(map(str, job.subject.values()))
+        is_first = not pictures or pictures[-1]["plot"] != job.plot
+        pictures.append(
+            {
+                "plot": job.plot,
+                "stem": job.stem,
+                "files": [f"plots/{job.stem}.{ending}" for ending in endings],
+                "title": title,
+                "label": style.printable(f"{LABELS[job.plot]} {title}".strip()),
+                "caption": PLOTS[job.plot].CAPTION if is_first else "",  # once per kind
+                "svg": inline_svg(svg, job.stem, f"{LABELS[job.plot]}: {' '.join(heading.split())}"),
+            }
+        )
     return pictures
 
 
@@ -108,7 +113,7 @@ def inline_svg(svg: str, stem: str, alternative: str) -> str:
 
 
 def _template_values(
-    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, str]]
+    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The values that the templates show."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])
@@ -252,13 +257,19 @@ def _totals(rules: dict[str, Any]) -> dict[str, int]:
     return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
 
 
+@cache
 def environment(html: bool) -> Any:
-    """The templates of this folder, with the filters that they share; StrictUndefined."""
+    """The templates of this folder, with the filters that they share; StrictUndefined.
+
+    Its compiled templates are cached on disk, as compiling takes longer than a report.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader(__package__),
+        bytecode_cache=_template_cache("html" if html else "text"),
+        optimized=False,  # it would keep results of filters in the cache
         autoescape=html,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -278,6 +289,16 @@ def environment(html: bool) -> Any:
     )
     environment.globals["fault_name"] = style.fault_name
     return environment
+
+
+def _template_cache(kind: str) -> Any:
+    """A cache beside the byte code of the modules, or None if it cannot be written."""
+    from jinja2 import FileSystemBytecodeCache
+
+    folder = Path(__file__).parent / "__pycache__"
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    return FileSystemBytecodeCache(str(folder), f"{kind}-%s.jinja") if os.access(folder, os.W_OK) else None
 
 
 def linked(text: str, most: int) -> Any:

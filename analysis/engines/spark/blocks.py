@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 import pyarrow as pa
@@ -26,8 +26,14 @@ SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-_BUCKETS = 16  # groups in which invocations and completions of different splits meet
+BUCKETS = 16  # groups in which invocations and completions of different splits meet
 Row = tuple[str, str, int, str, int, bytes]
+Map = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]  # what mapInArrow takes
+
+
+def first_turn(task: int, block: int = 0) -> int:
+    """The turn of the first row that a task, or a block of its split, yields; it leaves room for 2^20 rows a block."""
+    return task << 40 | block << 20
 
 
 def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
@@ -35,13 +41,14 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
     found = [
         ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
+    found += [("small", "", batch, table, pack(frame)) for batch, table, frame in parts.small]
     found += [("headers", unit.topic, unit.partition, "", pack(frame)) for unit, frame in parts.headers]
     found += [("jobs", unit.topic, unit.partition, "", pack(frame)) for unit, frame in parts.jobs]
     for kind in ("context", "unplaced", "quarantine", "damage"):
         found += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
     found += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]
     for frame in parts.waiting:
-        buckets = {name: zlib.crc32(name.encode()) % _BUCKETS for name in frame["process"].unique().to_list()}
+        buckets = {name: zlib.crc32(name.encode()) % BUCKETS for name in frame["process"].unique().to_list()}
         bucket = pl.col("process").replace_strict(buckets, return_dtype=pl.Int32).alias("bucket")
         for (number,), events in frame.group_by(bucket, maintain_order=True):
             found.append(("waiting", "", int(str(number)), "", pack(events.select(list(PLACED_EVENTS)))))

@@ -27,10 +27,12 @@ import pyarrow.compute as pc
 from ....histories.bundle import Run, Settings, Stored, path_below
 from ....histories.evidence.layout import split_part
 from ....histories.evidence.parts import Part
-from ....histories.files import BLOCK_BYTES, SPLIT_BYTES, Block, Split
+from ....histories.files import BLOCK_BYTES, HANDED_ON_BLOCK_BYTES, SPLIT_BYTES, Block, Split
 from ....histories.parsing import parse_blocks
 from ...stages import Parts, read_evidence, read_split, take_apart
-from .blocks import BLOCK, SCHEMA, rows_of, to_batches, unpack
+from . import handing_on
+from .blocks import BLOCK, SCHEMA, Map, first_turn, rows_of, to_batches, unpack
+from .handing_on import HANDED_ON
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -72,10 +74,15 @@ def _with_places(files: DataFrame, value: str) -> DataFrame:
     )
 
 
-def blocks_of(session: SparkSession, run: Run) -> DataFrame:
+def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
     """Blocks (blocks.py) of a run at a URI. Lines are read in Spark's own splits, other files whole."""
-    lines = [split for split in run.splits if split.reader != "parquet"]
+    lines = [split for split in run.splits if split.reader != "parquet" and not split.is_handed_on]
+    packed = [split for split in run.splits if split.is_handed_on]
     frames = [_lines_of(session, lines, run.settings)] if lines else []
+    if packed:
+        tasks = handing_on.tasks_of(packed, parallel)
+        rows = text_of(session, [split.path for split in packed]).mapInArrow(_packing(packed, tasks), HANDED_ON)
+        frames.append(handing_on.parsed(rows, tasks, run.settings.to_json(), None))
     tasks = [
         task_row(path_below(run.uri, split.path), "split", split.number, json.dumps(asdict(split)).encode())
         for split in run.splits
@@ -103,7 +110,7 @@ def _reading_files(settings_json: str) -> Work:
     def read(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         fields = {**json.loads(task["payload"]), "path": folder / task["home"]}
-        turn = task["turn"] << 32
+        turn = first_turn(task["turn"])
         if task["kind"] == "split":
             split = Split(**{**fields, "path": str(fields["path"])})
             found = ((parts, str(split.number)) for parts in read_split(split, settings))
@@ -139,21 +146,32 @@ def _lines_of(session: SparkSession, splits: Iterable[Split], settings: Settings
     return lines.mapInArrow(_reading(settings.to_json(), known), BLOCK)
 
 
-def _reading(
-    settings_json: str, known: dict[tuple[str, int], tuple[int, str]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reading(settings_json: str, known: dict[tuple[str, int], tuple[int, str]]) -> Map:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         for (path, start, _), runs in by_split(batches):
             number, reader = known[path, start]
             parsed = parse_blocks(reader, path, _blocks(map(pl.Series, runs)))
-            turn = number << 32
+            turn = first_turn(number)
             for parts in take_apart(number, parsed, settings):
                 rows = rows_of(parts, str(number), turn)
                 turn += len(rows)
                 yield from to_batches(rows)
 
     return read
+
+
+def _packing(splits: Iterable[Split], tasks: int) -> Map:
+    """HANDED_ON rows of the lines of compressed files, which Spark decompresses."""
+    known = {split.path: split for split in splits}
+    block_bytes = HANDED_ON_BLOCK_BYTES  # tasks get the driver's
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for (path, _, _), runs in by_split(batches):
+            found = _blocks(map(pl.Series, runs), block_bytes)
+            yield from handing_on.packed_rows(known[path], found, tasks)
+
+    return pack
 
 
 def by_split(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[str, int, int], Iterator[pa.Array]]]:
@@ -172,13 +190,13 @@ def by_split(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[str, int
         yield (unquote(path), start, size), map(itemgetter(1), group)
 
 
-def _blocks(runs: Iterator[pl.Series]) -> Iterator[Block]:
-    """Joins runs of lines into blocks of about BLOCK_BYTES."""
+def _blocks(runs: Iterator[pl.Series], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Joins runs of lines into blocks of about `block_bytes`."""
     first_line, lines, size = 0, list[bytes](), 0
     for run in runs:
         lines += run.to_list()
         size += int(run.bin.size().sum())
-        if size >= BLOCK_BYTES:
+        if size >= block_bytes:
             yield Block(first_line, b"\n".join(lines) + b"\n")
             first_line, lines, size = first_line + len(lines), [], 0
     if lines:
@@ -216,7 +234,7 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _piecing(root: str, homes: dict[str, str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _piecing(root: str, homes: dict[str, str]) -> Map:
     def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         turn = 0
         for (path, start, size), runs in by_split(batches):
@@ -252,7 +270,7 @@ def staged(files: Iterable[Stored], tasks: DataFrame, pieces: DataFrame, work: W
     return ordered.mapInArrow(_in_folder(work), schema)
 
 
-def _in_folder(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _in_folder(work: Work) -> Map:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for _, home_rows in groupby(rows, key=itemgetter("home")):

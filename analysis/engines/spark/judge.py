@@ -17,8 +17,11 @@ from ....histories.pairing import PLACED_EVENTS
 from ...results import Results
 from ...stages import close_waiting
 from .blocks import unpack
+from .connecting import cluster_errors
+from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
 from .session import context_of, size_shuffles
+from .whole_run import is_whole, plan_whole
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,7 +32,9 @@ Progress = Callable[..., None]  # what, done, of how many, unit
 
 
 def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
-    """Judges one run with one action. Nothing the size of a history reaches the driver. Raises InputError."""
+    """Judges one run with one action. Nothing the size of a history reaches the driver.
+
+    Raises InputError, ClusterError."""
     results = Results(run)
     # Tasks report counts of waiting events only where there are some.
     results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
@@ -51,11 +56,14 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
 
         progress("Spark is reading", 0, tasks)
-        size_shuffles(session, run.bytes + sum((part.end or 0) - part.start for part in run.evidence))
+        size = _expanded_bytes(run)
+        size_shuffles(session, size)
         with _StageWatcher(context, report):
             try:
                 # Not toLocalIterator: it judges one partition after the other.
-                rows = plan(session, run, lines).collect()
+                with cluster_errors():
+                    small = is_whole(run, size)
+                    rows = (plan_whole(session, run) if small else plan(session, run, lines)).collect()
             except Exception as error:
                 _refuse_invisible_files(run, error)
                 raise
@@ -63,6 +71,13 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
             _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
     results.context = results.context.sort("completed", "at")
     return results
+
+
+def _expanded_bytes(run: Run) -> int:
+    """The bytes of the run's files, about, if none were compressed."""
+    is_packed = any(split.compression or split.reader == "parquet" for split in run.splits)
+    evidence = sum((part.end or 0) - part.start for part in run.evidence)
+    return run.bytes * (COMPRESSION if is_packed else 1) + evidence
 
 
 def _refuse_invisible_files(run: Run, error: Exception) -> None:
@@ -113,6 +128,8 @@ def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
         results.add_damage(unpack(payload))
     elif kind == "context":
         results.context = pl.concat([results.context, unpack(payload)])
+    elif kind == "lines":
+        results.add_lines(int(name), json.loads(payload))
     elif kind == "counts":
         counts = json.loads(payload)
         results.add_counts(counts)
@@ -141,5 +158,5 @@ def map_payloads(
             progress("Spark is working", stage.numCompletedTasks, len(rows), "tasks")
 
     frame = session.createDataFrame(pa.Table.from_pylist(rows)).repartition(len(rows), "number")
-    with _StageWatcher(context_of(session), report):
+    with _StageWatcher(context_of(session), report), cluster_errors():
         return [bytes(row["result"]) for row in frame.select("payload").mapInArrow(run, "result binary").collect()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,10 @@ from ....histories.bundle import Run, Settings
 from ....histories.evidence.parts import Part
 from ....histories.files import SPLIT_BYTES, Split
 from ....histories.pairing import PLACED_EVENTS
-from ....histories.tables import CONTEXT, SENDS
-from ...kernel import Common, Tables, judge_unit, to_frame
+from ...batches import Unit, batches_of
 from ...stages import (
     REFERRING_TABLES,
     Parts,
-    Unit,
     choose_batches,
     close_waiting,
     decode_batches,
@@ -32,8 +31,11 @@ from ...stages import (
     read_evidence,
     read_split,
 )
-from .blocks import BLOCK, SCHEMA, Row, in_turn, pack, rows_of, to_batches, unpack
+from . import handing_on
+from .batching import batch_of, judging
+from .blocks import BLOCK, BUCKETS, SCHEMA, Map, first_turn, in_turn, pack, rows_of, to_batches, unpack
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
+from .session import parallel_tasks, shuffle_tasks
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
 SMALL_PART = 256 << 10  # bytes that a whole file of evidence is taken for
 INVISIBLE = "logjudge found no file on a worker: "  # begins the message of an error in a task; its path ends the line
-Mapping = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]  # what mapInArrow takes
 _LAST = 1 << 60  # the turn of blocks that come after all that tasks read
 
 
@@ -50,32 +51,49 @@ def plan(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Dat
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
+    run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
     settings = run.settings.to_json()
     # The broadcast waits until everything is read, which may take longer than Spark's default of five minutes.
     session.conf.set("spark.sql.broadcastTimeout", "-1")
     read = _read(session, run, lines).persist(StorageLevel.MEMORY_AND_DISK)
-    waiting = read.filter(F.col("kind") == "waiting")
+    # Each group asks for its tasks: Spark takes the one task of a lone split for a grouping by anything.
+    tasks = shuffle_tasks(session)
+    waiting = read.filter(F.col("kind") == "waiting").repartition(min(tasks, BUCKETS), "partition")
     closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     if any(part.kind == "headers" for part in run.evidence):
         blocks = _with_records(session, run, blocks)
-    observed = blocks.filter(F.col("kind") == "observations")
-    units = observed.select("topic", "partition").distinct()
+    observed = blocks.filter(F.col("kind").isin("observations", "small"))
+    observed = observed.withColumn("batch", batch_of(run.settings.batches))
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
-    shared = everywhere.drop("topic", "partition").crossJoin(F.broadcast(units))
-    units_blocks = observed.unionByName(shared)
-    judged = units_blocks.groupBy("topic", "partition").applyInArrow(_judging(settings), BLOCK)
+    shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
+    batches = observed.unionByName(shared).repartition(tasks, "batch")
+    judged = batches.groupBy("batch").applyInArrow(judging(settings), BLOCK)
     reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
     return judged.unionByName(reported)
 
 
 def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:
     if run.uri:
-        return blocks_of(session, run)
+        return blocks_of(session, run, parallel_tasks(session))
+    settings = run.settings.to_json()
     tasks = tasks_of(run)
-    # From an Arrow table, for which Spark needs no Python worker.
-    splits = session.createDataFrame(pa.Table.from_pylist(tasks))
-    return splits.repartition(len(tasks), "number").mapInArrow(_reading(run.settings.to_json(), lines), BLOCK)
+    packed = [split for split in run.splits if split.is_handed_on]
+    whole = [task for task in tasks if task["kind"] != "packed"]
+    frames = [_one_each(session, whole).mapInArrow(_reading(settings, lines), BLOCK)] if whole else []
+    if packed:
+        parsing = handing_on.tasks_of(packed, parallel_tasks(session))
+        rows = _one_each(session, [task for task in tasks if task["kind"] == "packed"])
+        blocks = rows.mapInArrow(handing_on.decompressing(parsing), handing_on.HANDED_ON)
+        frames.append(handing_on.parsed(blocks, parsing, settings, lines))
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
+    """The rows, each in a task of its own. From an Arrow table, for which Spark needs no Python worker."""
+    order = pa.array(range(len(tasks)), pa.int32())
+    rows = pa.Table.from_pylist(tasks).append_column("order", order)
+    return session.createDataFrame(rows).repartitionById(len(tasks), "order").drop("order")
 
 
 def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFrame:
@@ -90,7 +108,8 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFra
         referring = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*REFERRING_TABLES))
         headers = headers.unionByName(referring.mapInArrow(_lookups, BLOCK))
     choosing = _choosing(run.settings.to_json(), bool(run.splits))
-    chosen = headers.groupBy("topic", "partition").applyInArrow(choosing, BLOCK)
+    tasks_by_unit = headers.repartition(shuffle_tasks(session), "topic", "partition")
+    chosen = tasks_by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK)
     chosen = chosen.persist(StorageLevel.MEMORY_AND_DISK)
     jobs = chosen.filter(F.col("kind") == "jobs")
     if run.uri:
@@ -101,7 +120,7 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFra
         pieces = pieces_of(session, run.uri, files).join(wanted, "home", "left_semi")
         decoded = staged(files, tasks, pieces, _decode_in_folder)
     else:
-        decoded = jobs.repartition("turn").mapInArrow(_decoding, BLOCK)
+        decoded = jobs.repartition(shuffle_tasks(session), "turn").mapInArrow(_decoding, BLOCK)
     rest = blocks.filter(F.col("kind") != "headers")
     return rest.unionByName(chosen.filter(F.col("kind") != "jobs")).unionByName(decoded)
 
@@ -146,7 +165,8 @@ def tasks_of(run: Run) -> list[dict[str, Any]]:
     Paths are absolute, as workers run in other folders than the driver.
     """
     lists: list[tuple[str, list[dict[str, Any]]]] = [
-        ("splits", [asdict(replace(split, path=str(Path(split.path).absolute())))]) for split in run.splits
+        ("packed" if split.is_handed_on else "splits", [asdict(replace(split, path=str(Path(split.path).absolute())))])
+        for split in run.splits
     ]
     room = 0
     for part in run.evidence:
@@ -162,14 +182,12 @@ def tasks_of(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _reading(
-    settings_json: str, lines: Accumulator[int] | None
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         for batch in batches:
             for number, kind, text in zip(*batch.to_pydict().values(), strict=True):
-                turn = number << 32
+                turn = first_turn(number)
                 for item in json.loads(text):
                     for parts, name in _read_item(kind, item, settings):
                         if lines is not None:
@@ -182,15 +200,19 @@ def _reading(
 
 
 def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[tuple[Parts, str]]:
-    path = Path(item["path"])
-    if item.get("kind") != "left-out" and not path.exists():  # the driver found it
-        raise FileNotFoundError(INVISIBLE + str(path))
+    refuse_missing(item)
     if kind == "parts":
-        yield read_evidence(Part(**{**item, "path": path})), ""
+        yield read_evidence(Part(**{**item, "path": Path(item["path"])})), ""
         return
     split = Split(**item)
     for parts in read_split(split, settings):
         yield parts, str(split.number)
+
+
+def refuse_missing(item: dict[str, Any]) -> None:
+    """Raises FileNotFoundError if a worker does not see the file of a split or part, which the driver found."""
+    if item.get("kind") != "left-out" and not Path(item["path"]).exists():
+        raise FileNotFoundError(INVISIBLE + item["path"])
 
 
 def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
@@ -201,25 +223,3 @@ def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
         return pa.Table.from_batches(to_batches(rows_of(parts, "", _LAST)), SCHEMA)
 
     return close
-
-
-def _judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
-    # The annotations make Spark pass a group's blocks one after the other, never all at once.
-    def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settings = Settings.from_json(settings_json)
-        tables: Tables = {}
-        common: Tables = {}
-        for kind, name, frame in in_turn(batches):
-            home = tables if kind == "observations" else common
-            home.setdefault(name or kind, []).append(frame)
-        context = pl.concat([pl.DataFrame(schema=CONTEXT), *common.pop("context", [])]).sort("completed", "at")
-        unplaced = pl.concat([pl.DataFrame(schema=SENDS), *common.pop("unplaced", [])])
-        shared = {table: pl.concat(frames) for table, frames in common.items()}
-        topic, partition = (value.as_py() for value in key)
-        findings, summaries = judge_unit(topic, partition, tables, Common(context, unplaced, shared), settings)
-        rows: list[Row] = [("summaries", topic, partition, "", 0, json.dumps(summaries).encode())]
-        if findings:
-            rows.append(("findings", topic, partition, "", 0, pack(to_frame(findings))))
-        yield from to_batches(rows)
-
-    return judge

@@ -1,4 +1,4 @@
-"""Runs at a URI that Spark's file systems read (s3a://, hdfs://, ...), and results that are written to one.
+"""Runs at a URI that Spark's file systems read (s3a://, hdfs://, ...).
 
 `open_run` makes a *skeleton* of the run on the driver: a folder with the names and sizes of its files. Brokers' small
 files are whole in it, texts have their first lines, Parquet files their footer, and the rest is sparse. So bundle.py
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import tempfile
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +19,7 @@ import pyarrow as pa
 
 from ....histories import bundle
 from ....histories.bundle import EXPECTED, Run, Stored, history_names, path_below
-from ....histories.errors import NO_SUCH_FILE, InputError, UsageError, describe_error
+from ....histories.errors import NO_SUCH_FILE, InputError, describe_error
 from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
 from ....histories.evidence.layout import SMALL_FILES, is_text, may_be_evidence, split_part
 from ....histories.evidence.parts import Part
@@ -38,7 +36,6 @@ from .fetching import (
     task_row,
     text_of,
 )
-from .session import hadoop_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -249,51 +246,3 @@ def _footer(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
         file.seek(size - length if length <= size else max(size - 8, 0))
         footer = pa.array([file.read()], pa.binary())
     yield pa.RecordBatch.from_pydict({"home": [task["home"]], "footer": footer})
-
-
-def check_target(session: SparkSession, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Refuses a URI that holds anything but an earlier result, which has a file `mark`. Raises UsageError."""
-    with _hadoop_errors(uri):
-        files, target = _hadoop(session, uri)
-        has_files = files.exists(target) and len(files.listStatus(target))
-    if has_files and not is_ours(_content(session, f"{uri}/{mark}")):
-        raise UsageError(
-            f"{uri}: found a folder with other files, expected a new folder or an earlier result;"
-            " name another with --out"
-        )
-
-
-def publish(session: SparkSession, folder: Path, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Moves a written result to a URI: to a name beside it first, then in one rename. Raises UsageError."""
-    check_target(session, uri, mark, is_ours)
-    with _hadoop_errors(uri):
-        files, target = _hadoop(session, uri)
-        scratch = target.suffix(f".{uuid.uuid4().hex}")
-        _, source = _hadoop(session, f"file://{folder.resolve()}")
-        files.copyFromLocalFile(False, True, source, scratch)
-        files.delete(target, True)
-        renamed = files.rename(scratch, target)
-    if not renamed:
-        raise UsageError(f"{uri}: cannot be written; the result is at {scratch.toString()}")
-
-
-@contextmanager
-def _hadoop_errors(uri: str) -> Iterator[None]:
-    """Turns Hadoop's errors into one sentence. Raises UsageError."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"{uri}: cannot be written by Spark ({describe_error(error)}); its file systems"
-            " come with --conf spark.jars.packages=..., or name a local folder with --out"
-        ) from error
-
-
-def _hadoop(session: SparkSession, uri: str) -> tuple[Any, Any]:
-    """Hadoop's file system of a URI, and the URI as its path. Raises UsageError."""
-    found = hadoop_path(session, uri.rstrip("/"))
-    if found is None:
-        raise UsageError(f"found --out {uri} with --remote, expected a local folder: Spark Connect moves no files")
-    return found

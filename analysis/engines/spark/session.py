@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....histories.errors import MissingComponentError, describe_error
+from .connecting import limit_retries, refuse_unreachable
 from .driver_files import deferred_signals, driver_folder, silence_py4j
+from .shipping import ship_code
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -19,8 +21,14 @@ Session: TypeAlias = "SparkSession"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
 BYTES_PER_TASK = 256 << 10  # of the run's files; judging takes about a second for so many
+MIN_CLUSTER_CORES = 8  # taken for a cluster on which few executors have registered, and for Connect
 # A setting of ours in the session: the user chose no number of shuffle partitions, so each run sets one.
 _SIZED_BY_DATA = "spark.logjudge.shufflePartitionsByData"
+# A Connect server takes these of each session.
+_SQL_DEFAULTS = {
+    "spark.sql.adaptive.enabled": "false",  # it would run the stages of small tables one after the other
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
+}
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -31,11 +39,12 @@ def open_session(
 
     Raises MissingComponentError.
     """
+    refuse_unreachable(master, remote)
     # PySpark reads only the variable in a session that Python starts; the setting is for spark-submit.
     os.environ["PYSPARK_PYTHON"] = dict(conf).get("spark.pyspark.python") or os.environ.get(
         "PYSPARK_PYTHON", sys.executable
     )
-    settings = {} if remote else _defaults(master)
+    settings = _SQL_DEFAULTS if remote else {**_defaults(master), **_SQL_DEFAULTS}
     silence_py4j()
     try:
         from pyspark.sql import SparkSession
@@ -54,8 +63,10 @@ def open_session(
             " `logjudge doctor` reports what is missing,"
             " and --engine local needs neither Spark nor Java"
         ) from error
-    if remote or (master and not master.startswith("local")):
-        _ship_code(session)
+    if remote:
+        limit_retries(session)
+    if is_cluster(session):
+        ship_code(session)
     if SHUFFLE_PARTITIONS not in dict(conf) and session.conf.get(SHUFFLE_PARTITIONS) == str(DEFAULT_SHUFFLE_PARTITIONS):
         session.conf.set(_SIZED_BY_DATA, "true")
     return session
@@ -71,10 +82,8 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.driver.extraJavaOptions": (
             f'-Dlog4j2.configurationFile=file:{_LOGGING} "-Djava.io.tmpdir={driver_folder()}"'
         ),
-        "spark.sql.adaptive.enabled": "false",  # it would run the stages of small tables one after the other
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.shuffle.compress": "false",  # blocks are compressed
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
     }
     if master is None or master.startswith("local"):
         settings |= {
@@ -90,27 +99,6 @@ def _is_submitted() -> bool:
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _ship_code(session: SparkSession) -> None:
-    """Sends the package to workers that do not have it; polars and pyarrow must be installed there."""
-    archive = driver_folder() / "logjudge_code.zip"  # workers fetch it from there until the session ends
-    write_code_archive(archive)
-    session.addArtifacts(str(archive), pyfile=True)
-
-
-def write_code_archive(archive: Path) -> None:
-    """Writes a zip of this package that Python can import from."""
-    import zipfile
-    from importlib.resources import files
-
-    with zipfile.ZipFile(archive, "w") as packed:
-        for file in sorted(Path(str(files("logjudge"))).glob("*.py")):
-            packed.write(file, f"logjudge/{file.name}")
-        for name in ("analysis", "histories", "models"):
-            root = Path(str(files(f"logjudge.{name}")))
-            for file in sorted(root.rglob("*.py")):
-                packed.write(file, f"logjudge/{name}/{file.relative_to(root)}")
-
-
 def context_of(session: SparkSession) -> SparkContext | None:
     """The session's context; None with Spark Connect, which has neither accumulators nor a status tracker."""
     return getattr(session, "_sc", None)
@@ -123,10 +111,30 @@ def size_shuffles(session: SparkSession, size: int) -> None:
 
 
 def shuffle_partitions(session: SparkSession, size: int) -> int:
-    """One for each BYTES_PER_TASK, and at most four a core, so that a slow task keeps few others waiting."""
+    """One for each BYTES_PER_TASK, and at most four a core, so that a slow task keeps few others waiting.
+
+    A run that needs no more gets at most one a core, as starting a task costs more than its work.
+    """
+    wanted = max(1, -(-size // BYTES_PER_TASK))
+    cores = parallel_tasks(session)
+    return min(wanted, cores) if wanted <= 4 * cores else 4 * max(cores, MIN_CLUSTER_CORES * is_cluster(session))
+
+
+def shuffle_tasks(session: SparkSession) -> int:
+    """How many tasks follow a shuffle, as `size_shuffles` or the user set it."""
+    return int(session.conf.get(SHUFFLE_PARTITIONS) or DEFAULT_SHUFFLE_PARTITIONS)
+
+
+def parallel_tasks(session: SparkSession) -> int:
+    """How many tasks the session runs at once, as far as Spark reports it: executors may register later."""
     context = context_of(session)
-    most = 4 * context.defaultParallelism if context is not None else DEFAULT_SHUFFLE_PARTITIONS
-    return max(1, min(most, -(-size // BYTES_PER_TASK)))
+    return int(context.defaultParallelism) if context is not None else MIN_CLUSTER_CORES
+
+
+def is_cluster(session: SparkSession) -> bool:
+    """Whether tasks run in other processes than the driver's."""
+    context = context_of(session)
+    return context is None or not str(context.master).startswith("local")
 
 
 def hadoop_path(session: SparkSession, uri: str) -> tuple[Any, Any] | None:

@@ -28,7 +28,7 @@ from ..requests import (
 from ..rules import Rules
 from .disk import Disk
 from .fetch import FetchHandler
-from .fetcher import FetcherManager
+from .fetcher import FetcherContext, FetcherManager
 from .inbox import Inbox
 from .isr_manager import IsrManager
 from .leadership import Leadership, OnLeader
@@ -77,11 +77,13 @@ class Broker:
         self.isr = IsrManager(
             process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
         )
-        self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids)
+        self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids.__next__)
         self.fetches = FetchHandler(process, network, self.manager, rules, config, self.isr.expand)
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
         self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.partitions)
-        self.fetchers = FetcherManager(process, network, inboxes, self.manager, self.disk, rules, config)
+        self.fetchers = FetcherManager(
+            FetcherContext(process, network, inboxes, self.manager, self.disk, rules, config)
+        )
         self.leadership = Leadership(
             process,
             self.manager,

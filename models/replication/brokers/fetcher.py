@@ -2,10 +2,12 @@
 
 In a new leader epoch a partition is first truncated, by its high watermark or by asking for epochs, as the rules say,
 and only then fetched. Simplification: it asks in all versions, though since 2.7 (KIP-595) a follower fetches at once
-and the answer to its fetch says where the logs part.
+and the leader's answer gives the offset at which the logs diverge.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from ..config import Config
 from ..network import Connection, Network
@@ -25,28 +27,26 @@ from .replica import Replica
 from .replica_manager import ReplicaManager
 
 
+@dataclass(frozen=True, slots=True)
+class FetcherContext:
+    """The parts of a broker that its fetchers use."""
+
+    process: Process
+    network: Network
+    inboxes: Inboxes
+    manager: ReplicaManager
+    disk: Disk
+    rules: Rules
+    config: Config
+
+
 class FetcherManager:
     """The fetchers of one broker, by leader (ReplicaFetcherManager)."""
 
-    __slots__ = ("_config", "_disk", "_inboxes", "_manager", "_network", "_process", "_rules", "fetchers")
+    __slots__ = ("_context", "fetchers")
 
-    def __init__(
-        self,
-        process: Process,
-        network: Network,
-        inboxes: Inboxes,
-        manager: ReplicaManager,
-        disk: Disk,
-        rules: Rules,
-        config: Config,
-    ) -> None:
-        self._process = process
-        self._network = network
-        self._inboxes = inboxes
-        self._manager = manager
-        self._disk = disk
-        self._rules = rules
-        self._config = config
+    def __init__(self, context: FetcherContext) -> None:
+        self._context = context
         self.fetchers: dict[int, Fetcher] = {}
 
     def restart(self) -> None:
@@ -57,16 +57,7 @@ class FetcherManager:
         """Fetch a partition from this leader."""
         fetcher = self.fetchers.get(leader)
         if fetcher is None:
-            fetcher = self.fetchers[leader] = Fetcher(
-                self._process,
-                self._network,
-                self._inboxes,
-                self._manager,
-                self._disk,
-                self._rules,
-                self._config,
-                leader,
-            )
+            fetcher = self.fetchers[leader] = Fetcher(self._context, leader)
         fetcher.add(replica)
 
     def stop(self, partition: int) -> None:
@@ -88,44 +79,13 @@ class FetcherManager:
 class Fetcher:
     """ReplicaFetcherThread: truncate, fetch, append, take over the high watermark, again."""
 
-    __slots__ = (
-        "_config",
-        "_disk",
-        "_inboxes",
-        "_manager",
-        "_network",
-        "_process",
-        "_rules",
-        "asking",
-        "closed",
-        "connection",
-        "fetching",
-        "leader",
-        "request",
-        "wait_until",
-    )
+    __slots__ = ("_context", "closed", "connection", "epochs_to_ask", "fetching", "leader", "request", "wait_until")
 
-    def __init__(
-        self,
-        process: Process,
-        network: Network,
-        inboxes: Inboxes,
-        manager: ReplicaManager,
-        disk: Disk,
-        rules: Rules,
-        config: Config,
-        leader: int,
-    ) -> None:
-        self._process = process
-        self._network = network
-        self._inboxes = inboxes
-        self._manager = manager
-        self._disk = disk
-        self._rules = rules
-        self._config = config
+    def __init__(self, context: FetcherContext, leader: int) -> None:
+        self._context = context
         self.leader = leader
-        self.connection = Connection(process.id)
-        self.asking: dict[int, int] = {}  # partitions to truncate: the epoch to ask for
+        self.connection = Connection(context.process.id)
+        self.epochs_to_ask: dict[int, int] = {}  # partitions to truncate: the epoch to ask for
         self.fetching: list[int] = []
         self.request: FetchRequest | EpochRequest | None = None
         self.wait_until = 0  # replica.fetch.backoff.ms after an error
@@ -134,7 +94,7 @@ class Fetcher:
     def close(self) -> None:
         """The broker stops; answers under way no longer count."""
         self.closed = True
-        self._network.abandon(self.connection)
+        self._context.network.abandon(self.connection)
         if self.request is not None:
             self.request.closed = True
 
@@ -142,12 +102,12 @@ class Fetcher:
         """Follow this leader in a new epoch."""
         partition = replica.partition
         self.remove(partition)
-        offset = self._rules.initial_truncation(replica)
+        offset = self._context.rules.initial_truncation(replica)
         if offset is not None:
-            self._disk.truncate(replica, offset, "high-watermark", ())
+            self._context.disk.truncate(replica, offset, "high-watermark", ())
             self._start_fetching(replica)
         else:
-            self.asking[partition] = replica.log.last_epoch
+            self.epochs_to_ask[partition] = replica.log.last_epoch
         # The answer to a request of the older epoch must not be used for this partition; it is sent again.
         if self.request is not None:
             self.request.closed = True
@@ -156,59 +116,52 @@ class Fetcher:
 
     def remove(self, partition: int) -> None:
         """Fetch a partition no more."""
-        self.asking.pop(partition, None)
+        self.epochs_to_ask.pop(partition, None)
         if partition in self.fetching:
             self.fetching.remove(partition)
 
     def _start_fetching(self, replica: Replica) -> None:
-        self.asking.pop(replica.partition, None)
+        self.epochs_to_ask.pop(replica.partition, None)
         self.fetching.append(replica.partition)
-        self._process.report("fetching", replica.partition, self.leader, replica.log.end, replica.epoch)
+        self._context.process.report("fetching", replica.partition, self.leader, replica.log.end, replica.epoch)
 
     def step(self, _: None = None) -> None:
         """Send the next request, if none is under way."""
-        process = self._process
-        now = process.loop.now
+        now = self._context.process.loop.now
         if self.closed or self.request is not None or now < self.wait_until:
             return
-        replicas = self._manager.replicas
-        if self.asking:
-            epochs = [(p, replicas[p].epoch, epoch) for p, epoch in self.asking.items()]
-            ask = EpochRequest(process.id, self.leader, now, self.on_epochs, self.on_closed, self.connection, epochs)
-            self.request = ask
-            self._network.send(process.id, self.leader, self._inboxes[self.leader], ask)
-        elif self.fetching:
-            parts: list[FetchPart] = []
-            for partition in self.fetching:
-                replica = replicas[partition]
-                log = replica.log
-                parts.append((partition, log.end, replica.epoch, log.last_epoch, log.start))
-            fetch = FetchRequest(
-                process.id,
-                self.leader,
-                now,
-                self.on_fetched,
-                self.on_closed,
-                self.connection,
-                process.id,
-                self._config.fetch_max_batches,
-                parts,
-            )
-            self.request = fetch
-            self._network.send(process.id, self.leader, self._inboxes[self.leader], fetch)
+        if self.epochs_to_ask or self.fetching:
+            request = self.request = self._epoch_request(now) if self.epochs_to_ask else self._fetch_request(now)
+            self._context.network.send(request.node, self.leader, self._context.inboxes[self.leader], request)
+
+    def _epoch_request(self, now: int) -> EpochRequest:
+        node, replicas = self._context.process.id, self._context.manager.replicas
+        parts = [(partition, replicas[partition].epoch, epoch) for partition, epoch in self.epochs_to_ask.items()]
+        return EpochRequest(node, self.leader, now, self.on_epochs, self.on_closed, self.connection, parts)
+
+    def _fetch_request(self, now: int) -> FetchRequest:
+        node, limit = self._context.process.id, self._context.config.fetch_max_batches
+        parts: list[FetchPart] = []
+        for partition in self.fetching:
+            replica = self._context.manager.replicas[partition]
+            log = replica.log
+            parts.append((partition, log.end, replica.epoch, log.last_epoch, log.start))
+        return FetchRequest(
+            node, self.leader, now, self.on_fetched, self.on_closed, self.connection, node, limit, parts
+        )
 
     def _back_off(self) -> None:
         """Wait before the next request (replica.fetch.backoff.ms)."""
-        loop = self._process.loop
-        self.wait_until = loop.now + self._config.fetch_backoff
+        loop = self._context.process.loop
+        self.wait_until = loop.now + self._context.config.fetch_backoff
         loop.at(self.wait_until, self.step)
 
     def on_closed(self, request: FetchRequest | EpochRequest) -> None:
-        """The connection closed, perhaps with a request whose answer no longer counts."""
+        """The connection closed: drop the request under way, and wait before the next one."""
         if request.connection is not self.connection or self.closed:
             return
-        self._network.abandon(self.connection)
-        self.connection = Connection(self._process.id)
+        self._context.network.abandon(self.connection)
+        self.connection = Connection(self._context.process.id)
         if self.request is not None:
             self.request.closed = True
             self.request = None
@@ -217,29 +170,29 @@ class Fetcher:
     def tick(self, now: int) -> None:
         """Give up on a request without an answer (replica.socket.timeout.ms)."""
         request = self.request
-        if request is not None and now - request.sent > self._config.socket_timeout:
+        if request is not None and now - request.sent > self._context.config.socket_timeout:
             self.on_closed(request)
 
     def on_epochs(self, request: EpochRequest) -> None:
-        """The leader's answer says where our last epoch ends in its log."""
-        if self._process.defer(self.on_epochs, request) or request is not self.request or self.closed:
+        """Truncate as the leader's answer requires, which has the end of our last epoch in its log."""
+        if self._context.process.defer(self.on_epochs, request) or request is not self.request or self.closed:
             return
         self.request = None
         failed = False
         for partition, error, epoch, end in request.results:
-            if partition not in self.asking:
+            if partition not in self.epochs_to_ask:
                 continue
-            replica = self._manager.replicas[partition]
+            replica = self._context.manager.replicas[partition]
             if error:
                 failed = True
                 continue
-            offset, final = self._rules.truncation_for(replica, epoch, end)
+            offset, final = self._context.rules.truncation_for(replica, epoch, end)
             reason = "epoch" if end >= 0 else "high-watermark"
-            self._disk.truncate(replica, offset, reason, (epoch, end))
+            self._context.disk.truncate(replica, offset, reason, (epoch, end))
             if final:
                 self._start_fetching(replica)
             else:
-                self.asking[partition] = replica.log.last_epoch
+                self.epochs_to_ask[partition] = replica.log.last_epoch
         if failed:
             self._back_off()
         else:
@@ -247,7 +200,7 @@ class Fetcher:
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Append the records, take over the high watermark, fetch again."""
-        if request is not self.request or self.closed or self._process.defer(self.on_fetched, request):
+        if request is not self.request or self.closed or self._context.process.defer(self.on_fetched, request):
             return
         self.request = None
         failed = False
@@ -267,18 +220,18 @@ class Fetcher:
 
     def _append(self, result: FetchResult) -> None:
         partition, _, batches, mark, start, epoch_start = result
-        replica = self._manager.replicas[partition]
+        replica = self._context.manager.replicas[partition]
         log = replica.log
         if batches:
-            if self._disk.is_full:
-                self._disk.fail()
+            if self._context.disk.is_full:
+                self._context.disk.fail()
                 return
             for batch in batches:
                 # A batch that does not continue the log belongs to an answer from before a truncation.
                 if batch.base != log.end:
                     break
                 log.append(batch)
-            self._manager.after_append(replica)
+            self._context.manager.after_append(replica)
         if start > log.start:
             log.advance_start(start)
         if replica.log_view != replica.epoch and log.end >= epoch_start:
@@ -287,18 +240,18 @@ class Fetcher:
         if new != replica.hw:
             # The follower's mark may go back: it is always the leader's (Log.updateHighWatermark).
             replica.hw = new
-            self._manager.wake_consumers(replica)
+            self._context.manager.wake_consumers(replica)
 
     def _handle_error(self, result: FetchResult) -> bool:
         """Handle an error of one partition; say whether to back off."""
         partition, error, _, _, start, _ = result
-        replica = self._manager.replicas[partition]
-        self._process.report("fetch-error", partition, self.leader, error, replica.log.end)
+        replica = self._context.manager.replicas[partition]
+        self._context.process.report("fetch-error", partition, self.leader, error, replica.log.end)
         if error == OUT_OF_RANGE:
             end = result[3]  # the leader's log end. Simplification: it comes with the error, not by ListOffsets
             if end < replica.log.end:
                 # Old brokers with unclean elections disabled halted here; simplification: they truncate.
-                self._disk.truncate(replica, end, "out-of-range", (end,))
+                self._context.disk.truncate(replica, end, "out-of-range", (end,))
             elif start > replica.log.end:
                 replica.log.restart_at(start)
                 replica.hw = start

@@ -9,7 +9,7 @@ from ..ports import Inboxes
 from ..requests import MetadataRequest
 from ..rules import Rules
 
-METADATA_TIMEOUT = 2 * SECOND  # then another broker is asked
+METADATA_TIMEOUT = 2 * SECOND  # then the request goes to another broker
 METADATA_PAUSE = 100 * MS  # retry.backoff.ms
 
 
@@ -61,7 +61,7 @@ class Client:
         self._next_refresh = now + METADATA_PAUSE
         self._next_broker += 1
         broker = self._broker_ids[self._next_broker % len(self._broker_ids)]
-        request = MetadataRequest(self.node, broker, now, self.on_metadata, self.on_metadata_closed)
+        request = MetadataRequest(self.node, broker, now, self.on_metadata, self.on_metadata_closed, None)
         self._refresh = request
         self.network.send(self.node, broker, self._inboxes[broker], request)
 

@@ -307,7 +307,7 @@ class Producer(Client):
         """With acks=0 a send to a dead broker is lost silently, so check first that the broker runs
         (NetworkClient.ready). Simplification: with other acks batches go out at once, as they are retried."""
         request = self._connecting[broker] = ApiVersionsRequest(
-            self.node, broker, self.loop.now, self.on_connected, self.on_refused
+            self.node, broker, self.loop.now, self.on_connected, self.on_refused, None
         )
         self.network.send(self.node, broker, self._inboxes[broker], request)
         self.refresh()

@@ -91,7 +91,7 @@ def _packed(batches: tuple[Batch, ...]) -> bytes:
 
 
 class Batches:
-    """Append, read, find, cut. Offsets grow, and may have gaps."""
+    """Batches to append, read, find and cut. Offsets grow, and may have gaps."""
 
     __slots__ = ("_bases", "_batches", "_opened", "_packed")
 
@@ -102,6 +102,7 @@ class Batches:
         self._opened: tuple[bytes, list[Batch]] = (b"", [])  # the packed ones that were read last
 
     def append(self, batch: Batch) -> None:
+        """Add a batch behind the last one; pack the oldest ones when there are many."""
         self._batches.append(batch)
         self._bases.append(batch.base)
         if len(self._bases) >= 2 * CHUNK:

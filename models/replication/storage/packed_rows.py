@@ -22,6 +22,7 @@ def pack(rows: Iterable[Row]) -> bytes:
 
 
 def unpack(packed: bytes) -> Iterator[Row]:
+    """The rows that `pack` packed."""
     return zip(*marshal.loads(zlib.decompress(packed)), strict=True)
 
 
@@ -35,6 +36,7 @@ class Rows:
         self._packed: list[bytes] = []
 
     def append(self, row: Row) -> None:
+        """Add a row; pack the oldest ones when there are many."""
         latest = self._latest
         latest.append(row)
         if len(latest) >= 2 * CHUNK:
@@ -45,6 +47,7 @@ class Rows:
         return len(self._packed) * CHUNK + len(self._latest)
 
     def rows(self) -> Iterator[Row]:
+        """All of them, in order."""
         for packed in self._packed:
             yield from unpack(packed)
         yield from self._latest

@@ -8,7 +8,7 @@ UNDEFINED = -1  # Kafka's UNDEFINED_EPOCH and UNDEFINED_EPOCH_OFFSET
 
 
 class ProducerState:
-    """What a broker remembers of an idempotent producer in one partition: its epoch and last five batches."""
+    """An idempotent producer in one partition, as brokers know it: its epoch and its last five batches."""
 
     __slots__ = ("epoch", "recent")
 
@@ -17,6 +17,7 @@ class ProducerState:
         self.recent: list[tuple[int, int, int]] = []  # first sequence, last sequence, base offset
 
     def add(self, batch: Batch) -> None:
+        """Remember an appended batch. One of another producer epoch drops those before it."""
         if batch.producer_epoch != self.epoch:
             self.epoch = batch.producer_epoch
             self.recent = []

@@ -13,6 +13,8 @@ from .since_3_7 import Since37
 
 
 class Asynchronous(Since37):
+    """Acknowledges and exposes a record once the leader has it."""
+
     name = "asynchronous"
     summary = "replication after the acknowledgement"
     source = "the replication design of Kafka 0.8 (cwiki, Kafka Replication), synchronous against asynchronous"

@@ -11,6 +11,8 @@ from ..rules import Rules
 
 
 class FollowerReads(Rules):
+    """KIP-320's protocol, with consumers that fetch from followers."""
+
     name = "follower-reads"
     summary = "consumers read from followers"
     source = "KIP-392; ReplicaManager.findPreferredReadReplica"

@@ -14,6 +14,8 @@ from .zookeeper import Zookeeper
 
 
 class HighWatermark(Zookeeper):
+    """Kafka 0.9 and 0.10: followers truncate to their high watermark."""
+
     name = "high-watermark"
     summary = "truncation to the high watermark, before 0.11"
     source = "KIP-101, Motivation; ReplicaManager.makeFollowers of 0.10.2"

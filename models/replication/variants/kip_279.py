@@ -21,6 +21,8 @@ from .zookeeper import Zookeeper
 
 
 class Kip279(Zookeeper):
+    """Kafka 2.0: followers truncate to the last leader epoch that both logs have."""
+
     name = "kip-279"
     summary = "the epoch in the answer to OffsetsForLeaderEpoch"
     source = "KIP-279; AbstractFetcherThread.getOffsetTruncationState; hachikuji/kafka-specification Kip279.tla"

@@ -16,6 +16,8 @@ from .kraft import Kraft
 
 
 class Kip966(Kraft):
+    """Kafka 4.x: replicas that left a small ISR stay eligible."""
+
     name = "kip-966"
     summary = "eligible leader replicas"
     source = "KIP-966; PartitionChangeBuilder.maybePopulateTargetElr, Partition.maybeIncrementLeaderHW of 4.1"

@@ -11,6 +11,8 @@ from .since_3_7 import Since37
 
 
 class Kraft(Since37):
+    """Kafka 3.9: the last replica of an ISR stays in it."""
+
     name = "kraft"
     summary = "the KRaft controller of 3.9, without ELR"
     source = "KIP-500, KIP-497; PartitionChangeBuilder.java; KIP-966, Motivation; KAFKA-15021; KAFKA-15583"

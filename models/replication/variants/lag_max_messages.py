@@ -14,6 +14,8 @@ from .high_watermark import HighWatermark
 
 
 class LagMaxMessages(HighWatermark):
+    """Kafka 0.8: the ISR also shrinks by the number of messages behind."""
+
     name = "lag-max-messages"
     summary = "the ISR by replica.lag.max.messages, before 0.9"
     source = "KAFKA-1546; Partition.getOutOfSyncReplicas of 0.8.2"

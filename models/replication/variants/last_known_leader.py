@@ -15,6 +15,8 @@ from .kip_966 import Kip966
 
 
 class LastKnownLeader(Kip966):
+    """Kafka 4.1: elects the last known leader if ISR and ELR are empty."""
+
     name = "last-known-leader"
     summary = "eligible leader replicas, then the last known leader"
     source = "KIP-966; PartitionChangeBuilder.canElectLastKnownLeader of 4.1"

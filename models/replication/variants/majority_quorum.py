@@ -20,6 +20,8 @@ from ..rules import Rules, VoteOf
 
 
 class MajorityQuorum(Rules):
+    """Commits by majority and elects by votes."""
+
     name = "majority-quorum"
     summary = "majority quorum instead of the ISR"
     source = "Liskov and Cowling, Viewstamped Replication Revisited, 2012; KIP-595 for Kafka's own use of a quorum"

@@ -12,6 +12,8 @@ from ..rules import Rules
 
 
 class NoControllerEpoch(Rules):
+    """KIP-320's protocol, with brokers that accept any controller's requests."""
+
     name = "no-controller-epoch"
     summary = "brokers obey a zombie controller"
     source = "KAFKA-340, KAFKA-6082; KafkaApis.handleLeaderAndIsrRequest, STALE_CONTROLLER_EPOCH"

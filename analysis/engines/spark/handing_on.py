@@ -1,0 +1,100 @@
+"""Great compressed histories. They have no places to be split at, so one task decompresses a file and hands its blocks
+on to tasks that parse them: the history costs one core only while it is decompressed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ....histories.bundle import Settings
+from ....histories.files import HANDED_ON_BLOCK_BYTES, SPLIT_BYTES, Block, Split, blocks
+from ...stages import read_block
+from .blocks import BLOCK, Map, first_turn, rows_of, to_batches
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import DataFrame
+
+# A block of a split (JSON); data is compressed, `size` are its bytes before.
+HANDED_ON = "split string, task int, block int, first_line long, damage string, size long, data binary"
+_SCHEMA = pa.schema(
+    [
+        ("split", pa.string()),
+        ("task", pa.int32()),
+        ("block", pa.int32()),
+        ("first_line", pa.int64()),
+        ("damage", pa.string()),
+        ("size", pa.int64()),
+        ("data", pa.binary()),
+    ]
+)
+COMPRESSION = 10  # times that histories shrink, about
+_CODEC = "zstd"
+
+
+def tasks_of(splits: Sequence[Split], parallel: int) -> int:
+    """The number of tasks that parse the blocks of the splits, on so many tasks at once."""
+    blocks_expected = sum(split.end - split.start for split in splits) * COMPRESSION // HANDED_ON_BLOCK_BYTES
+    return max(1, min(blocks_expected, max(parallel, blocks_expected * HANDED_ON_BLOCK_BYTES // SPLIT_BYTES)))
+
+
+def parsed(packed: DataFrame, tasks: int, settings_json: str, lines: Accumulator[int] | None) -> DataFrame:
+    """The blocks (blocks.py) of HANDED_ON rows, parsed by so many tasks."""
+    return packed.repartitionById(tasks, "task").mapInArrow(_parsing(settings_json, lines), BLOCK)
+
+
+def decompressing(tasks: int) -> Map:
+    """A task that yields the HANDED_ON rows of its splits. Its input has a split as JSON in the column `task`."""
+    block_bytes = HANDED_ON_BLOCK_BYTES  # tasks get the driver's
+
+    def decompress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column("task").to_pylist():
+                for fields in json.loads(text):
+                    split = Split(**fields)
+                    yield from packed_rows(split, blocks(split, block_bytes), tasks)
+
+    return decompress
+
+
+def packed_rows(split: Split, found: Iterable[Block], tasks: int) -> Iterator[pa.RecordBatch]:
+    """HANDED_ON rows of a split's blocks, dealt to the tasks in turn."""
+    text = json.dumps(asdict(split))
+    for number, block in enumerate(found):
+        yield pa.RecordBatch.from_pylist(
+            [
+                {
+                    "split": text,
+                    "task": (split.number + number) % tasks,
+                    "block": number,
+                    "first_line": block.first_line,
+                    "damage": block.damage,
+                    "size": len(block.data),
+                    "data": pa.compress(block.data, _CODEC, asbytes=True),
+                }
+            ],
+            _SCHEMA,
+        )
+
+
+def _parsing(settings_json: str, lines: Accumulator[int] | None) -> Map:
+    def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settings = Settings.from_json(settings_json)
+        for batch in batches:
+            for row in batch.to_pylist():
+                split = Split(**json.loads(row["split"]))
+                data = pa.decompress(row["data"], row["size"], _CODEC, asbytes=True)
+                turn = first_turn(split.number, row["block"])
+                for parts in read_block(split, Block(row["first_line"], data, row["damage"]), settings):
+                    if lines is not None:
+                        lines.add(parts.counts.get("lines", 0))
+                    rows = rows_of(parts, str(split.number), turn)
+                    turn += len(rows)
+                    yield from to_batches(rows)
+
+    return parse

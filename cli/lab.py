@@ -1,0 +1,187 @@
+"""`logjudge lab`: a real Kafka cluster on this machine, and faults in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..histories.errors import UsageError
+from .paths import LocalPath
+
+if TYPE_CHECKING:
+    from ..histories.recording.lab.handle import Lab
+
+DEFAULT_FOLDER = "logjudge-lab"
+in_folder = click.option(
+    "--lab",
+    "folder",
+    type=LocalPath(),
+    default=DEFAULT_FOLDER,
+    envvar="LOGJUDGE_LAB",
+    show_default=True,
+    help="The folder of the lab.",
+)
+nodes = click.argument("names", nargs=-1, required=True, metavar="NODE...")
+
+
+def pairs(settings: tuple[str, ...], option: str) -> dict[str, str]:
+    """NAME=VALUE options as a dictionary. Raises UsageError."""
+    found = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"found {option} {text}, expected NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _find(folder: Path) -> Lab:
+    from ..histories.recording.lab.handle import Lab
+
+    return Lab.find(folder)
+
+
+@click.group("lab")
+def command() -> None:
+    """Start a real Kafka cluster on this machine's loopback, and make faults in it.
+
+    Brokers are 1, 2, 3; the controller is 100 (with Kafka 0.10.2: zookeeper). No command needs privileges.
+    `record --lab` starts a cluster of its own.
+    """
+
+
+@command.command("up")
+@in_folder
+@click.option(
+    "--kafka", default="", metavar="VERSION", help="4.1, 4.0, 3.9 or 0.10.2 [default: KAFKA_HOME's, else 4.1]."
+)
+@click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
+@click.option("--heap", default=256, show_default=True, type=click.IntRange(96), metavar="MB", help="Heap of a node.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of every node, by Kafka's name."
+)
+def up(folder: Path, kafka: str, brokers: int, heap: int, settings: tuple[str, ...]) -> None:
+    """Start a cluster and print its bootstrap servers."""
+    from ..histories.recording.lab.cluster import Plan
+    from ..histories.recording.lab.handle import Lab
+    from ..histories.recording.lab.releases import fetch_kafka
+
+    click.echo("looking for Kafka's jars; Maven fetches them the first time", err=True)
+    found = fetch_kafka(kafka)
+    click.echo(f"starting Kafka {found.version}: {brokers} brokers", err=True)
+    plan = Plan(str(folder.absolute()), found.version, str(found.jars), brokers, heap, pairs(settings, "--set"))
+    with Lab.start(plan) as lab:
+        lab.leave()
+    click.echo(lab.bootstrap)
+
+
+@command.command("down")
+@in_folder
+def down(folder: Path) -> None:
+    """End every process of the lab; its files stay."""
+    _find(folder).down()
+
+
+@command.command("status")
+@in_folder
+def status(folder: Path) -> None:
+    """Show the nodes, and the faults that last."""
+    lab = _find(folder)
+    found = lab.request("status")
+    click.echo(f"Kafka {lab.version}, bootstrap servers {lab.bootstrap}")
+    for name, node in found["nodes"].items():
+        state = node["state"] if node["ready"] or node["state"] != "running" else "starting"
+        click.echo(f"  {name:<10} {state:<8} pid {node['pid']}  {folder / 'brokers' / name}")
+    for link, fault in found["links"].items():
+        click.echo(f"  {link}: {fault}")
+
+
+def _node_command(name: str, about: str) -> None:
+    @command.command(name, help=about)
+    @nodes
+    @in_folder
+    def run(names: tuple[str, ...], folder: Path) -> None:
+        _find(folder).request(name, nodes=list(names))
+
+
+_node_command("start", "Start nodes again that were killed or stopped, and wait until they serve.")
+_node_command("kill", "End nodes at once (SIGKILL).")
+_node_command("stop", "Stop nodes in order (SIGTERM).")
+_node_command("pause", "Freeze nodes (SIGSTOP).")
+_node_command("resume", "Let paused nodes go on (SIGCONT).")
+
+
+@command.command("isolate")
+@nodes
+@click.option("--clients", is_flag=True, help="Also from the clients.")
+@in_folder
+def isolate(names: tuple[str, ...], clients: bool, folder: Path) -> None:
+    """Cut nodes off from the other nodes until `heal`."""
+    hold = {"kind": "hold"}
+    _find(folder).request("links", around=list(names), clients=clients, forward=hold, backward=hold)
+
+
+def _link_command(name: str, about: str, decorate: Callable[[Any], Any], modes: Callable[..., tuple[Any, Any]]) -> None:
+    @command.command(name, help=about)
+    @click.argument("source", metavar="FROM")
+    @click.argument("target", metavar="TO")
+    @decorate
+    @in_folder
+    def run(source: str, target: str, folder: Path, **options: Any) -> None:
+        forward, backward = modes(**options)
+        _find(folder).request("links", source=source, target=target, forward=forward, backward=backward)
+
+
+_link_command(
+    "drop",
+    "Let nothing pass from FROM (a node, or `clients`) to TO until `heal`.",
+    click.option("--one-way", is_flag=True, help="Answers still pass."),
+    lambda one_way: ({"kind": "hold"}, {"kind": "pass" if one_way else "hold"}),
+)
+_link_command(
+    "delay",
+    "Delay what passes between FROM (a node, or `clients`) and TO by --ms in each direction until `heal`.",
+    click.option("--ms", default=200.0, show_default=True, type=click.FloatRange(0, 60_000)),
+    lambda ms: ({"delay_s": ms / 1000}, {"delay_s": ms / 1000}),
+)
+_link_command(
+    "lose-acks",
+    "Let requests pass from FROM (a node, or `clients`) to TO, but lose the answers until `heal`.",
+    lambda function: function,
+    lambda: ({}, {"kind": "discard"}),
+)
+
+
+@command.command("heal")
+@in_folder
+def heal(folder: Path) -> None:
+    """End the faults of the network, of disks, and pauses; `start` brings dead nodes back."""
+    _find(folder).request("heal")
+
+
+@command.command("truncate")
+@click.argument("node")
+@click.argument("partition", metavar="TOPIC-PARTITION")
+@click.option(
+    "--records", default=100, show_default=True, type=click.IntRange(1), help="At least so many, in whole batches."
+)
+@in_folder
+def truncate(node: str, partition: str, records: int, folder: Path) -> None:
+    """Cut the tail of a log on the disk of a node that does not run."""
+    cut = _find(folder).request("truncate", node=node, partition=partition, records=records)
+    first, last = cut["offsets_cut"]
+    click.echo(f"cut offsets {first} to {last}: {cut['bytes_cut']} of {cut['bytes_before']} bytes of {cut['file']}")
+
+
+@command.command("fill-disk")
+@nodes
+@click.option(
+    "--bytes", "limit", default=0, show_default=True, type=click.IntRange(0), help="Files may be as large as this."
+)
+@in_folder
+def fill_disk(names: tuple[str, ...], limit: int, folder: Path) -> None:
+    """Let writes of nodes fail, as on a full disk, until `heal` (Linux only)."""
+    _find(folder).request("fill-disk", nodes=list(names), bytes=limit)

@@ -1,0 +1,94 @@
+"""The final reads: every partition from its log start to its end, after the last fault healed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ..errors import LogjudgeError
+from .kafka_clients import confluent_kafka, make, recorded
+from .session import Session
+from .topics import are_in_sync, metadata
+
+FINAL, ADMIN = "final", "admin"
+IN_SYNC_SECONDS = 60.0
+READ_SECONDS = 120.0
+
+
+def read_to_the_end(session: Session) -> None:
+    """Ask for the ends of all partitions and read up to them. Raises LogjudgeError where that takes too long."""
+    _wait_in_sync(session)
+    library = confluent_kafka()
+    own = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
+    config = {**session.settings.for_consumer("logjudge-final"), **own}
+    consumer = make("Consumer", session.settings, config)
+    try:
+        session.recorder.configure(ADMIN, role=ADMIN)
+        session.recorder.configure(FINAL, **recorded(config))
+        bounds = _bounds(session, consumer)
+        starts = [library.TopicPartition(topic, number, low) for (topic, number), (low, _) in bounds.items()]
+        session.recorder.assign(FINAL, starts)
+        consumer.assign(starts)
+        _read(session, consumer, {place: high for place, (_, high) in bounds.items()})
+    finally:
+        consumer.close()
+
+
+def _wait_in_sync(session: Session) -> None:
+    """Wait for leaders and, a while, for all replicas: then the high watermarks are at the ends."""
+    end = time.monotonic() + IN_SYNC_SECONDS
+    while time.monotonic() < end:
+        if all(are_in_sync(session.admin, topic) for topic in session.topics):
+            return
+        time.sleep(0.2)
+    for topic in session.topics:
+        for number, partition in metadata(session.admin, topic).partitions.items():
+            if partition.leader < 0:
+                raise LogjudgeError(f"{topic}-{number} has no leader, so its final read is missing")
+
+
+def _bounds(session: Session, consumer: Any) -> dict[tuple[str, int], tuple[int, int]]:
+    """The log start and the end of each partition, also as an event of the history."""
+    library = confluent_kafka()
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    with session.recorder.end_offsets(ADMIN) as ends:
+        for topic in session.topics:
+            for number in sorted(metadata(session.admin, topic).partitions):
+                found[topic, number] = _watermarks(consumer, library.TopicPartition(topic, number))
+        ends.ok([(topic, number, high, low) for (topic, number), (low, high) in found.items()])
+    return found
+
+
+def _watermarks(consumer: Any, partition: Any) -> tuple[int, int]:
+    """The log start and the end of a partition, once a leader answers. Raises LogjudgeError."""
+    end = time.monotonic() + IN_SYNC_SECONDS
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=5)
+        except confluent_kafka().KafkaException as error:
+            if time.monotonic() > end:
+                reason = error.args[0].str()
+                raise LogjudgeError(
+                    f"{partition.topic}-{partition.partition}: its end is not known ({reason}), nor its final read"
+                ) from error
+            time.sleep(0.2)
+        else:
+            return int(low), int(high)
+
+
+def _read(session: Session, consumer: Any, ends: dict[tuple[str, int], int]) -> None:
+    at_end = confluent_kafka().KafkaError._PARTITION_EOF
+    left = {place for place, high in ends.items() if high > 0}
+    end = time.monotonic() + READ_SECONDS
+    while left:
+        if time.monotonic() > end:
+            places = ", ".join(f"{topic}-{number}" for topic, number in sorted(left))
+            raise LogjudgeError(f"the final reads of {places} did not reach the end within {READ_SECONDS:.0f} s")
+        with session.recorder.poll(FINAL) as poll:
+            messages = consumer.consume(1000, timeout=0.5)
+            poll.ok(messages)
+        for message in messages:
+            place, error = (message.topic(), message.partition()), message.error()
+            reached = message.offset() + (error is None)
+            if (error is None or error.code() == at_end) and reached >= ends.get(place, 0):
+                left.discard(place)

@@ -1,0 +1,171 @@
+"""confluent-kafka's clients for a recording: how they are configured, and what of that run.json has."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, LogjudgeError, MissingComponentError, UsageError
+
+CONNECT_SECONDS = 15.0
+_SECRET = re.compile(r"password|secret|\.pem$|token|credential|username|jaas|api\.key", re.IGNORECASE)
+
+PRODUCER: Mapping[str, Any] = {
+    "acks": "all",
+    "linger.ms": 5,
+    "delivery.timeout.ms": 30_000,
+    "reconnect.backoff.max.ms": 500,
+    "socket.timeout.ms": 10_000,
+}
+CONSUMER: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_uncommitted",
+    "fetch.wait.max.ms": 100,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 5000,
+}
+
+
+def confluent_kafka() -> Any:
+    """The library. Raises MissingComponentError where it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise MissingComponentError(
+            "found no confluent-kafka, expected it for recording; install it (`pip install 'logjudge[record]'`)"
+        ) from error
+    return confluent_kafka
+
+
+@dataclass
+class ClientSettings:
+    """How clients connect, and what producers and consumers are given beyond the defaults."""
+
+    bootstrap: str
+    common: dict[str, Any] = field(default_factory=dict)
+    producer: dict[str, Any] = field(default_factory=dict)
+    consumer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.connection = {"bootstrap.servers": self.bootstrap, **self.common}
+
+    def for_producer(self, **own: Any) -> dict[str, Any]:
+        """A producer's configuration without the connection. Idempotent unless acks or the user say otherwise."""
+        chosen = {**PRODUCER, **own, **self.producer}
+        is_all = str(chosen.get("acks", chosen.get("request.required.acks", "all"))) in ("all", "-1")
+        return {"enable.idempotence": is_all, **chosen}
+
+    def for_consumer(self, group: str, **own: Any) -> dict[str, Any]:
+        """A consumer's configuration without the connection."""
+        return {**CONSUMER, "group.id": group, **own, **self.consumer}
+
+
+def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What run.json has of a client's configuration: no secrets, no callbacks."""
+    plain = {name: value for name, value in config.items() if isinstance(value, str | int | bool)}
+    return {"client": f"confluent-kafka {confluent_kafka().__version__}"} | {
+        name: value if name == "acks" else typed(value) for name, value in plain.items() if not _SECRET.search(name)
+    }
+
+
+def typed(value: str | int | bool) -> str | int | bool:
+    """A setting's value as run.json has it: numbers and booleans as such."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value) else value
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    """A file of NAME=VALUE lines, as Kafka's own tools read. Raises InputError."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise InputError(str(file), "no such file or folder", "a file of NAME=VALUE lines") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(file), f"an unreadable file ({error})", "a file of NAME=VALUE lines") from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text and not text.startswith(("#", "!")):
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise InputError(str(file), f"{text!r:.60}", "NAME=VALUE", line=number)
+            found[name.strip()] = value.strip()
+    return found
+
+
+class ConnectionErrors(logging.Handler):
+    """What librdkafka reports and logs about connections: the reason behind a mere timeout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ""
+
+    def __call__(self, error: Any) -> None:
+        """The `error_cb` of a client."""
+        if error.name() != "_ALL_BROKERS_DOWN":  # which follows the reason
+            self._last = str(error.str())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Some reasons are only logged, as FAIL [thread] reason."""
+        found = re.search(r"FAIL \[.*?\] (?:\[thrd:.*?\]: )?(.*)", record.getMessage())
+        if found:
+            self._last = found[1]
+
+    def sentence(self, bootstrap: str, error: Exception) -> str:
+        """Why a cluster could not be reached, and what to do."""
+        reason = self._last or _text(error)
+        advice = "check the address, and that it can be reached from here"
+        if re.search("ssl|certificate|handshake", reason, re.IGNORECASE):
+            advice = "check security.protocol and ssl.ca.location in --client-config"
+        elif re.search("sasl|authenti", reason, re.IGNORECASE):
+            advice = "check sasl.mechanism, sasl.username and sasl.password in --client-config"
+        elif re.search("disconnected|bootstrap", reason, re.IGNORECASE):
+            advice = "check the address, and whether the listener wants TLS (security.protocol in --client-config)"
+        return f"{bootstrap}: found no usable broker within {CONNECT_SECONDS:.0f} s ({reason[:300]}); {advice}"
+
+
+def admin_client(settings: ClientSettings) -> Any:
+    """An AdminClient that has reached the cluster. Raises LogjudgeError."""
+    errors = ConnectionErrors()
+    admin = make("AdminClient", settings, {"error_cb": errors, "log_level": 6, "logger": _logger("connecting", errors)})
+    try:
+        admin.list_topics(timeout=CONNECT_SECONDS)
+    except confluent_kafka().KafkaException as error:
+        while admin.poll(0.1):  # which calls error_cb
+            pass
+        raise LogjudgeError(errors.sentence(settings.bootstrap, error)) from error
+    return admin
+
+
+def make(kind: str, settings: ClientSettings, config: Mapping[str, Any]) -> Any:
+    """A Producer, Consumer or AdminClient. Raises UsageError where librdkafka refuses the configuration."""
+    library = confluent_kafka()
+    if kind == "AdminClient":
+        library = import_module("confluent_kafka.admin")
+    quiet = {"log_level": 0, "logger": _logger("quiet", logging.NullHandler())}
+    try:
+        return getattr(library, kind)({**quiet, **settings.connection, **config})
+    except (confluent_kafka().KafkaException, ValueError, TypeError) as error:
+        raise UsageError(
+            f"the client refused its configuration ({_text(error)}); see --producer, --consumer and --client-config"
+        ) from error
+
+
+def _logger(name: str, handler: logging.Handler) -> logging.Logger:
+    logger = logging.getLogger(f"logjudge.recording.{name}")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG)
+    return logger
+
+
+def _text(error: Exception) -> str:
+    inner = error.args[0] if error.args else error
+    return str(inner.str()) if hasattr(inner, "str") else str(inner)

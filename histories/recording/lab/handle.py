@@ -1,0 +1,173 @@
+"""`Lab`: a cluster that a command starts, or that runs already; the commands' side of the keeper."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from ...errors import LogjudgeError, UsageError
+from .cluster import STATE_FILE, Plan, write_plan
+from .links import HOST
+
+ANSWER_SECONDS = 120.0
+END_SECONDS = 120.0
+
+
+class Lab:
+    """A running cluster. As a context manager it ends with the block; `leave` lets it run on."""
+
+    def __init__(self, folder: Path, state: dict[str, Any], keeper: subprocess.Popen[bytes] | None = None) -> None:
+        self.folder, self._state, self._keeper = folder, state, keeper
+
+    @classmethod
+    def start(cls, plan: Plan) -> Lab:
+        """Start a cluster in a new folder and wait until it serves. Raises LogjudgeError."""
+        folder = Path(plan.folder)
+        if (folder / STATE_FILE).exists():
+            raise UsageError(f"{folder}: found a lab, expected a new folder; `logjudge lab down` ends it")
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"{folder}: found files, expected a new or empty folder for the lab")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_plan(plan)
+        with (folder / "keeper.log").open("ab") as log:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.keeper", str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the command, which ends the keeper in order
+            )
+        assert keeper.stdout is not None
+        try:
+            line = keeper.stdout.readline()
+            answer: dict[str, Any] = (
+                json.loads(line) if line else {"error": f"the lab ended at its start; see {folder}/keeper.log"}
+            )
+        except BaseException:
+            _end(keeper)
+            raise
+        if "error" in answer:
+            _end(keeper)
+            raise LogjudgeError(answer["error"])
+        return cls(folder, answer["ok"], keeper)
+
+    @classmethod
+    def find(cls, folder: Path) -> Lab:
+        """The lab that runs in a folder. Raises UsageError where there is none."""
+        try:
+            state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise UsageError(f"{folder}: found no lab; `logjudge lab up` starts one") from error
+        return cls(folder, state)
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses for clients, as `bootstrap.servers`."""
+        return cast(str, self._state["bootstrap"])
+
+    @property
+    def version(self) -> str:
+        """Kafka's version."""
+        return cast(str, self._state["kafka"])
+
+    @property
+    def brokers(self) -> list[str]:
+        """The names of the brokers."""
+        return list(self._state["brokers"])
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of all nodes."""
+        return list(self._state["nodes"])
+
+    def request(self, do: str, **fields: Any) -> Any:
+        """Ask the keeper for something. Raises LogjudgeError with its sentence."""
+        keeper = self._state["keeper"]
+        line = json.dumps({"token": keeper["token"], "do": do, **fields}).encode() + b"\n"
+        try:
+            with socket.create_connection((HOST, keeper["port"]), ANSWER_SECONDS) as connection:
+                connection.sendall(line)
+                found = connection.makefile("rb").readline()
+        except OSError as error:
+            raise LogjudgeError(
+                f"{self.folder}: the lab's keeper does not answer ({error}); `logjudge lab down` cleans up"
+            ) from error
+        answer = json.loads(found) if found else {"error": f"{self.folder}: another lab answers at this lab's port"}
+        if "error" in answer:
+            raise LogjudgeError(answer["error"])
+        return answer["ok"]
+
+    def down(self) -> None:
+        """End every process of the lab. The files stay."""
+        with contextlib.suppress(LogjudgeError):
+            self.request("down")
+        if self._keeper:
+            _end(self._keeper)
+        end = time.monotonic() + END_SECONDS
+        while (left := self._alive()) and time.monotonic() < end:
+            if not (self.folder / STATE_FILE).exists() or not self._answers():
+                for pid in left:  # their keeper is gone
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
+        (self.folder / STATE_FILE).unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Let the cluster run when this process ends."""
+        assert self._keeper is not None
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(b"keep\n")
+        self._keeper.stdin.close()
+        self._keeper = None
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._keeper:
+            self.down()
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((HOST, self._state["keeper"]["port"]), 1):
+                return True
+        except OSError:
+            return False
+
+    def _alive(self) -> list[int]:
+        """The processes of this lab that still run: their command line has the lab's identity."""
+        mark = f"-Dlogjudge.lab={self._state['id']}"
+        listing = subprocess.run(
+            ["ps", "-A", "-ww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=False
+        )
+        found = []
+        for line in listing.stdout.splitlines():
+            pid, stat, *rest = line.split(None, 2)
+            if rest and not stat.startswith("Z") and mark in rest[0].split():
+                found.append(int(pid))
+        return found
+
+
+def _end(keeper: subprocess.Popen[bytes]) -> None:
+    """Close the keeper's standard input, which ends it and its nodes, and wait."""
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    with contextlib.suppress(OSError):
+        keeper.stdin.close()
+    try:
+        keeper.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        keeper.kill()
+        keeper.wait()
+    keeper.stdout.close()

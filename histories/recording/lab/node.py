@@ -1,0 +1,143 @@
+"""One process of a lab: a broker, the controller, or ZooKeeper. Only its parent, the keeper, starts and ends it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ...errors import UsageError
+from .releases import Kafka, java
+
+STARTED = (b"Kafka Server started", b"started (kafka.server.KafkaServer)", b"binding to port")
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+State = Literal["running", "paused", "ended", "new"]
+
+
+@dataclass
+class Node:
+    """A node, which may have been started several times."""
+
+    name: str
+    main: str  # the Java class
+    arguments: list[str]
+    folder: Path  # of its logs and its data
+    log_settings: Path
+    kafka: Kafka
+    identity: str  # stands in its command line
+    heap_mb: int
+    process: subprocess.Popen[bytes] | None = None
+    is_paused: bool = False
+    _log_position: int = 0  # where the lines of the last start begin
+    options: list[str] = field(default_factory=list)
+
+    @property
+    def data(self) -> Path:
+        """Its log directory."""
+        return self.folder / "data"
+
+    @property
+    def state(self) -> State:
+        """Whether its process runs."""
+        if self.process is None:
+            return "new"
+        if self.process.poll() is not None:
+            return "ended"
+        return "paused" if self.is_paused else "running"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has a process, also a paused one."""
+        return self.state in ("running", "paused")
+
+    def start(self) -> None:
+        """Start the process."""
+        log = self.folder / "server.log"
+        self._log_position = log.stat().st_size if log.exists() else 0
+        with (self.folder / "stdout.log").open("ab") as out:
+            self.process = subprocess.Popen(
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=self.folder,
+                preexec_fn=_die_with_parent,
+            )
+        self.is_paused = False
+
+    def is_ready(self) -> bool:
+        """Whether the log says, since the last start, that the node serves."""
+        try:
+            with (self.folder / "server.log").open("rb") as log:
+                log.seek(self._log_position)
+                text = log.read()
+        except FileNotFoundError:
+            return False
+        return any(line in text for line in STARTED)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it is alive."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(number)
+            if number in (signal.SIGSTOP, signal.SIGCONT):
+                self.is_paused = number == signal.SIGSTOP
+
+    def limit_files(self, limit: int | None) -> None:
+        """Let no file of the process grow beyond this many bytes, as on a full disk; None ends that. Linux only."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        if sys.platform != "linux":
+            raise UsageError(
+                "found a system other than Linux, expected Linux for fill-disk, which is a limit of a process"
+            )
+        hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)[1]
+        soft = hard if limit is None else limit
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+    def problem(self) -> str:
+        """The last line of its logs that names an error."""
+        for name in ("server.log", "stdout.log"):
+            path = self.folder / name
+            lines = path.read_bytes()[-65536:].decode(errors="replace").splitlines() if path.exists() else []
+            bad = [
+                line for line in lines if "ERROR" in line or "FATAL" in line or "Exception" in line or "Error" in line
+            ]
+            if bad:
+                return bad[0].strip()[:300]
+        return "its logs name no error"
+
+    def _command(self) -> list[str]:
+        log_option = "log4j2.configurationFile" if self.kafka.release.has_log4j_2 else "log4j.configuration"
+        return [
+            java(),
+            f"-Xmx{self.heap_mb}m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Djava.awt.headless=true",
+            f"-Dlogjudge.lab={self.identity}",
+            f"-Dkafka.logs.dir={self.folder}",
+            f"-D{log_option}=file:{self.log_settings}",
+            *self.options,
+            "-cp",
+            f"{self.kafka.jars}/*",
+            self.main,
+            *self.arguments,
+        ]
+
+
+def _die_with_parent() -> None:
+    """In the child: Linux ends it when the keeper ends, however that happens."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -1,0 +1,233 @@
+"""Carries out the steps of a lab scenario, and records each fault and its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import LogjudgeError
+from .collect import collect, sources_of
+from .lab.handle import Lab
+from .record_deletion import delete_records
+from .scenarios import LabScenario
+from .session import Session
+from .topics import are_in_sync, leaders, metadata
+
+WAIT_SECONDS = 240.0
+Step = dict[str, Any]
+
+
+class Nemesis:
+    """The faults of one run. `nodes` of a step are names, or roles: leader, followers, others, as `look` found them."""
+
+    def __init__(self, session: Session, lab: Lab, scenario: LabScenario) -> None:
+        self.session, self.lab, self.scenario = session, lab, scenario
+        self._stopping = threading.Event()
+        self._roles: dict[str, list[str]] = {}
+        self._dead: list[str] = []
+        self._paused: list[str] = []
+        self._network: list[tuple[str, dict[str, Any]]] = []  # faults of links and disks that last
+        self._steps: dict[str, Callable[[Step], None]] = {
+            "wait": self._wait,
+            "look": lambda _: self._look(),
+            "kill": self._kill,
+            "stop": self._stop,
+            "start": self._start,
+            "pause": self._pause,
+            "resume": self._resume,
+            "isolate": self._isolate,
+            "lose-acks": self._lose_acks,
+            "heal": lambda _: self._heal_network(),
+            "truncate": self._truncate,
+            "backup": self._backup,
+            "restore": self._restore,
+            "snapshot": lambda step: self.snapshot(step["name"]),
+            "delete-records": lambda step: delete_records(self.session, step["share"]),
+            "add-partitions": self._add_partitions,
+        }
+
+    def run(self) -> None:
+        """Carry out all steps, unless the session stops before."""
+        self._look()
+        for step in self.scenario.steps:
+            if self._is_over():
+                return
+            self._steps[step["do"]](step)
+
+    def stop(self) -> None:
+        """Let `run` end after its present step."""
+        self._stopping.set()
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() or self.session.stopping.is_set()
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._is_over():
+            self._stopping.wait(min(left, 0.2))
+
+    def heal(self) -> None:
+        """End every fault that lasts."""
+        if self._paused:
+            self._resume({"nodes": self._paused})
+        self._heal_network()
+        if self._dead:
+            self._start({"nodes": self._dead})
+        self._note()
+
+    def snapshot(self, name: str) -> None:
+        """Copy the brokers' disks as they are now."""
+        collect(sources_of([str(self.lab.folder)]), self.session.recorder.snapshot(name), logs=False)
+
+    def _look(self) -> None:
+        partition = metadata(self.session.admin, self.session.load.topic).partitions[0]
+        replicas = [str(broker) for broker in partition.replicas]
+        leader = str(partition.leader)
+        self._roles = {
+            "leader": [leader],
+            "followers": [broker for broker in replicas if broker != leader],
+            "others": [broker for broker in self.lab.brokers if broker not in replicas],
+        }
+
+    def _nodes(self, step: Step) -> list[str]:
+        return [node for name in step["nodes"] for node in self._roles.get(name, [name])]
+
+    def _wait(self, step: Step) -> None:
+        if "until" not in step:
+            self._sleep(step["seconds"])
+            return
+        conditions: dict[str, Callable[[], bool]] = {
+            "in-sync": lambda: all(are_in_sync(self.session.admin, topic) for topic in self.session.topics),
+            "leader-alone": lambda: self._in_sync() == self._roles["leader"],
+            "leader-changed": lambda: self._leader() not in ("-1", *self._roles["leader"]),
+            "led": lambda: self._leader() != "-1",
+        }
+        end = time.monotonic() + WAIT_SECONDS
+        while not self._is_over() and not conditions[step["until"]]():
+            if time.monotonic() > end:
+                raise LogjudgeError(
+                    f"the cluster was not {step['until']} within {WAIT_SECONDS:.0f} s, as the scenario expects"
+                )
+            self._sleep(0.1)
+
+    def _leader(self) -> str:
+        return str(leaders(self.session.admin, self.session.load.topic)[0])
+
+    def _in_sync(self) -> list[str]:
+        return [str(broker) for broker in metadata(self.session.admin, self.session.load.topic).partitions[0].isrs]
+
+    def _kill(self, step: Step) -> None:
+        nodes = self._nodes(step)
+        with self.session.recorder.fault("kill", nodes=nodes, signal="SIGKILL") as fault:
+            self.lab.request("kill", nodes=nodes)
+            fault.ok()
+        self._paused = [node for node in self._paused if node not in nodes]
+        self._dead += nodes
+        self._note()
+
+    def _stop(self, step: Step) -> None:
+        nodes = self._nodes(step)
+        with self.session.recorder.fault("shutdown", nodes=nodes, signal="SIGTERM") as fault:
+            self.lab.request("stop", nodes=nodes)
+            fault.ok()
+        self._dead += nodes
+        self._note()
+
+    def _start(self, step: Step) -> None:
+        nodes = self._nodes(step)
+        with self.session.recorder.heal("restart", nodes=nodes) as heal:
+            self.lab.request("start", nodes=nodes)
+            heal.ok()
+        self._dead = [node for node in self._dead if node not in nodes]
+        self._note()
+
+    def _pause(self, step: Step) -> None:
+        nodes = self._nodes(step)
+        with self.session.recorder.fault("pause", nodes=nodes) as fault:
+            self.lab.request("pause", nodes=nodes)
+            fault.ok()
+        self._paused += nodes
+        self._note()
+
+    def _resume(self, step: Step) -> None:
+        nodes = self._nodes(step)
+        with self.session.recorder.heal("pause", nodes=nodes) as heal:
+            self.lab.request("resume", nodes=nodes)
+            heal.ok()
+        self._paused = [node for node in self._paused if node not in nodes]
+        self._note()
+
+    def _isolate(self, step: Step) -> None:
+        about = {"nodes": self._nodes(step), "clients": step.get("clients", False)}
+        hold = {"kind": "hold"}
+        self._cut("partition", about, around=about["nodes"], clients=about["clients"], forward=hold, backward=hold)
+
+    def _lose_acks(self, step: Step) -> None:
+        for node in self._nodes(step):
+            discard = {"kind": "discard"}
+            self._cut("lose-acks", {"nodes": [node]}, source="clients", target=node, forward={}, backward=discard)
+
+    def _cut(self, kind: str, about: dict[str, Any], **links: Any) -> None:
+        with self.session.recorder.fault(kind, **about) as fault:
+            self.lab.request("links", **links)
+            fault.ok()
+        self._network.append((kind, about))
+        self._note()
+
+    def _heal_network(self) -> None:
+        if not self._network:
+            return
+        heals = [self.session.recorder.heal(kind, **about) for kind, about in self._network]
+        self.lab.request("heal")
+        for heal in heals:
+            heal.ok()
+        self._network = []
+        self._note()
+
+    def _truncate(self, step: Step) -> None:
+        topic = self.session.load.topic
+        partition = int(step.get("partition", 0))
+        for node in self._nodes(step):
+            cut = self.lab.request("truncate", node=node, partition=f"{topic}-{partition}", records=step["records"])
+            self.session.recorder.fault("truncate", nodes=[node], topic=topic, partition=partition, **cut).ok()
+
+    def _backup(self, step: Step) -> None:
+        names = [
+            f"{topic}-{number}"
+            for topic in self.session.topics
+            for number in metadata(self.session.admin, topic).partitions
+        ]
+        for node in self._nodes(step):
+            self.lab.request("backup", node=node, partitions=names)
+
+    def _restore(self, step: Step) -> None:
+        for node in self._nodes(step):
+            for name in self.lab.request("restore", node=node):
+                topic, _, number = name.rpartition("-")
+                self.session.recorder.fault("restore", nodes=[node], topic=topic, partition=int(number)).ok()
+
+    def _add_partitions(self, step: Step) -> None:
+        from confluent_kafka.admin import NewPartitions
+
+        topic, count = self.session.load.topic, int(step["partitions"])
+        with self.session.recorder.fault("add-partitions", nodes=[], topic=topic, partitions=count) as fault:
+            for future in self.session.admin.create_partitions([NewPartitions(topic, count)]).values():
+                future.result(30)
+            fault.ok()
+        self.session.recorder.configure_topic(topic, partitions=count)
+        self._sleep(step["known_after_seconds"])
+        self.session.partitions = count
+
+    def _note(self) -> None:
+        lasting = {"dead": self._dead, "paused": self._paused}
+        self.session.progress.faults = {name: ", ".join(nodes) for name, nodes in lasting.items() if nodes} | {
+            kind: ", ".join(map(str, about["nodes"])) for kind, about in self._network
+        }
+
+
+def collect_evidence(lab: Lab, folder: Path) -> None:
+    """Copy disks and logs of the lab's nodes into a bundle."""
+    collect(sources_of([str(lab.folder)]), folder)

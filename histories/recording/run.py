@@ -1,0 +1,150 @@
+"""Records one run: against a cluster of the user's, or a scenario in a lab of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..errors import LogjudgeError, UsageError
+from .final_reads import FINAL, read_to_the_end
+from .kafka_clients import ClientSettings, admin_client
+from .lab.cluster import Plan
+from .lab.handle import Lab
+from .lab.releases import fetch_kafka
+from .nemesis import Nemesis, collect_evidence
+from .recorder import Recorder
+from .scenarios import LabScenario
+from .session import Load, Progress, Session
+from .workloads import WORKLOADS
+
+Report = Callable[[Progress, float | None], None]  # what was done so far, and the seconds left
+Notice = Callable[[str], None]
+
+
+@dataclass
+class Recorded:
+    """A bundle, and what it lacks."""
+
+    folder: Path
+    progress: Progress
+    problem: str = ""  # why there are no final reads, or why the recording ended early
+    notices: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be recorded."""
+
+    folder: Path
+    workload: str
+    seconds: float
+    load: Load
+    settings: ClientSettings
+    version: str = ""  # of Kafka, where it is known
+
+
+def record(request: Request, report: Report, notice: Notice) -> Recorded:
+    """Record a workload against a running cluster. Raises LogjudgeError where nothing could be recorded."""
+    return _record(request, report, notice)
+
+
+def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice: Notice) -> Recorded:
+    """Start a cluster, record a workload under faults, and add the brokers' files. Raises LogjudgeError."""
+    _need_new(folder)
+    kafka = fetch_kafka(scenario.kafka)
+    lab_folder = folder.absolute().with_name(folder.name + "-lab")
+    plan = Plan(
+        str(lab_folder),
+        kafka.version,
+        str(kafka.jars),
+        scenario.brokers,
+        settings=scenario.settings,
+        broker_settings=scenario.broker_settings,
+        features=scenario.features,
+    )
+    notice(f"starting Kafka {kafka.version}: {scenario.brokers} brokers in {lab_folder}")
+    with Lab.start(plan) as lab:
+        load = Load(**{"topic": "orders", **scenario.load, "topic_config": scenario.topic})
+        settings = ClientSettings(lab.bootstrap, {}, dict(scenario.producer), dict(scenario.consumer))
+        request = Request(folder, scenario.workload, 0.0, load, settings, lab.version)
+        done = _record(request, report, notice, lambda session: Nemesis(session, lab, scenario))
+        collect_evidence(lab, folder)
+    shutil.rmtree(lab_folder, ignore_errors=True)
+    return done
+
+
+def _need_new(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder}: found files, expected a new or empty folder for the run")
+
+
+def _record(
+    request: Request, report: Report, notice: Notice, make_nemesis: Callable[[Session], Nemesis] | None = None
+) -> Recorded:
+    _need_new(request.folder)
+    workload = WORKLOADS[request.workload]
+    admin = admin_client(request.settings)
+    system = {"name": "kafka"} | ({"version": request.version} if request.version else {})
+    recorder = Recorder(request.folder, system=system)
+    session = Session(recorder, request.settings, request.load, admin)
+    try:
+        session.make_topics(workload.topics(session))
+    except BaseException:
+        with contextlib.suppress(LogjudgeError):
+            recorder.finish()
+        shutil.rmtree(request.folder, ignore_errors=True)  # nothing was recorded
+        raise
+    done = Recorded(request.folder, session.progress)
+    is_complete = False
+    try:
+        session.start(workload.clients(session))
+        nemesis = make_nemesis(session) if make_nemesis else None
+        _work(session, request, report, nemesis)
+        if nemesis:
+            notice("ending the faults")
+            nemesis.heal()
+        notice("waiting for what is on its way")
+        session.stop()
+        if session.error:
+            raise session.error
+        notice("reading every partition to its end")
+        read_to_the_end(session)
+        is_complete = True
+    except LogjudgeError as error:
+        done.problem = str(error)
+    except KeyboardInterrupt:
+        done.problem = "interrupted before the end of the final reads"
+    finally:
+        session.stopping.set()
+        try:
+            recorder.finish(final_read=FINAL if is_complete else None)
+        except LogjudgeError as error:
+            done.problem = str(error)
+    return done
+
+
+def _work(session: Session, request: Request, report: Report, nemesis: Nemesis | None) -> None:
+    """Let the clients work for the time, or until the steps of the scenario are done, or Ctrl-C."""
+
+    def show(left: float | None) -> None:
+        report(session.progress, left if nemesis is None else None)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        if nemesis is None:
+            session.wait(request.seconds, show)
+            return
+        thread = session.background(nemesis.run, "nemesis")
+        try:
+            while thread.is_alive() and not session.stopping.is_set():
+                session.wait(1.0, show, lambda: not thread.is_alive())
+        finally:
+            nemesis.stop()
+            thread.join()
+
+
+def with_user_settings(scenario: LabScenario, kafka: str) -> LabScenario:
+    """A scenario on the user's version of Kafka."""
+    return replace(scenario, kafka=kafka) if kafka else scenario

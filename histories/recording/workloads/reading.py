@@ -1,0 +1,41 @@
+"""A consumer of a workload that reads assigned partitions from their starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..kafka_clients import confluent_kafka, make, recorded
+from ..session import Session
+
+POLL_SECONDS = 0.25
+MAX_RECORDS = 500
+
+
+class Reader:
+    """Reads all partitions of a topic and records each poll."""
+
+    def __init__(self, session: Session, name: str, topic: str, **config: Any) -> None:
+        self.session, self.name, self.topic = session, name, topic
+        self._config = session.settings.for_consumer(f"logjudge-{name}", **config)
+        session.recorder.configure(name, **recorded(self._config))
+
+    def run(self) -> None:
+        """Poll until the session stops."""
+        consumer = make("Consumer", self.session.settings, self._config)
+        starts = [confluent_kafka().TopicPartition(self.topic, number, 0) for number in range(self.session.partitions)]
+        try:
+            self.session.recorder.assign(self.name, starts)
+            consumer.assign(starts)
+            while not self.session.stopping.is_set():
+                self.poll(consumer)
+        finally:
+            consumer.close()
+
+    def poll(self, consumer: Any) -> list[Any]:
+        """One poll; its records."""
+        with self.session.recorder.poll(self.name) as poll:
+            messages = consumer.consume(MAX_RECORDS, timeout=POLL_SECONDS)
+            poll.ok(messages)
+        read = [message for message in messages if message.error() is None]
+        self.session.progress.has_read(read)
+        return read

@@ -1,0 +1,95 @@
+"""A producer of a workload: sends values at a rate, and starts anew after a fatal error."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..kafka_clients import confluent_kafka, make, recorded
+from ..session import Session
+
+PURGE_SECONDS = 5.0
+CLOSE_SECONDS = 35.0  # longer than delivery.timeout.ms of kafka_clients.py
+
+
+class Sender:
+    """Sends `name-0`, `name-1`, … to random partitions of a topic."""
+
+    def __init__(self, session: Session, name: str, topic: str, rate: float, **config: Any) -> None:
+        self.session, self.name, self.topic, self.rate = session, name, topic, rate
+        self._config = session.settings.for_producer(**config)
+        self.random = random.Random(name)
+        self._count = 0
+        self._is_broken = False
+        session.recorder.configure(name, **recorded(self._config))
+
+    def run(self) -> None:
+        """Send until the session stops, then wait for what is on its way."""
+        producer = self._connect()
+        started = time.monotonic()
+        while not self.session.stopping.is_set():
+            due = started + self._count / self.rate
+            while (wait := due - time.monotonic()) > 0 and not self.session.stopping.is_set():
+                self._serve(producer.poll, min(wait, 0.1))
+            if self._is_broken:
+                producer = self._replace(producer)
+            if self.session.stopping.is_set():
+                break
+            self.send(producer)
+            self._serve(producer.poll, 0)
+        self._serve(producer.flush, CLOSE_SECONDS)
+        self._discard(producer)
+
+    def message(self, number: int) -> tuple[str | None, str | None, int | None]:
+        """The key, value and partition of the next message."""
+        return None, self.value(number), self.random.randrange(self.session.partitions)
+
+    def value(self, number: int) -> str:
+        """A value that names its producer and is long enough."""
+        return f"{self.name}-{number}".ljust(self.session.load.size, ".")
+
+    def send(self, producer: Any) -> None:
+        """Send one message; its delivery report completes it."""
+        key, value, partition = self.message(self._count)
+        self._count += 1
+        place = {} if partition is None else {"partition": partition}
+        with self.session.recorder.send(self.name, self.topic, value, key=key, **place) as op:
+            try:
+                producer.produce(self.topic, value, key, **place, on_delivery=self._report(op.on_delivery))
+            except (BufferError, confluent_kafka().KafkaException) as error:
+                op.error(error)
+                self.session.progress.completed(error)
+                self._is_broken |= not isinstance(error, BufferError)
+
+    def _report(self, complete: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+        def delivered(error: Any, message: Any) -> None:
+            complete(error, message)
+            self.session.progress.completed(error, message)
+
+        return delivered
+
+    def _connect(self) -> Any:
+        return make("Producer", self.session.settings, {**self._config, "error_cb": self._on_error})
+
+    def _on_error(self, error: Any) -> None:
+        # A fatal error ends an idempotent producer, as out-of-order sequence numbers do after an unclean election.
+        self._is_broken |= bool(error.fatal())
+
+    def _replace(self, producer: Any) -> Any:
+        self._discard(producer)
+        self._is_broken = False
+        return self._connect()
+
+    def _discard(self, producer: Any) -> None:
+        """Give up what is on its way: its outcome is unknown."""
+        producer.purge()
+        self._serve(producer.flush, PURGE_SECONDS)
+
+    def _serve(self, call: Callable[[float], Any], seconds: float) -> None:
+        """Poll or flush, which raise the fatal errors of an idempotent producer."""
+        try:
+            call(seconds)
+        except confluent_kafka().KafkaException:
+            self._is_broken = True

@@ -1,0 +1,162 @@
+"""`logjudge collect`, and what the lab does to disks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import LOSSY, shell
+from logjudge.histories.errors import LogjudgeError, UsageError
+from logjudge.histories.evidence.segments import read_segment
+from logjudge.histories.recording.batch_bounds import batches
+from logjudge.histories.recording.collect import collect, sources_of
+from logjudge.histories.recording.lab import disks
+
+SEGMENT = "00000000000000000000.log"
+LOG = LOSSY / "brokers" / "1" / "data" / "orders-0" / SEGMENT
+
+
+def disk(folder: Path, broker: str, *partitions: str) -> Path:
+    """A broker's log.dirs with real segments, and files that are no evidence."""
+    folder.mkdir(parents=True)
+    (folder / "meta.properties").write_text(f"version=1\nnode.id={broker}\n")
+    (folder / "replication-offset-checkpoint").write_text("0\n1\norders 0 5\n")
+    for name in partitions:
+        (folder / name).mkdir()
+        shutil.copyfile(LOG, folder / name / SEGMENT)
+        (folder / name / SEGMENT).with_suffix(".index").write_bytes(bytes(64))
+        (folder / name / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    return folder
+
+
+def collected(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_evidence_is_copied_and_nothing_else(tmp_path: Path) -> None:
+    disk(tmp_path / "kafka" / "data", "7", "orders-0", "__consumer_offsets-3", "__cluster_metadata-0")
+    (tmp_path / "kafka" / "server.log.2026-11-23-10").write_text("[2026-11-23 10:00:00,000] INFO started (kafka)\n")
+    (tmp_path / "kafka" / "server.properties").write_text("ssl.key.password=secret\n")
+    done = collect(sources_of([str(tmp_path / "kafka")]), tmp_path / "run")
+    assert done.brokers == ["7"]
+    assert collected(tmp_path / "run" / "brokers" / "7") == {
+        "data/meta.properties",
+        "data/replication-offset-checkpoint",
+        *(f"data/orders-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
+        *(f"data/__cluster_metadata-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
+        "server.log.2026-11-23-10",
+    }
+    assert (tmp_path / "run" / "brokers" / "7" / "data" / "orders-0" / SEGMENT).read_bytes() == LOG.read_bytes()
+
+
+def test_brokers_below_one_folder_are_separated_and_topics_chosen(tmp_path: Path) -> None:
+    for broker in "12":
+        disk(tmp_path / "lab" / "brokers" / broker / "data", broker, "orders-0", "other-0", "__consumer_offsets-0")
+        (tmp_path / "lab" / "brokers" / broker / "server.log").write_text("")
+    sources = sources_of([str(tmp_path / "lab")])
+    assert [(source.broker, source.folder.name) for source in sorted(sources)] == [("1", "1"), ("2", "2")]
+    collect(sources, tmp_path / "a", topics=["other"], logs=False)
+    assert {path.split("/", 2)[2] for path in collected(tmp_path / "a")} == {
+        *("data/meta.properties", "data/replication-offset-checkpoint"),
+        *(f"data/other-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
+    }
+    collect(sources, tmp_path / "b", internal=True)
+    assert f"brokers/2/data/__consumer_offsets-0/{SEGMENT}" in collected(tmp_path / "b")
+
+
+def test_the_disks_of_one_broker_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    disk(tmp_path / "kafka" / "d1", "1", "orders-0")
+    disk(tmp_path / "kafka" / "d2", "1", "orders-1")
+    collect(sources_of([str(tmp_path / "kafka")]), tmp_path / "run")
+    found = collected(tmp_path / "run" / "brokers" / "1")
+    assert {f"data-d1/orders-0/{SEGMENT}", f"data-d2/orders-1/{SEGMENT}", "data-d2/meta.properties"} <= found
+
+
+def test_a_segment_that_grows_is_cut_at_a_whole_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = [batch.end for batch in batches(LOG)]
+    data = disk(tmp_path / "data", "1", "orders-0")
+    segment = data / "orders-0" / SEGMENT
+    segment.write_bytes(LOG.read_bytes()[: ends[2] + 20])  # a part of the fourth batch
+    read_size = Path.stat
+
+    def grow_after_stat(path: Path, **options: bool) -> os.stat_result:
+        found = read_size(path, **options)
+        if path == segment and found.st_size < ends[4]:
+            with segment.open("ab") as file:
+                file.write(LOG.read_bytes()[found.st_size : ends[4]])
+        return found
+
+    monkeypatch.setattr(Path, "stat", grow_after_stat)
+    collect(sources_of([str(data)]), tmp_path / "run")
+    assert (tmp_path / "run" / "brokers" / "1" / "data" / "orders-0" / SEGMENT).stat().st_size == ends[2]
+
+
+def test_the_torn_tail_of_a_dead_broker_stays_as_it_is(tmp_path: Path) -> None:
+    data = disk(tmp_path / "data", "1", "orders-0")
+    torn = LOG.read_bytes()[:-3]
+    (data / "orders-0" / SEGMENT).write_bytes(torn)
+    collect(sources_of([str(data)]), tmp_path / "run")
+    assert (tmp_path / "run" / "brokers" / "1" / "data" / "orders-0" / SEGMENT).read_bytes() == torn
+
+
+def test_a_folder_without_a_broker_needs_its_number(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "server.log").write_text("")
+    with pytest.raises(UsageError, match="name it: ID="):
+        sources_of([str(tmp_path / "logs")])
+    assert collect(sources_of([f"4={tmp_path / 'logs'}"]), tmp_path / "run").brokers == ["4"]
+    with pytest.raises(UsageError, match="no such folder"):
+        sources_of(["5=/nowhere"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LogjudgeError, match="found no segments"):
+        collect(sources_of([f"4={tmp_path / 'empty'}"]), tmp_path / "other")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
+    data = disk(tmp_path / "data", "1", "orders-0")
+    (data / "orders-0" / SEGMENT).chmod(0)
+    assert collect(sources_of([str(data)]), tmp_path / "run").unreadable == [str(data / "orders-0" / SEGMENT)]
+
+
+def test_the_command_refuses_a_bundle_with_brokers(tmp_path: Path) -> None:
+    data = disk(tmp_path / "data", "1", "orders-0")
+    out = tmp_path / "run"
+    assert shell("collect", data, "--out", out, cwd=tmp_path).returncode == 0
+    again = shell("collect", data, "--out", out, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "found brokers/" in again.stderr
+
+
+def test_batches_have_the_offsets_that_the_segment_has() -> None:
+    frame = read_segment(LOG).records
+    found = list(batches(LOG))
+    assert found[0].start == 0
+    assert found[-1].end == LOG.stat().st_size
+    assert found[-1].last_offset == frame["offset"].max()
+
+
+def test_a_tail_is_cut_in_whole_batches_and_later_segments_go(tmp_path: Path) -> None:
+    folder = disk(tmp_path / "data", "1", "orders-0") / "orders-0"
+    found = list(batches(LOG))
+    last = found[-1].last_offset
+    cut = disks.cut_tail(folder, 3)
+    assert cut["offsets_cut"][1] == last  # type: ignore[index]
+    assert list(batches(folder / SEGMENT))[-1].last_offset < last - 2
+    assert not (folder / SEGMENT).with_suffix(".index").exists()
+    with pytest.raises(UsageError, match="no records"):
+        disks.cut_tail(tmp_path / "data", 3)
+
+
+def test_a_backup_brings_back_what_was_there(tmp_path: Path) -> None:
+    data = disk(tmp_path / "data", "1", "orders-0", "orders-1")
+    disks.back_up(data, tmp_path / "copy", ["orders-0", "missing-0"])
+    disks.cut_tail(data / "orders-0", 3)
+    assert disks.restore(data, tmp_path / "copy") == ["orders-0"]
+    assert (data / "orders-0" / SEGMENT).read_bytes() == LOG.read_bytes()
+    with pytest.raises(UsageError, match="no such backup"):
+        disks.restore(data, tmp_path / "none")
+    with pytest.raises(LogjudgeError, match="no replica"):
+        disks.partition_folder(data, "../data")
