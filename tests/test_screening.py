@@ -171,7 +171,8 @@ def test_the_engine_reports_the_same_with_screening(tmp_path: Path) -> None:
 def test_figures_of_all_partitions_are_the_same(tmp_path: Path) -> None:
     """The sums over all partitions; single partitions that are plainly valid are not drawn."""
     random = Random(7)
-    run = open_run(together([group_history(random) for _ in range(30)]).write(tmp_path))
+    texts = [group_history(random) for _ in range(30)] + ["p:a@0 p:b?~ final:assign=0 final:<a@0"]
+    run = open_run(together(texts).write(tmp_path))
     figures = [
         merge_figures(results.summaries, results.context, run.settings) for results in (judged(run, 0), judged(run, 3))
     ]
