@@ -22,7 +22,7 @@ ABSENT = ("transactions", "synthetic", "batches", "settled", "kept records")  # 
 def summaries_of(many: ManyPartitions) -> Iterator[Record]:
     """The summary of each partition, in order. The figures of all are with the first one."""
     final = {row.pop("tp"): row for row in many.final_reads.iter_rows(named=True)}
-    more = {"processes": tuple(many.final_processes), "hides": MAX_INT64}
+    more: Record = {"processes": tuple(many.final_processes), "hides": MAX_INT64}
     figures = _figures(many)
     unplaced = {str(topic): unplaced_outcomes(sends) for (topic,), sends in many.unplaced.group_by("topic")}
     for row in _counts(many).iter_rows(named=True):
