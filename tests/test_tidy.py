@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from logjudge.cli.main import COMMANDS, cli
 from logjudge.cli.rules import document
-from tidy_exceptions import LONG_TESTS, STILL_VAGUE, UNDOCUMENTED
+from tidy_exceptions import STILL_VAGUE, UNDOCUMENTED
 
 ROOT = Path(__file__).parents[1]
 # A folder may import from itself and from these.
@@ -229,11 +229,11 @@ def test_the_check_of_names_can_fail(tmp_path: Path) -> None:
     )
     assert vague_names(module) == {"deeds", "told", "kept_rows", "said"}
     assert undocumented_names(module) == {"Row", "tell_all"}
-    assert all((ROOT / name).is_file() for name in (*STILL_VAGUE, *UNDOCUMENTED, *LONG_TESTS))
+    assert all((ROOT / name).is_file() for name in (*STILL_VAGUE, *UNDOCUMENTED))
 
 
 def test_tests_stay_small() -> None:
-    assert [name_of(path) for path in TESTS if path.read_text().count("\n") > 400] == sorted(LONG_TESTS)
+    assert not [name_of(path) for path in TESTS if path.read_text().count("\n") > 400]
 
 
 def test_help_imports_nothing_heavy() -> None:

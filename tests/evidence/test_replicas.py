@@ -134,7 +134,7 @@ def test_what_a_damaged_range_may_hold_is_unknown():
     assert len(judged.unknowns) == 1
 
 
-def test_logs_that_lack_what_the_final_reads_hold_say_nothing_of_what_is_behind_them():
+def test_logs_that_end_before_the_final_reads_prove_nothing_beyond_their_end():
     sent = sends("a@0", "b@1", "c@2", "d@3").with_columns(held=pl.col("value") == "d")
     judged = judge_absence(of(logs("1: 0a 1x"), leader="1"), sent)
     assert [f.values for f in judged.findings] == [["b"]]
