@@ -74,7 +74,7 @@ def test_impact_agrees_with_the_findings(name: str, lost: int, lost_read: int) -
         ([("c", "b", "c"), ("m", "d")], [["c", "orders-0", 1, 2, 2]]),
     ],
 )
-def test_who_reads_on_over_a_cut_never_receives_what_stands_there_now(
+def test_a_consumer_that_reads_over_a_truncation_misses_the_new_records(
     tmp_path: Path, polls: list[tuple[str, ...]], missed: list[list[Any]]
 ) -> None:
     offsets = {"a": 0, "b": 1, "c": 2, "x": 1, "y": 2, "d": 3}

@@ -197,7 +197,7 @@ def test_a_poll_with_an_unreadable_invocation_may_have_read_anything(tmp_path: P
     assert check(folder, tmp_path / "out", "--no-plots") == 3
 
 
-def test_who_sent_what_was_read_may_stand_in_a_line_that_is_missing(tmp_path: Path) -> None:
+def test_a_missing_line_may_hold_the_send_of_a_read_value(tmp_path: Path) -> None:
     history = parse("p:a@0 q:b@1 q:e@2 c:<a@0,b@1,e@2")
     whole = History(history.events, history.config).write(tmp_path / "whole")
     assert verdict_of(judge_run(open_run(whole)))["rules"]["phantom-read"]["verdict"] == "valid"

@@ -21,11 +21,3 @@ UNDOCUMENTED: tuple[str, ...] = (
     "analysis/partitions/observations.py",
     "cli/engines.py",
 )
-
-# Test modules of more than 400 lines.
-LONG_TESTS: tuple[str, ...] = (
-    "tests/evidence/test_causes.py",
-    "tests/evidence/test_replicas.py",
-    "tests/test_reader_jepsen.py",
-    "tests/test_recorder.py",
-)

@@ -13,9 +13,9 @@ from logjudge.analysis.causes.lost_marker import lost_marker
 from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row
 
 from . import test_recorded_runs as recorded_runs
-from .test_causes import epochs, fault, lost, metadata, timeline
+from .replica_texts import checkpoints, joined, logs
 from .test_commands import run
-from .test_replicas import checkpoints, joined, logs
+from .timelines import epochs, fault, lost, metadata, timeline
 
 THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
 TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
