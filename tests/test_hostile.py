@@ -225,7 +225,7 @@ CONFIGS: list[Any] = [
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ('{"processes": {"p": {"acks": "\\ud800"}}}', "half of a character"),
         ('{"final": true, "final": false}', "'final' twice in an object"),
@@ -233,8 +233,8 @@ CONFIGS: list[Any] = [
         ("[" * 5000, "the run's JSON object"),
     ],
 )
-def test_a_run_json_that_can_be_read_in_two_ways_is_refused(text: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_a_run_json_that_can_be_read_in_two_ways_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         config_of(text.encode(), "run.json")
 
 
