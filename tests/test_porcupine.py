@@ -199,12 +199,13 @@ def snippets() -> list[str]:
     """The Python in docs/porcupine.md: what is indented, a blank line around it."""
     text = (Path(__file__).parent.parent / "docs" / "porcupine.md").read_text(encoding="utf-8")
     blocks = [dedent(block) for block in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)]
-    return [block for block in blocks if block.startswith(("from ", "class "))]
+    return [block for block in blocks if block.startswith(("from ", "class ", "import "))]
 
 
 def test_the_snippets_of_the_docs_run_as_they_stand(tmp_path: Path) -> None:
-    library, bank = snippets()
+    library, arrays, bank = snippets()
     names: dict[str, Any] = {}
+    exec(arrays, names)
     exec(library, names)
     result = names["result"]
     assert result.verdict == "ok"

@@ -5,11 +5,6 @@ STILL_VAGUE: tuple[str, ...] = (
     "analysis/inspect/events.py",
     "analysis/inspect/offset_story.py",
     "analysis/partitions/final_reads.py",
-    "models/porcupine/compiled_search.py",
-    "models/porcupine/encoding.py",
-    "models/porcupine/quick_search.py",
-    "models/porcupine/search_kernel.py",
-    "models/porcupine/search_state.py",
 )
 
 # Modules with public functions or classes without a docstring; take a module out once it is documented.

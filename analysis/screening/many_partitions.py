@@ -28,14 +28,17 @@ class ManyPartitions:
     reads: pl.DataFrame
     marks: pl.DataFrame
     context: pl.DataFrame
+    unplaced: pl.DataFrame  # sends to any topic without a known partition: not in transactions
     settings: Settings
 
     @classmethod
-    def of(cls, tables: Mapping[str, pl.DataFrame], context: pl.DataFrame, settings: Settings) -> ManyPartitions:
+    def of(
+        cls, tables: Mapping[str, pl.DataFrame], context: pl.DataFrame, unplaced: pl.DataFrame, settings: Settings
+    ) -> ManyPartitions:
         """The partitions in the tables sends, reads and marks, which have the columns topic and partition."""
         keys = pl.concat([tables[name].select(KEY).unique() for name in TABLES]).unique().sort(KEY).with_row_index("tp")
         numbered = {name: tables[name].join(keys, on=KEY).drop(KEY) for name in TABLES}
-        return cls(keys=keys, **numbered, context=context, settings=settings)
+        return cls(keys=keys, **numbered, context=context, unplaced=unplaced, settings=settings)
 
     def without(self, numbers: Collection[int]) -> ManyPartitions:
         """The same without the partitions of these numbers."""
