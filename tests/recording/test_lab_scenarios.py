@@ -16,12 +16,12 @@ from typing import Any
 
 import logjudge
 import pytest
+from lab_processes import processes
 from logjudge.histories.recording.collect import collect, sources_of
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
 from logjudge.histories.recording.lab.releases import fetch_kafka, find_kafka
 from logjudge.histories.recording.scenarios import load, names
-from test_keeper import processes
 
 DELETING = ("retention", "delete-records", "compaction")
 
