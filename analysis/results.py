@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -60,6 +61,15 @@ class Results:
         if len(findings):
             self._findings.append(findings)
         self._summaries.extend(summaries)
+
+    def contents(self) -> Iterator[tuple[str, str, Any]]:
+        """What was added, as kind, name and a frame or JSON, so that another process can add it to its Results."""
+        for kind in ("findings", "quarantine", "damage"):
+            yield from ((kind, "", frame) for frame in getattr(self, f"_{kind}"))
+        yield "summaries", "", self._summaries
+        yield "context", "", self.context
+        yield "counts", "", self.counts
+        yield from (("lines", str(split), lines) for split, lines in self._lines.items())
 
     @property
     def summaries(self) -> list[dict[str, Any]]:

@@ -82,9 +82,9 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
 @click.option(
     "--plots",
     type=click.Choice(["none", "findings", "all"]),
-    default="all",
+    default="findings",
     show_default=True,
-    help="Which runs get plots: those with findings, or all.",
+    help="SVG plots of runs with breaches or permitted findings, or SVG and PNG of all. logjudge report draws later.",
 )
 @click.option("--no-plots", "plots", flag_value="none", help="Short for --plots none.")
 @engine_options(default="spark")
@@ -138,7 +138,7 @@ def _judge(
     from ..analysis.figures import merge_figures
     from ..analysis.provenance import provenance_of
     from ..analysis.verdict import report_of
-    from ..plots import preload_drawing
+    from ..plots.painting import start_painter
     from ..plots.report import headline
     from ..plots.report.saved import write_result
 
@@ -152,7 +152,7 @@ def _judge(
             settings = dataclasses.replace(settings, name=name)
         run = dataclasses.replace(run, settings=settings)
         if options["plots"] != "none":
-            preload_drawing()
+            start_painter()
         results = engine.judge(run, progress)
         results.refuse_unusable()
         called = shlex.join(["logjudge", *sys.argv[1:]])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from ..histories.errors import UsageError
 from ..histories.output_folder import check_target
@@ -21,6 +22,8 @@ from .paths import LocalPath
 if TYPE_CHECKING:
     from ..histories.recording.session import Progress
 
+ALWAYS = frozenset(("out", "judges", "quiet", "bootstrap", "scenario"))
+OF_SCENARIOS = frozenset(("kafka",))
 _UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
 
 
@@ -82,6 +85,7 @@ def _seconds(_: Any, __: Any, text: str) -> float:
 )
 @click.option("--size", default=0, type=click.IntRange(0, 900_000), help="Bytes of a value, at least.")
 @click.option("--keys", default=20, show_default=True, type=click.IntRange(1), help="Keys of a keyed workload.")
+@click.option("--handle-ms", default=0, type=click.IntRange(0), help="What a group's member takes to handle a poll.")
 @click.option("--judge/--no-judge", "judges", default=True, help="Judge the run at the end (polars, no Java).")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.pass_context
@@ -108,6 +112,7 @@ def command(
         return
     if (scenario is None) == (bootstrap is None):
         raise UsageError("expected either --bootstrap-server (your cluster) or --lab (a cluster on this machine)")
+    _refuse_options_that_do_nothing(ctx, scenario is not None)
     folder = out or Path(scenario or options["workload"])
     judged = folder.with_name(folder.name + "-judged")
     if judges:
@@ -125,6 +130,18 @@ def command(
         click.echo(f"{folder}: judge it with `logjudge check {folder}`")
         ctx.exit(EXIT_USAGE if done.problem else 0)
     ctx.exit(ctx.invoke(check, runs=(str(folder),), out=str(judged), engine="local"))
+
+
+def _refuse_options_that_do_nothing(ctx: click.Context, is_scenario: bool) -> None:
+    """Raises UsageError: a scenario has its own workload, clients and topic, and only a scenario has a version."""
+    for name in ctx.params:
+        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in ALWAYS and (name in OF_SCENARIOS) != is_scenario:
+            option = "--" + {"replicas": "replication-factor", "file": "client-config", "seconds": "duration"}.get(
+                name, name.replace("_", "-")
+            )
+            mode = "--lab, whose scenario sets it" if is_scenario else "--bootstrap-server"
+            raise UsageError(f"found {option} with {mode}; leave it out")
 
 
 def _record_lab(name: str, folder: Path, options: dict[str, Any], report: _Report) -> Any:
@@ -154,7 +171,9 @@ def _record_cluster(bootstrap: str | None, folder: Path, options: dict[str, Any]
     )
     replicas = options["replicas"] or min(3, len(admin_client(settings).list_topics(timeout=10).brokers))
     topic = options["topic"] or f"logjudge-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    same = {name: options[name] for name in ("partitions", "producers", "consumers", "rate", "size", "keys")}
+    same = {
+        name: options[name] for name in ("partitions", "producers", "consumers", "rate", "size", "keys", "handle_ms")
+    }
     load = Load(
         topic, replication_factor=replicas, topic_config=pairs(options["topic_config"], "--topic-config"), **same
     )

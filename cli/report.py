@@ -20,9 +20,11 @@ def command(folder: Path) -> None:
 
     The new report replaces the old one only when it is complete.
     """
+    from ..plots.painting import start_painter
     from ..plots.report import write_report
     from ..plots.report.saved import drawn_from, load
 
+    start_painter()
     saved = load(folder)
     with scratch_folder(folder, SCRATCH) as scratch:
         with drawn_from(folder):

@@ -6,9 +6,6 @@ The records are figures.json (analysis/figures/merge.py). matplotlib is imported
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import around, glance, heatmap, lag, offsets, replicas, swimlane, unread
@@ -16,7 +13,7 @@ from . import around, glance, heatmap, lag, offsets, replicas, swimlane, unread
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PLOTS", "Plot", "preload_drawing"]
+__all__ = ["PLOTS", "Plot", "draw"]
 
 
 class Plot(Protocol):
@@ -43,19 +40,6 @@ PLOTS: dict[str, Plot] = {
     "lag": lag,
     "heatmap": heatmap,
 }
-
-
-@cache
-def preload_drawing() -> None:
-    """Begins to import matplotlib in a thread, as the import takes as long as judging a small run."""
-    threading.Thread(target=_import_drawing, daemon=True).start()
-
-
-def _import_drawing() -> None:
-    with suppress(ImportError):  # whoever draws will raise it
-        import matplotlib.backends.backend_agg
-        import matplotlib.backends.backend_svg
-        import matplotlib.figure  # noqa: F401
 
 
 def draw(name: str, figures: dict[str, Any], subject: dict[str, Any]) -> Figure:

@@ -28,7 +28,8 @@ TITLE_WIDTH = 96  # characters
 DPI = 110
 
 _SETTINGS: Any = {  # matplotlib's own names and types
-    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10.0,
     "text.parse_math": False,  # a topic may be called $x$
     "text.color": INK,

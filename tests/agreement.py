@@ -3,10 +3,10 @@
     python tests/agreement.py [COUNT [SEED]]
 
 A history is simulated on a log, half of them with something changed afterwards, and judged twice: by the rules, and
-by the engine with the model append-log. Of a poll the model is told what it says: the records from the consumer's
-position on, and that offsets which it passes over hold none. The final reads also find nothing behind their last
-record, as the format promises. Offsets that nobody accounts for (markers, records of others) are HOLES: appends of
-unknown outcome that the history is given beside its own.
+by the engine with the model append-log. For the model, a poll reads the records from the consumer's position on, and
+finds the offsets empty that it passes over. The final reads also find nothing behind their last record, as the format
+promises. All other offsets (markers, records of other topics) are HOLES: appends of unknown outcome, added to the
+history.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Op:
     offset: int | None = None  # of a send, or the answer of an end
     records: tuple[Record, ...] = field(default=())
 
-    def told(self) -> str:
-        """What it answered, in the language of notation.py."""
+    def completion(self) -> str:
+        """Its result, in the language of notation.py."""
         if self.f == "poll":
             return "<" + ",".join(f"{value}@{offset}" for value, offset in self.records)
         if self.f == "end":
@@ -70,7 +70,7 @@ class Op:
         ending = {"info": "~", "fail": "!", "ok": "@?" if self.offset is None else f"@{self.offset}"}[self.outcome]
         return self.value + ending
 
-    def asked(self) -> str:
+    def invocation(self) -> str:
         return {"poll": "<", "end": "end"}.get(self.f, self.value)
 
 
@@ -161,8 +161,8 @@ def changed(ops: list[Op], rng: Random) -> list[Op]:
 
 
 def in_notation(ops: list[Op]) -> str:
-    tokens = [(op.start, f"{op.process}:{op.asked()}..") for op in ops]
-    tokens += [(op.end, f"{op.process}:..{op.told()}") for op in ops]
+    tokens = [(op.start, f"{op.process}:{op.invocation()}..") for op in ops]
+    tokens += [(op.end, f"{op.process}:..{op.completion()}") for op in ops]
     # The final reads say where they begin, or else they would not be seen where they find nothing.
     tokens += [(op.start, "final:assign=0") for op in [op for op in ops if op.process == "final"][:1]]
     return " ".join(token for _, token in sorted(tokens))
@@ -237,8 +237,8 @@ def judge_all(histories: list[list[Op]]) -> Iterator[Judged]:
         if finding["severity"] == "violation":
             broken.setdefault(finding["topic"], set()).add(finding["rule"])
     for number, (text, ops) in enumerate(zip(texts, histories, strict=True)):
-        told = (operations(ops), operations(ops, holes=False), operations(ops, blind=False))
-        verdicts = [check_operations(LOG, each).verdict == "ok" for each in told]
+        modelled = (operations(ops), operations(ops, holes=False), operations(ops, blind=False))
+        verdicts = [check_operations(LOG, each).verdict == "ok" for each in modelled]
         yield Judged(text, *verdicts, broken.get(f"t{number}", set()))
 
 
@@ -266,15 +266,15 @@ def disagreement(judged: Judged) -> str | None:
 def main() -> None:
     count, seed = [*map(int, sys.argv[1:]), *(2000, 1)[len(sys.argv) - 1 :]]
     rng = Random(seed)
-    told = broken = 0
+    disagreements = broken = 0
     for start in range(0, count, 500):
         for judged in judge_all(random_histories(rng, min(500, count - start))):
             broken += not judged.linearizable
             wrong = disagreement(judged)
             if wrong:
-                told += 1
+                disagreements += 1
                 print(wrong)
-    print(f"{count} histories, {broken} not linearizable, {told} disagreements")
+    print(f"{count} histories, {broken} not linearizable, {disagreements} disagreements")
 
 
 if __name__ == "__main__":

@@ -10,20 +10,12 @@ import pytest
 from combined_corpus import HISTORIES, JudgedRun, judge_combined
 from command_line import UNREAD
 
-# One worker runs these one after the other: a Spark session, and each history of the corpus judged alone, are had once.
-TOGETHER = (
-    *("test_engines.py", "test_rules.py", "test_findings.py"),
-    *("test_remote.py", "test_search.py", "test_linearize.py", "test_operation_formats.py"),
-)
+# Tests that share one of these fixtures run on one worker, so that it is made once.
+SHARED = ("spark", "combined_corpus")
 # What takes longest goes first, so that no core waits for it at the end.
 FIRST = (
-    "test_spark_cluster.py",
-    *TOGETHER,
-    "test_packaging.py",
-    "test_hostile.py",
-    "test_report.py",
-    "test_porcupine.py",
-    "test_hostile_values.py",
+    *("spark", "test_spark_cluster.py", "test_packaging.py", "combined_corpus", "test_report.py", "test_porcupine.py"),
+    *("test_rules.py", "test_judge.py", "test_search.py", "test_engines.py", "test_hostile.py"),
 )
 
 # Masses of runs of what other tests cover: tracing their lines costs as much again, and shows nothing more.
@@ -34,24 +26,18 @@ UNTRACED = (
 )
 
 
+def _group(item: pytest.Item) -> str:
+    """The tests that pytest-xdist sends to one worker: those of a shared fixture, or of a file."""
+    fixtures = getattr(item, "fixturenames", ())
+    return next((name for name in SHARED if name in fixtures), item.path.name)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.path.name in UNTRACED:
             item.add_marker(pytest.mark.no_cover)
-    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """For `--dist loadfile`: whole files, and those of TOGETHER as if they were one."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
-            return "together" if file.rsplit("/", 1)[-1] in TOGETHER else file
-
-    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+    items.sort(key=lambda item: FIRST.index(_group(item)) if _group(item) in FIRST else len(FIRST))
 
 
 @pytest.fixture(scope="session")
@@ -68,11 +54,13 @@ def spark() -> Iterator[Any]:
     found = java()
     if found.state != "ok":
         pytest.skip(f"Spark needs Java 17 or newer, and there is {found}")
-    from logjudge.analysis.engines.spark import open_session
+    from logjudge.analysis.engines.spark import open_session, whole_run
 
     # What tests shuffle is small: a part for each core is enough.
     session = open_session("local[2]", conf=[("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")])
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_run, "MAX_BYTES", 0)  # test_engines.py has a test for runs that one task judges
+        yield session
     session.stop()
 
 

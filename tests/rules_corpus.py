@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
     @property
     def breaks(self) -> bool:
-        return any(_rule_of(found) == self.rule for found in self.found)
+        return any(rule_of(found) == self.rule for found in self.found)
 
 
 def load(folder: Path = _FOLDER) -> list[Case]:
@@ -43,12 +43,13 @@ def _cases(file: Path) -> list[Case]:
             raise ValueError(f"{file.name}, case {number + 1}: expected why, history and findings, found {lines}")
         found, _, verdicts = lines[2].removeprefix("=> ").partition("|")
         expected = tuple(sorted(word for word in found.split() if word != "nothing"))
-        told = dict(word.rsplit(":", 1) for word in verdicts.split())
-        cases.append(Case(file.stem, lines[0].removeprefix("# "), lines[1], expected, told))
+        expected_verdicts = dict(word.rsplit(":", 1) for word in verdicts.split())
+        cases.append(Case(file.stem, lines[0].removeprefix("# "), lines[1], expected, expected_verdicts))
     return cases
 
 
-def _rule_of(found: str) -> str:
+def rule_of(found: str) -> str:
+    """The rule of a finding as the corpus writes it."""
     return found.partition("@")[0].rpartition(":")[2]
 
 

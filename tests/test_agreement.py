@@ -31,6 +31,6 @@ def test_rules_and_the_log_model_agree() -> None:
     assert not any(dense and not linearizable for linearizable, dense, _ in seen)
 
 
-def test_the_document_says_how_rules_and_linearizability_relate() -> None:
+def test_the_document_relates_each_rule_to_linearizability() -> None:
     text = document().partition("## Rules and linearizability")[2]
     assert all(f"`{rule}`" in text for rule in (IMPLY | SESSION) & set(RULES))

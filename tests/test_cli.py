@@ -21,7 +21,7 @@ from logjudge.cli.main import COMMANDS, cli
 from logjudge.histories.errors import LogjudgeError
 
 
-def test_a_misspelt_command_is_told_with_what_is_close() -> None:
+def test_a_misspelt_command_is_answered_with_a_similar_one() -> None:
     assert "No such command 'chek'; did you mean check?" in CliRunner().invoke(cli, ["chek"]).output
 
 
@@ -53,7 +53,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
         *("verdict.json", "findings.parquet", "quarantine.jsonl"),
         *("report.html", "report.md", "figures.json", "plots"),
     }
-    assert {path.suffix for path in (tmp_path / "out" / "plots").iterdir()} == {".png", ".svg"}
+    assert {path.suffix for path in (tmp_path / "out" / "plots").iterdir()} == {".svg"}
     assert pl.read_parquet(tmp_path / "out" / "findings.parquet")["id"].n_unique() == 16
     assert list(tmp_path.iterdir()) == [tmp_path / "out"], "no temporary folder is left"
 
@@ -67,7 +67,7 @@ def test_verdict_json_follows_its_schema(tmp_path: Path) -> None:
         assert report == json.loads((tmp_path / verdict / "verdict.json").read_text())
 
 
-def test_an_output_that_nobody_reads_is_no_breach(tmp_path: Path) -> None:
+def test_a_closed_stdout_is_no_breach(tmp_path: Path) -> None:
     command = f"{sys.executable} -m logjudge.cli rules --markdown | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (141, "")
@@ -136,7 +136,7 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (("check", "nowhere"), "no such file or folder, expected"),
         (("check", str(CLEAN), "--only", "lost"), "expected one of lost-write"),
@@ -162,10 +162,10 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
         (("report", "nowhere"), "nowhere"),
     ],
 )
-def test_a_users_error_is_one_sentence(arguments: tuple[str, ...], says: str) -> None:
+def test_a_users_error_is_one_sentence(arguments: tuple[str, ...], expected: str) -> None:
     error = run(*arguments).exception
     assert isinstance(error, LogjudgeError)
-    assert says in str(error)
+    assert expected in str(error)
     assert "\n" not in str(error)
 
 
@@ -190,8 +190,10 @@ def test_a_threshold_that_is_no_number_is_one_sentence(monkeypatch: pytest.Monke
     ],
 )
 def test_the_shell_completes_files_and_names(words: str, completed: str) -> None:
-    asked = {"COMP_WORDS": f"logjudge {words}", "COMP_CWORD": str(len(words.split()))}
-    result = CliRunner().invoke(cli, [], prog_name="logjudge", env={**asked, "_LOGJUDGE_COMPLETE": "bash_complete"})
+    environment = {"COMP_WORDS": f"logjudge {words}", "COMP_CWORD": str(len(words.split()))}
+    result = CliRunner().invoke(
+        cli, [], prog_name="logjudge", env={**environment, "_LOGJUDGE_COMPLETE": "bash_complete"}
+    )
     assert result.output.splitlines() == [completed]
 
 
@@ -206,7 +208,7 @@ def test_the_shell_completes_files_and_names(words: str, completed: str) -> None
         (("--out", "s3a://bucket/out"), 1000, False),
     ],
 )
-def test_who_waits_for_spark_unasked_is_told_of_the_local_engine_once(
+def test_a_run_that_waits_for_spark_by_default_mentions_the_local_engine_once(
     options: tuple[str, ...], operations: int, hinted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = {"verdict": "valid", "counts": {"operations": operations}, "rules": {}, "assumptions": []}
@@ -218,7 +220,7 @@ def test_who_waits_for_spark_unasked_is_told_of_the_local_engine_once(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (("check", CLEAN, "--engine", "local", "--no-plots", "--out", "out"), "clean-a: judging 2 of 3 partitions"),
         (("plot", CLEAN, "offsets", "--out", "plot.png"), "clean-a: judging 2 of 3 partitions"),
@@ -227,22 +229,22 @@ def test_who_waits_for_spark_unasked_is_told_of_the_local_engine_once(
         (("explain", CLEAN), "clean-a: reading 0 of 1 parts"),
     ],
 )
-def test_long_work_says_on_stderr_how_far_it_is(
-    arguments: tuple[object, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_long_work_reports_its_progress_on_stderr(
+    arguments: tuple[object, ...], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert says not in run(*arguments).stderr  # as it takes less than ten seconds
+    assert expected not in run(*arguments).stderr  # as it takes less than ten seconds
     monkeypatch.setattr("logjudge.cli.progress.INTERVAL", -1)
     result = run(*arguments)
-    assert says in result.stderr.splitlines()
-    assert says not in result.stdout
+    assert expected in result.stderr.splitlines()
+    assert expected not in result.stdout
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    assert says not in run(*arguments).stderr  # a live line, which is gone in the end
+    assert expected not in run(*arguments).stderr  # a live line, which is gone in the end
 
 
 @pytest.mark.parametrize("command", [("check", CLEAN), ("search", "--variant", "kraft"), ("linearize", CLEAN)])
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "expected"),
     [
         (("--engine", "local", "--master", "local[1]"), "found --master, --remote or --conf with --engine local"),
         (("--engine", "spark", "--master", "local[1]", "--remote", "sc://x"), "found --master and --remote"),
@@ -250,14 +252,14 @@ def test_long_work_says_on_stderr_how_far_it_is(
     ],
 )
 def test_the_engine_is_chosen_alike_everywhere(
-    command: tuple[object, ...], options: tuple[str, ...], says: str
+    command: tuple[object, ...], options: tuple[str, ...], expected: str
 ) -> None:
     result = run(*command, *options)
     assert isinstance(result.exception, LogjudgeError)
-    assert says in str(result.exception)
+    assert expected in str(result.exception)
 
 
-def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Path) -> None:
+def test_closed_streams_and_full_disks_cost_no_traceback(tmp_path: Path) -> None:
     def called(words: str, redirected: str) -> subprocess.CompletedProcess[str]:
         command = f"{sys.executable} -m logjudge.cli {words} {redirected}"
         return subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -271,17 +273,17 @@ def test_who_closes_the_streams_or_fills_the_disk_gets_no_traceback(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (("scenarios", "kip-101-loss"), "scenarios run kip-101-loss"),
         (("plot", "nope", "offsets", "--out", "no/such.png"), "no such folder"),
         (("linearize", "nope", "--picture", "no/such.html"), "no such folder"),
     ],
 )
-def test_what_cannot_come_to_an_end_is_refused_before_it_begins(arguments: tuple[str, ...], says: str) -> None:
+def test_what_cannot_come_to_an_end_is_refused_before_it_begins(arguments: tuple[str, ...], expected: str) -> None:
     result = run(*arguments)
     assert isinstance(result.exception, LogjudgeError)
-    assert says in str(result.exception)
+    assert expected in str(result.exception)
 
 
 def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
@@ -299,7 +301,7 @@ def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
     assert len(tables[0]) == 12  # no brokers beside the converted history
 
 
-def test_convert_says_what_it_leaves_behind(tmp_path: Path) -> None:
+def test_convert_names_what_it_leaves_behind(tmp_path: Path) -> None:
     assert "run.json" in run("convert", LOSSY, tmp_path / "history.parquet").stderr
     assert "no such folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
 
@@ -307,8 +309,10 @@ def test_convert_says_what_it_leaves_behind(tmp_path: Path) -> None:
 def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
     for name in ("one", "two"):
         shutil.copytree(CLEAN, tmp_path / name)
-    said = f"found 2 run bundles in it (one, two), expected one run; name them all: $(dirname {tmp_path}/*/run.json)"
-    assert said in str(check(tmp_path).exception)
+    expected = (
+        f"found 2 run bundles in it (one, two), expected one run; name them all: $(dirname {tmp_path}/*/run.json)"
+    )
+    assert expected in str(check(tmp_path).exception)
 
 
 def test_rules_explains_with_an_example() -> None:

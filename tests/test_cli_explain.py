@@ -41,26 +41,26 @@ OVERWRITTEN = (
 
 
 @pytest.mark.parametrize("place", [(), ("x-0",), ("x-0@0",)])
-def test_a_loss_that_nobody_can_explain_is_told_with_why(place: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_loss_without_a_known_cause_has_the_reason(place: tuple[str, ...], tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
     history.write_text(UNREAD + OVERWRITTEN)
     assert check(history, "--out", tmp_path / "out").return_value == 1
     for source in (history, tmp_path / "out"):
-        told = run("explain", source, *place).stdout
-        assert "lost-write: a was acknowledged at x-0@0" in told
-        assert "[history.jsonl:1]" in told
-        assert "The run has no broker files of x-0, so the cause is not known." in told
-        assert "no breach was found" not in told
-        assert "explain the run itself" not in told
+        output = run("explain", source, *place).stdout
+        assert "lost-write: a was acknowledged at x-0@0" in output
+        assert "[history.jsonl:1]" in output
+        assert "The run has no broker files of x-0, so the cause is not known." in output
+        assert "no breach was found" not in output
+        assert "explain the run itself" not in output
 
 
-def test_of_many_breaches_without_a_cause_the_worst_are_told() -> None:
+def test_of_many_breaches_without_a_cause_the_worst_are_listed() -> None:
     history = Path(__file__).with_name("data") / "jepsen.edn"
-    told = run("explain", history).stdout
-    assert [line.split()[1] for line in told.splitlines() if line.startswith("  - ")] == 4 * ["lost-write:"] + 8 * [
+    output = run("explain", history).stdout
+    assert [line.split()[1] for line in output.splitlines() if line.startswith("  - ")] == 4 * ["lost-write:"] + 8 * [
         "unseen:"
     ]
-    assert "… and 26 more" in told
+    assert "… and 26 more" in output
     of_key = run("explain", history, "10-0").stdout
     assert "lost-write: 21 was sent by 6" in of_key
     assert of_key.rstrip().endswith("Events\n  The run has no broker files that record events of this partition.")
@@ -75,11 +75,11 @@ def test_of_many_breaches_without_a_cause_the_worst_are_told() -> None:
     ],
 )
 def test_explain_prints_json(place: tuple[str, ...], keys: set[str]) -> None:
-    told = json.loads(run("explain", LOSSY, *place, "--json").stdout)
-    assert keys <= set(told)
-    assert told["causes"][0]["cause"] == "unclean-election"
-    assert {"says", "source", "line"} <= set(told["causes"][0]["chain"][0])
-    assert (told["unexplained"], told["unexplained_left_out"], told["why_no_cause"]) == ([], 0, [])
+    explained = json.loads(run("explain", LOSSY, *place, "--json").stdout)
+    assert keys <= set(explained)
+    assert explained["causes"][0]["cause"] == "unclean-election"
+    assert {"says", "source", "line"} <= set(explained["causes"][0]["chain"][0])
+    assert (explained["unexplained"], explained["unexplained_left_out"], explained["why_no_cause"]) == ([], 0, [])
 
 
 @pytest.mark.parametrize("place", [(), ("orders-0",), ("orders-0@255",)])
@@ -87,19 +87,19 @@ def test_breaches_without_a_cause_are_in_json_too(place: tuple[str, ...], tmp_pa
     """Without what brokers kept, no cause is told; the text says the same."""
     shutil.copytree(LOSSY, tmp_path / "bare", ignore=shutil.ignore_patterns("brokers"))
     check(tmp_path / "bare", "--out", tmp_path / "out")
-    told, saved = (json.loads(run("explain", tmp_path / name, *place, "--json").stdout) for name in ("bare", "out"))
-    first = told["unexplained"][0]
+    fresh, saved = (json.loads(run("explain", tmp_path / name, *place, "--json").stdout) for name in ("bare", "out"))
+    first = fresh["unexplained"][0]
     assert (first["id"], first["source"]) == (
         "lost-write/orders-0/0" if place else "lost-write/orders-1/0",
         "history.jsonl.gz",
     )
     assert first["line"] > 0
     assert "place" not in first
-    assert told["why_no_cause"][0].startswith("The run has no broker files of orders-")
-    assert {name: told[name] for name in saved} == saved
-    says = " ".join(run("explain", tmp_path / "bare", *place).stdout.split())
-    assert all(" ".join(one["says"].split()) in says for one in told["unexplained"][:3])
-    assert told["why_no_cause"][0] in says
+    assert fresh["why_no_cause"][0].startswith("The run has no broker files of orders-")
+    assert {name: fresh[name] for name in saved} == saved
+    text = " ".join(run("explain", tmp_path / "bare", *place).stdout.split())
+    assert all(" ".join(one["says"].split()) in text for one in fresh["unexplained"][:3])
+    assert fresh["why_no_cause"][0] in text
 
 
 def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_help_lists_every_rule_once_by_group_and_examples() -> None:
         ({"partition": 2**40}, "partition: expected an integer of 32 bits, found 1099511627776"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_said_by_field_and_shape(change: dict[str, object], reason: str) -> None:
+def test_what_is_wrong_with_a_line_is_named_by_field_and_shape(change: dict[str, object], reason: str) -> None:
     line = json.dumps({**EVENTS[0], "fault": {"kind": "kill"}, **change}).encode()
     _, refused = native.parse(line)
     assert reason in refused["reason"][0]
@@ -132,12 +132,13 @@ def test_causes_are_documented_with_evidence_remedy_and_links() -> None:
         (0, ["--plots", "findings"], False),
         (7, ["--plots", "findings"], True),
         (0, ["--plots", "all"], True),
-        (0, [], True),
+        (0, [], False),
+        (7, [], True),
         (7, ["--plots", "none"], False),
         (7, ["--no-plots"], False),
     ],
 )
-def test_plots_are_drawn_as_asked(offset: int, options: list[str], drawn: bool, tmp_path: Path) -> None:
+def test_plots_are_drawn_as_the_options_say(offset: int, options: list[str], drawn: bool, tmp_path: Path) -> None:
     """A value that is acknowledged at one offset and read at another is a finding."""
     read = [
         {"process": "c", "op": 1, "type": kind, "f": "poll", "time": 2 + time}
@@ -150,6 +151,7 @@ def test_plots_are_drawn_as_asked(offset: int, options: list[str], drawn: bool, 
     findings = json.loads((tmp_path / "out" / "verdict.json").read_text())["findings"]
     assert bool(findings) == bool(offset)
     assert bool(list((tmp_path / "out").glob("plots/*.svg"))) == drawn
+    assert bool(list((tmp_path / "out").glob("plots/*.png"))) == ("all" in options)
     assert (tmp_path / "out" / "report.html").exists()
 
 

@@ -46,7 +46,7 @@ def test_an_allowed_loss_of_a_real_run_is_valid_with_all_that_follows_from_it(tm
     assert check(source, "--out", tmp_path / "plain").return_value == 1
 
 
-def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_path: Path) -> None:
+def test_skipped_rules_are_named_and_have_no_verdict(tmp_path: Path) -> None:
     schema = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
     screen = check(LOSSY, "--only", "duplicate", "--out", tmp_path / "only").output
     verdict = json.loads((tmp_path / "only" / "verdict.json").read_text())
@@ -78,9 +78,9 @@ def test_what_is_permitted_is_counted_in_records_and_findings_and_under_strict_a
     strict = check(*only, "--strict").output
     assert re.search(r"nonmonotonic-send +invalid +\d+ records in \d+ findings\n", strict)
     report = json.loads((tmp_path / "out" / "verdict.json").read_text())
-    told = report["rules"]["nonmonotonic-send"]
-    assert told["permitted"] == told["permitted_count"] == 0
-    assert told["findings"] == len(report["findings"])
+    counts = report["rules"]["nonmonotonic-send"]
+    assert counts["permitted"] == counts["permitted_count"] == 0
+    assert counts["findings"] == len(report["findings"])
     assert {finding["severity"] for finding in report["findings"]} == {"violation"}
 
 
@@ -95,13 +95,13 @@ def test_junit(tmp_path: Path) -> None:
     assert cases["consumer-loss"] == ["skipped"]
     assert cases["final reads complete"] == []
     assert PREVENTED in str(suite.findtext("testcase[@name='lost-write']/failure"))
-    told = str(suite.findtext("system-out"))
-    assert told.startswith("unclean-election-a: INVALID\nunclean-election: ")
-    assert PREVENTED in told
+    output = str(suite.findtext("system-out"))
+    assert output.startswith("unclean-election-a: INVALID\nunclean-election: ")
+    assert PREVENTED in output
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "expected"),
     [
         ({}, 'lacks "final": true and a process with the role final'),
         ({"final": True}, "as run.json lacks a process with the role final"),
@@ -110,11 +110,13 @@ def test_junit(tmp_path: Path) -> None:
         ({"final": True, "processes": {"c": {"role": "finall"}}}, "unknown roles (c: finall), expected prod"),
     ],
 )
-def test_how_final_reads_become_known_is_told(config: dict[str, Any], says: str, unread: Path, tmp_path: Path) -> None:
+def test_the_way_to_name_final_reads_is_reported(
+    config: dict[str, Any], expected: str, unread: Path, tmp_path: Path
+) -> None:
     (unread / "run.json").write_text(json.dumps(config))
-    told = json.loads(check(unread, "--json", "--out", tmp_path / "o").output)["assumptions"]
-    (final,) = [item for item in told if item["name"] == "final reads complete"]
-    assert says in final["says"]
+    assumptions = json.loads(check(unread, "--json", "--out", tmp_path / "o").output)["assumptions"]
+    (final,) = [item for item in assumptions if item["name"] == "final reads complete"]
+    assert expected in final["says"]
 
 
 def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> No
     assert suite.find("testcase[@name='unseen']/skipped").get("message") == "by --only or --skip"  # type: ignore[union-attr]
 
 
-def test_what_is_unknown_is_said_once_in_the_report(unread: Path, tmp_path: Path) -> None:
+def test_unknowns_appear_once_in_the_report(unread: Path, tmp_path: Path) -> None:
     check(unread, "--out", tmp_path / "o")
     for name in ("report.md", "report.html"):
         assert (tmp_path / "o" / name).read_text().count("No breach was found, but the evidence is incomplete") == 1
@@ -145,8 +147,8 @@ def test_sarif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = first["locations"][0]["physicalLocation"]
     assert where == {"artifactLocation": {"uri": "examples/unclean-election/history.jsonl.gz"}}
     assert "[history.jsonl.gz:999, " in first["message"]["text"]
-    (told,) = run_of_tool["invocations"][0]["toolExecutionNotifications"]
-    assert told["message"]["text"].startswith("unclean-election-a: INVALID. unclean-election: ")
+    (notification,) = run_of_tool["invocations"][0]["toolExecutionNotifications"]
+    assert notification["message"]["text"].startswith("unclean-election-a: INVALID. unclean-election: ")
     for result in run_of_tool["results"]:
         for location in (*result["locations"][:1], *result["relatedLocations"]):
             assert Path(location["physicalLocation"]["artifactLocation"]["uri"]).is_file()
@@ -200,7 +202,7 @@ def test_malformed_lines_are_quarantined_and_make_it_unknown(tmp_path: Path) -> 
     assert (row["source"], row["line"]) == ("history.jsonl", 11)
 
 
-def test_no_colour_where_nobody_sees_it(tmp_path: Path) -> None:
+def test_no_colour_in_a_pipe_or_file(tmp_path: Path) -> None:
     done = shell("check", CLEAN, "--engine", "local", "--no-plots", cwd=tmp_path)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
@@ -219,17 +221,17 @@ def on_a_terminal(*arguments: object, **env: str) -> str:
     environment = {**plain, "TERM": "xterm-256color", **env}
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment):
         os.close(terminal)
-        told = b""
+        received = b""
         with contextlib.suppress(OSError):  # EIO: nobody has the terminal any more
             while block := os.read(seen, 4096):
-                told += block
+                received += block
     os.close(seen)
-    return told.decode()
+    return received.decode()
 
 
 def test_no_color_takes_the_colours_off_a_terminal(unread: Path, tmp_path: Path) -> None:
-    asked = ("check", unread, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    coloured, plain = on_a_terminal(*asked), on_a_terminal(*asked, NO_COLOR="1")
+    command = ("check", unread, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    coloured, plain = on_a_terminal(*command), on_a_terminal(*command, NO_COLOR="1")
     assert "unread: \x1b[33m\x1b[1mUNKNOWN\x1b[0m" in coloured
     assert "unread: UNKNOWN" in plain
     assert not re.search(r"\x1b\[[\d;]*m", plain)
@@ -242,5 +244,5 @@ def test_no_format_passes_control_or_bidirectional_characters(form: str, unread:
     output = check(unread, "--format", form, "--out", tmp_path / "o").output
     assert not {char for char in output if char not in "\n" and not char.isprintable()}
     if form == "sarif":
-        told = [result["message"]["text"] for result in json.loads(output)["runs"][0]["results"]]
-        assert all(text.isprintable() for text in told)
+        messages = [result["message"]["text"] for result in json.loads(output)["runs"][0]["results"]]
+        assert all(text.isprintable() for text in messages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from logjudge.histories import files, parsing
 from logjudge.histories.bundle import open_run
 from logjudge.histories.files import blocks
 from notation import History, parse
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election"
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,28 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     largest = sorted(runs, key=lambda judged: len(judged.run.topics))[-2:]  # each run costs Spark seconds
     assert len({rule for judged in largest for rule in judged.results.findings()["rule"]}) >= 18
     _compare_on_spark(spark, largest)
+
+
+@pytest.mark.spark
+def test_one_task_judges_a_small_run(
+    spark: Any, some: list[JudgedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also its quarantine, and the lines that its findings quote."""
+    from logjudge.analysis.engines.spark import judge, judge_run, whole_run
+
+    monkeypatch.setattr(whole_run, "MAX_BYTES", 1 << 30)
+    monkeypatch.delattr(judge, "plan")
+    judged = max(some, key=lambda judged: len(judged.run.topics))
+    folder = shutil.copytree(judged.folder, tmp_path / "run")
+    with (folder / "history.jsonl").open("ab") as history:
+        history.write(b"no JSON\n")
+    size = (folder / "history.jsonl").stat().st_size
+    for run in (open_run(folder, split_bytes=size // 3), open_run(EXAMPLE)):
+        results, same = judge_run(run, spark), local.judge_run(run)
+        assert len(same.findings()) > 0
+        assert results.findings().equals(same.findings())
+        assert results.quarantine().equals(same.quarantine())
+        assert verdict_of(results) == verdict_of(same)
 
 
 @pytest.mark.spark
@@ -168,5 +193,5 @@ def _same_but_for_names(found: Results, expected: Results) -> None:
 
 def _without_lines(results: Results) -> list[dict[str, Any]]:
     """Findings with what their evidence says, whichever lines say it."""
-    says = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
-    return results.findings().with_columns(says).to_dicts()
+    sentences = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
+    return results.findings().with_columns(sentences).to_dicts()

@@ -34,17 +34,17 @@ def part(figures: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_the_unclean_election_is_one_lost_range_that_its_consumer_saw_twice() -> None:
-    told = part(judged(by_name("unclean-election-a")).figures, "orders-0")["offsets"]
-    assert told["blocks"] == [[0, 254, {"read": 255}], [255, 630, {"lost-read": 376}], [631, 1143, {"read": 513}]]
-    assert told["later"] == [[255, 630, "replaced"]]
-    lanes = {lane["process"]: lane["segments"] for lane in told["readers"]}
+    offsets = part(judged(by_name("unclean-election-a")).figures, "orders-0")["offsets"]
+    assert offsets["blocks"] == [[0, 254, {"read": 255}], [255, 630, {"lost-read": 376}], [631, 1143, {"read": 513}]]
+    assert offsets["later"] == [[255, 630, "replaced"]]
+    lanes = {lane["process"]: lane["segments"] for lane in offsets["readers"]}
     assert lanes["c0"] == [[0, 254, "read"], [255, 630, "both"], [631, 1143, "read"]]
     assert lanes["final"] == [[0, 1143, "read"]]
 
 
 def test_an_old_consumer_keeps_lost_records_and_never_sees_their_successors() -> None:
-    told = part(judged(by_name("kip-101-c")).figures, "orders-0")["offsets"]
-    lanes = {lane["process"]: lane["segments"] for lane in told["readers"]}
+    offsets = part(judged(by_name("kip-101-c")).figures, "orders-0")["offsets"]
+    lanes = {lane["process"]: lane["segments"] for lane in offsets["readers"]}
     assert [635, 832, "lost"] in lanes["c0"]
 
 
@@ -74,7 +74,7 @@ def test_impact_agrees_with_the_findings(name: str, lost: int, lost_read: int) -
         ([("c", "b", "c"), ("m", "d")], [["c", "orders-0", 1, 2, 2]]),
     ],
 )
-def test_who_reads_on_over_a_cut_never_receives_what_stands_there_now(
+def test_a_consumer_that_reads_over_a_truncation_misses_the_new_records(
     tmp_path: Path, polls: list[tuple[str, ...]], missed: list[list[Any]]
 ) -> None:
     offsets = {"a": 0, "b": 1, "c": 2, "x": 1, "y": 2, "d": 3}
@@ -120,8 +120,8 @@ def test_what_is_permitted_is_counted_too(name: str, kind: str, count: int) -> N
 
 
 def test_what_is_legally_gone_is_shown_as_such() -> None:
-    told = part(judged(by_name("retention-a")).figures, "logs-0")["offsets"]
-    assert told["blocks"] == [[0, 619, {"absent": 620}], [620, 1091, {"read": 472}]]
+    offsets = part(judged(by_name("retention-a")).figures, "logs-0")["offsets"]
+    assert offsets["blocks"] == [[0, 619, {"absent": 620}], [620, 1091, {"read": 472}]]
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
@@ -131,7 +131,7 @@ def test_series_add_up_to_the_run(path: Path) -> None:
     series = figures["series"]
     # A send that failed before it had a partition belongs to none, but was sent.
     lone = {summary["topic"]: summary["figures"]["unplaced"] for summary in run.summaries}
-    unplaced = sum(sum(map(sum, told["series"].values())) for told in lone.values() if told)
+    unplaced = sum(sum(map(sum, offsets["series"].values())) for offsets in lone.values() if offsets)
     sent = sum(sum(series[outcome]) for outcome in ("ok", "fail", "info"))
     assert sent == counts["sends"] + unplaced
     assert sum(series["read"]) == counts["reads"]
@@ -158,11 +158,11 @@ def test_small_splits_give_the_same_record(tmp_path: Path) -> None:
 def test_operations_around_a_loss_tell_its_story(tmp_path: Path) -> None:
     figures = judged(write_run(tmp_path / "run", lossy(), FINAL)).figures
     window = figures["windows"][0]
-    told = {(operation["process"], operation["text"]): operation for operation in window["operations"]}
-    assert told["p", "b @1"]["proof"]
-    assert told["p", "b @1"]["lost"]
-    assert not told["q", "x @1"]["lost"]
-    assert told["c0", "2 records @0-1: a … b"]["lost"]
+    operations = {(operation["process"], operation["text"]): operation for operation in window["operations"]}
+    assert operations["p", "b @1"]["proof"]
+    assert operations["p", "b @1"]["lost"]
+    assert not operations["q", "x @1"]["lost"]
+    assert operations["c0", "2 records @0-1: a … b"]["lost"]
     times = [operation["invoked"] for operation in window["operations"]]
     assert times == sorted(times)
 
@@ -224,7 +224,7 @@ def test_sends_without_a_partition_are_counted_once() -> None:
 
 
 def events_of(*rows: tuple[str, str, list[str], int]) -> pl.DataFrame:
-    told = [
+    events = [
         {
             "kind": kind,
             "invoked": time,
@@ -234,7 +234,7 @@ def events_of(*rows: tuple[str, str, list[str], int]) -> pl.DataFrame:
         }
         for number, (kind, fault, nodes, time) in enumerate(rows)
     ]
-    return complete(pl.DataFrame(told), CONTEXT)
+    return complete(pl.DataFrame(events), CONTEXT)
 
 
 def test_faults_end_with_their_heal_node_by_node() -> None:
@@ -268,9 +268,9 @@ def test_faults_end_with_their_heal_node_by_node() -> None:
         ({"kind": "truncate", "nodes": ["1"]}, ""),
     ],
 )
-def test_a_fault_of_a_moment_tells_whom_it_struck_and_where(fault: dict[str, Any], place: str) -> None:
-    told = {"kind": ["fault"], "invoked": [5], "completed": [6], "at": [0], "detail": [json.dumps(fault)]}
-    (band,), _ = fault_bands(complete(pl.DataFrame(told), CONTEXT))
+def test_a_fault_of_a_moment_names_its_targets_and_place(fault: dict[str, Any], place: str) -> None:
+    context = {"kind": ["fault"], "invoked": [5], "completed": [6], "at": [0], "detail": [json.dumps(fault)]}
+    (band,), _ = fault_bands(complete(pl.DataFrame(context), CONTEXT))
     assert band == {"kind": fault["kind"], "nodes": fault.get("nodes", []), "place": place, "from": 5, "to": 5}
 
 

@@ -60,7 +60,7 @@ def _offsets(event: Event, f: str) -> list[str]:
 
 
 # What an item of evidence may say, and what the line that it names must then be.
-SAYS: dict[str, Any] = {
+EVIDENCE_CHECKS: dict[str, Any] = {
     r"(\S+) (?:sends|writes|fails to write) (\S+)(?: afterwards)?": lambda e, p, v: _sends(e, v, p),
     r"(\S+) acknowledged": lambda e, v: e["type"] == "ok" and _sends(e, v),
     r"(\S+) acknowledged at (?:offset )?(\d+)": lambda e, v, o: (
@@ -89,12 +89,12 @@ def test_evidence_points_to_lines_that_prove_it(combined_corpus: list[JudgedRun]
                 assert _proves(item["says"], event), f"{item['says']}: {json.dumps(event)}"
 
 
-def _proves(says: str, event: Event) -> bool:
-    for pattern, holds in SAYS.items():
-        found = re.fullmatch(pattern, says)
+def _proves(sentence: str, event: Event) -> bool:
+    for pattern, holds in EVIDENCE_CHECKS.items():
+        found = re.fullmatch(pattern, sentence)
         if found:
             return bool(holds(event, *found.groups()))
-    raise AssertionError(f"nothing is known of evidence that says {says!r}")
+    raise AssertionError(f"nothing is known of evidence that says {sentence!r}")
 
 
 def test_sentences_name_partition_process_and_offset(combined_corpus: list[JudgedRun]) -> None:
@@ -171,7 +171,7 @@ def test_counts_and_lists_read_like_english(tmp_path: Path) -> None:
     assert (brokers(["2"]), brokers(["2", "3"])) == ("broker 2", "brokers 2, 3")
 
 
-def test_acks_1_is_said_and_can_be_allowed(tmp_path: Path) -> None:
+def test_acks_1_is_named_and_can_be_allowed(tmp_path: Path) -> None:
     history = "{p.acks=1} p:a@0 p:b@1 nemesis:kill end=1 final:<a@0"
     (loss,) = judge(history, tmp_path / "strict").of("lost-write")
     assert "with acks=1, which permits its loss" in loss["sentence"]
@@ -238,7 +238,7 @@ def test_only_the_shadow_of_a_permitted_loss_is_permitted_with_it(
         (["b", "f"], 1, 2, "violation"),  # another record at these offsets
     ],
 )
-def test_what_brokers_kept_is_permitted_with_a_loss_as_far_as_it_is_of_its_records(
+def test_brokers_findings_are_permitted_as_far_as_they_concern_a_permitted_loss(
     rule: str, values: list[str], first: int, last: int, severity: str
 ) -> None:
     place: dict[str, Any] = {"topic": "x", "partition": 0}
@@ -256,9 +256,7 @@ def test_what_brokers_kept_is_permitted_with_a_loss_as_far_as_it_is_of_its_recor
 
 
 @pytest.mark.parametrize(("values", "severity"), [(["b"], "permitted"), (["b", "e"], "violation"), ([], "violation")])
-def test_a_divergence_may_span_records_beside_the_loss_that_nobody_acknowledged(
-    values: list[str], severity: str
-) -> None:
+def test_a_divergence_may_span_unacknowledged_records_beside_the_loss(values: list[str], severity: str) -> None:
     place: dict[str, Any] = {"topic": "x", "partition": 0, "last_offset": 4}
     loss = Finding(
         "lost-write", "", "x", 0, id="loss", severity="permitted", first_offset=2, last_offset=2, values=["b"],
@@ -300,7 +298,7 @@ def _same_op(text: str) -> History:
 
 
 @pytest.mark.parametrize(
-    ("history", "told"),
+    ("history", "missing"),
     [
         ("p:a@0#k p:b@1#k c:<a@0,b@1 final:assign=0 final:<b@1", "cleanup.policy of x, taken as delete"),
         ("{x.cleanup.policy=delete} p:a@0#k p:b@1#k c:<a@0,b@1 final:assign=0 final:<b@1", ""),
@@ -308,9 +306,7 @@ def _same_op(text: str) -> History:
         ("{c.isolation.level=read_committed} p:(a@0)! c:<a@0", ""),
     ],
 )
-def test_settings_that_nobody_told_are_named_where_findings_rest_on_them(
-    history: str, told: str, tmp_path: Path
-) -> None:
+def test_missing_settings_are_named_if_findings_depend_on_them(history: str, missing: str, tmp_path: Path) -> None:
     items = judge(history, tmp_path).verdict["assumptions"]
-    said = [item["says"] for item in items if item["name"] == "configuration recorded"]
-    assert said == ([f"run.json does not set {told}, and verdicts depend on that"] if told else [])
+    sentences = [item["says"] for item in items if item["name"] == "configuration recorded"]
+    assert sentences == ([f"run.json does not set {missing}, and verdicts depend on that"] if missing else [])

@@ -35,7 +35,7 @@ NO_HISTORY = {
 
 
 @pytest.mark.parametrize("name", NO_HISTORY)
-def test_what_is_no_history_is_said_in_a_sentence(name: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_history_is_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(NO_HISTORY[name])
     assert check(tmp_path / "h.jsonl", tmp_path / "out") == 2
 
@@ -59,12 +59,12 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_a_history_without_one_usable_line_is_refused_with_the_first_reason(name: str, tmp_path: Path) -> None:
-    content, reader, says = UNUSABLE[name]
+    content, reader, expected = UNUSABLE[name]
     (tmp_path / "h").write_bytes(content)
     arguments = ["check", str(tmp_path / "h"), "--from", reader, "--engine", "local", "--out", str(tmp_path / "out")]
     error = CliRunner().invoke(cli, arguments, standalone_mode=False).exception
     assert isinstance(error, LogjudgeError)
-    assert says in str(error)
+    assert expected in str(error)
     assert not (tmp_path / "out").exists()
 
 
@@ -82,8 +82,8 @@ def test_brokers_files_beside_a_history_without_one_usable_line_are_judged(tmp_p
     (folder / EXAMPLE.name).unlink()
     (folder / "history.jsonl").write_bytes(lines([{**event, "time": "now"} for event in EVENTS]))
     assert check(folder, tmp_path / "out", "--no-plots") == 1
-    told_of = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
-    broken = {item["name"]: item["says"] for item in told_of if not item["holds"]}
+    assumptions = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
+    broken = {item["name"]: item["says"] for item in assumptions if not item["holds"]}
     assert "clients recorded" in broken
     assert 'the first history.jsonl:1: found "now" as time, expected' in broken["lines well formed"]
 
@@ -128,8 +128,8 @@ def test_what_is_acknowledged_in_no_partition_is_never_valid(tmp_path: Path) -> 
     bare = [{k: v for k, v in e.items() if k != "partition" or e["f"] != "send"} for e in EVENTS]
     (tmp_path / "h.jsonl").write_bytes(lines(bare))
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3
-    told = json.loads((tmp_path / "out" / "verdict.json").read_text())
-    assert [item["name"] for item in told["assumptions"] if item["name"] == "partitions recorded"]
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert [item["name"] for item in verdict["assumptions"] if item["name"] == "partitions recorded"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_pipes_and_links_to_nowhere_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", ["pipe", "folder", "nowhere"])
-def test_a_run_json_that_is_no_file_is_told(odd: str, tmp_path: Path) -> None:
+def test_a_run_json_that_is_no_file_is_refused(odd: str, tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_bytes(lines(EVENTS))
     config = tmp_path / "run.json"
     {"pipe": os.mkfifo, "folder": Path.mkdir, "nowhere": lambda path: path.symlink_to("nowhere")}[odd](config)
@@ -182,7 +182,7 @@ def test_parquet_of_fractions_is_refused(column: str, tmp_path: Path) -> None:
     assert check(tmp_path / "h.parquet", tmp_path / "out") == 2
 
 
-def test_a_failure_to_read_parquet_that_says_nothing_is_damage_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_to_read_parquet_without_a_message_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: str) -> None:
         raise OSError
 
@@ -190,18 +190,18 @@ def test_a_failure_to_read_parquet_that_says_nothing_is_damage_all_the_same(monk
     assert parquet.read_group("history.parquet", 3)[2:] == (0, "row group 3 cannot be read: OSError")
 
 
-def test_a_poll_whose_invocation_is_unreadable_may_have_read_anything(tmp_path: Path) -> None:
-    told = parse("p:a@0 p:b@1 final:assign=0 final:<a@0 final:<b@1")
-    folder = History(told.events[:-2] + told.events[-1:], told.config).write(tmp_path / "run")
+def test_a_poll_with_an_unreadable_invocation_may_have_read_anything(tmp_path: Path) -> None:
+    history = parse("p:a@0 p:b@1 final:assign=0 final:<a@0 final:<b@1")
+    folder = History(history.events[:-2] + history.events[-1:], history.config).write(tmp_path / "run")
     assert check(folder, tmp_path / "out", "--no-plots") == 3
 
 
-def test_who_sent_what_was_read_may_stand_in_a_line_that_is_missing(tmp_path: Path) -> None:
-    told = parse("p:a@0 q:b@1 q:e@2 c:<a@0,b@1,e@2")
-    whole = History(told.events, told.config).write(tmp_path / "whole")
+def test_a_missing_line_may_hold_the_send_of_a_read_value(tmp_path: Path) -> None:
+    history = parse("p:a@0 q:b@1 q:e@2 c:<a@0,b@1,e@2")
+    whole = History(history.events, history.config).write(tmp_path / "whole")
     assert verdict_of(judge_run(open_run(whole)))["rules"]["phantom-read"]["verdict"] == "valid"
-    for name, events in (("head", told.events[3:]), ("line", told.events[:2] + told.events[3:])):
-        folder = History(events, told.config).write(tmp_path / name)
+    for name, events in (("head", history.events[3:]), ("line", history.events[:2] + history.events[3:])):
+        folder = History(events, history.config).write(tmp_path / name)
         assert verdict_of(judge_run(open_run(folder)))["rules"]["phantom-read"]["verdict"] == "unknown", name
 
 

@@ -43,17 +43,17 @@ def test_odd_faults(tmp_path: Path) -> None:
     "odd", [{"topic": 5}, {"offsets": {"²": 1}}, {"offsets": {"99999999999": 1}}, {"offsets": [1]}]
 )
 def test_a_deletion_that_cannot_be_read_may_have_taken_anything(odd: dict[str, Any], tmp_path: Path) -> None:
-    told = parse("p:a@0 p:b@1 c:<a@0 delete=1 final:<b@1")
-    events = [{**e, "fault": {**e["fault"], **odd}} if "fault" in e else e for e in told.events]
-    folder = History(events, told.config).write(tmp_path / "run")
+    history = parse("p:a@0 p:b@1 c:<a@0 delete=1 final:<b@1")
+    events = [{**e, "fault": {**e["fault"], **odd}} if "fault" in e else e for e in history.events]
+    folder = History(events, history.config).write(tmp_path / "run")
     assert check(folder, tmp_path / "out", "--no-plots") == 3
 
 
 @pytest.mark.parametrize("shift", [None, -(10**12)])
 def test_times_that_tell_little_hide_no_tail(shift: int | None, tmp_path: Path) -> None:
-    told = parse("p:a@0 p:b@1 final:assign=0 final:<a@0")
-    events = [{**e, "time": 5 if shift is None else e["time"] + shift} for e in told.events]
-    folder = History(events, told.config).write(tmp_path / "run")
+    history = parse("p:a@0 p:b@1 final:assign=0 final:<a@0")
+    events = [{**e, "time": 5 if shift is None else e["time"] + shift} for e in history.events]
+    folder = History(events, history.config).write(tmp_path / "run")
     assert check(folder, tmp_path / "out", "--no-plots") == (3 if shift is None else 1)
 
 
@@ -83,11 +83,11 @@ def test_flipped_bytes(seed: int, tmp_path: Path) -> None:
     ("name", "change"),
     [("verdict.json", {"rules": {"lost-write": 3}}), ("figures.json", {"partitions": [{"name": 7}]})],
 )
-def test_results_that_were_changed_by_hand_are_told(name: str, change: dict[str, Any], tmp_path: Path) -> None:
+def test_results_that_were_changed_by_hand_are_refused(name: str, change: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(lines(EVENTS))
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") in (1, 3)
-    told = json.loads((tmp_path / "out" / name).read_text())
-    (tmp_path / "out" / name).write_text(json.dumps({**told, **change}))
+    saved = json.loads((tmp_path / "out" / name).read_text())
+    (tmp_path / "out" / name).write_text(json.dumps({**saved, **change}))
     result = CliRunner().invoke(cli, ["report", str(tmp_path / "out")], standalone_mode=False)
     assert isinstance(result.exception, LogjudgeError)
 
@@ -144,13 +144,13 @@ def test_a_segment_beyond_all_offsets_is_left_out(tmp_path: Path) -> None:
 def test_a_result_is_no_run_and_one_answer_is_printed(tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(lines(EVENTS))
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") in (1, 3)
-    for arguments, said in (
+    for arguments, expected in (
         ([str(tmp_path / "out")], "logjudge report"),
         (["h.jsonl", "--json", "--format", "sarif"], "both"),
     ):
         result = CliRunner().invoke(cli, ["check", *arguments, "--engine", "local"], standalone_mode=False)
         assert isinstance(result.exception, LogjudgeError)
-        assert said in str(result.exception)
+        assert expected in str(result.exception)
 
 
 def odd_file(kind: str, path: Path) -> None:
@@ -183,5 +183,5 @@ def test_brokers_files_that_are_no_files_are_reported(kind: str, name: str, tmp_
     (row,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
     assert row["source"] == f"brokers/{name}"
     assert row["reason"].startswith("found ")
-    told = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
-    assert any("readable" in item["name"] and "could not be read" in item["says"] for item in told)
+    assumptions = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
+    assert any("readable" in item["name"] and "could not be read" in item["says"] for item in assumptions)

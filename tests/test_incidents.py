@@ -174,8 +174,8 @@ def test_parts_of_a_loss_with_different_causes_are_an_incident_each() -> None:
 
 
 def test_a_chain_holds_the_steps_of_all_partitions_in_order_of_time_shared_ones_once() -> None:
-    def step(partition: int, at: int, says: str, kind: str) -> dict[str, Any]:
-        return {**KILL, "says": says, "time": at, "kind": kind, "partition": f"orders-{partition}", "line": at % 7}
+    def step(partition: int, at: int, text: str, kind: str) -> dict[str, Any]:
+        return {**KILL, "says": text, "time": at, "kind": kind, "partition": f"orders-{partition}", "line": at % 7}
 
     elected = [step(number, 11 * 10**9 + number, f"elected {number}", "elected") for number in range(2)]
     acked = [step(number, (9 - number) * 10**9, f"acknowledged {number}", "acknowledged") for number in range(2)]
@@ -252,7 +252,7 @@ def test_a_story_lists_few_findings_of_an_incident_and_counts_the_rest() -> None
     assert (len(entry.others), entry.left_out, left_out) == (8, 21, 0)
 
 
-def test_a_death_that_a_fault_tells_is_no_moment_of_its_own() -> None:
+def test_a_death_by_a_recorded_fault_is_no_moment_of_its_own() -> None:
     band = {"kind": "kill", "nodes": ["1"], "place": "", "from": 10 * 10**9, "to": 20 * 10**9}
     figures = {"faults": [band], "partitions": [], "started_at": "", "times": {}}
     noticed = {**KILL, "says": "the controller noticed the failure of broker 1", "kind": "failed"}
@@ -292,8 +292,8 @@ def test_a_headline_names_the_causes_of_breaches_alone() -> None:
 
 def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> None:
     (known,) = joined([cause()])
-    says, cited = sentence_of(known, cited=True)
-    assert says.endswith(". Prevented by unclean.leader.election.enable=false")
+    sentence, cited = sentence_of(known, cited=True)
+    assert sentence.endswith(". Prevented by unclean.leader.election.enable=false")
     assert cited == " [KIP-106]"
     assert sentence_of(known, cited=False) == (known.headline, "")
     (unknown,) = joined([cause(cause="unknown", chain=[], missing=["the controller's log"])])

@@ -93,19 +93,19 @@ def _theirs(case: dict[str, Any]) -> Errors:
     jepsen = case["jepsen"]
     errors = jepsen["partial"]["errors"] if "partial" in jepsen else jepsen["errors"]
     found: Errors = {rule: Counter() for rule in ALWAYS + WITHOUT_INCONSISTENCY}
-    for name, told in errors.items():
+    for name, error in errors.items():
         rule = "aborted-read" if name == "G1a" else name
         if rule == "unseen":
-            found[rule].update(_unseen(told, jepsen.get("unseen_phantom") or {}))
+            found[rule].update(_unseen(error, jepsen.get("unseen_phantom") or {}))
         elif rule in found:
-            found[rule].update(_error(rule, error) for error in told["errs"])
+            found[rule].update(_error(rule, each) for each in error["errs"])
     # Jepsen lists a pair of writer and reader each; we name the value once, with all its readers.
     found["aborted-read"] = Counter(dict.fromkeys(found["aborted-read"], 1))
     return found
 
 
-def _unseen(told: dict[str, Any], phantoms: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, values in told["messages"].items():
+def _unseen(error: dict[str, Any], phantoms: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, values in error["messages"].items():
         for value in values:
             if value not in phantoms.get(key, []):
                 yield (str(key), str(value))

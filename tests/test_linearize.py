@@ -21,13 +21,13 @@ def test_json_is_the_verdicts_and_seconds() -> None:
     paths = [str(DATA / name) for name in verdicts if name.endswith(".log")]
     result = run(*paths, "--model", "register", "--json")
     assert result.return_value == 1
-    told = json.loads(result.output)
-    assert list(told) == ["files"]
-    assert {Path(name).name: each["verdict"] for name, each in told["files"].items()} == {
+    report = json.loads(result.output)
+    assert list(report) == ["files"]
+    assert {Path(name).name: each["verdict"] for name, each in report["files"].items()} == {
         name: verdict for name, verdict in verdicts.items() if name.endswith(".log")
     }
-    assert list(told["files"]) == paths
-    assert all(0 < each["seconds"] < 60 for each in told["files"].values())
+    assert list(report["files"]) == paths
+    assert all(0 < each["seconds"] < 60 for each in report["files"].values())
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_model_follows_from_the_format(name: str, code: int) -> None:
     assert run(DATA / name).return_value == code
 
 
-def test_a_breach_is_told_with_its_line() -> None:
+def test_a_breach_is_reported_with_its_line() -> None:
     output = run(DATA / "etcd_057.log", "--minimal").output
     assert "e-" not in output.splitlines()[0]  # a short time is told in ms
     assert "cannot be placed: line 153: process 12 read → 4" in output
@@ -68,11 +68,11 @@ def test_unknown_has_its_own_exit_code(tmp_path: Path) -> None:
     assert run(path, "--model", "counter", "--memory", "1").return_value == 3
 
 
-def test_of_a_large_file_it_is_said_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_for_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("logjudge.cli.linearize.LARGE", 10)
-    told = run(write(tmp_path / "h.jsonl", *OK_LINES), "--model", "register", "--json")
-    assert "searching 2 operations" in told.stderr
-    assert list(json.loads(told.stdout)) == ["files"]
+    result = run(write(tmp_path / "h.jsonl", *OK_LINES), "--model", "register", "--json")
+    assert "searching 2 operations" in result.stderr
+    assert list(json.loads(result.stdout)) == ["files"]
 
 
 def test_a_picture_is_written(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_picture_is_written(tmp_path: Path) -> None:
     assert isinstance(result.exception, LogjudgeError)
 
 
-def test_a_model_of_ones_own(tmp_path: Path) -> None:
+def test_a_model_of_the_user(tmp_path: Path) -> None:
     model = write(
         tmp_path / "my_model.py",
         "class Bank:",
@@ -119,12 +119,12 @@ def test_a_model_of_ones_own(tmp_path: Path) -> None:
 def test_what_is_wrong_with_a_model_is_one_sentence(tmp_path: Path, body: str, words: str) -> None:
     model = write(tmp_path / "wrong.py", "class Wrong:", "    initial = 0", f"    {body}")
     result = run(write(tmp_path / "a.jsonl", *OK_LINES), "--model", f"{model}:Wrong")
-    told = str(result.exception) if isinstance(result.exception, LogjudgeError) else result.stderr
-    assert words in told
-    assert told.count("\n") <= 1
+    message = str(result.exception) if isinstance(result.exception, LogjudgeError) else result.stderr
+    assert words in message
+    assert message.count("\n") <= 1
 
 
-def test_several_models_that_fit_have_to_be_told_apart(tmp_path: Path) -> None:
+def test_the_user_chooses_among_several_models_that_fit(tmp_path: Path) -> None:
     path = write(tmp_path / "read.jsonl", '{"process": 0, "f": "read", "result": null, "call": 2, "end": 3}')
     result = run(path)
     assert result.return_value == 2
@@ -231,7 +231,7 @@ def test_spark_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 def test_spark_checks_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark has to offer is one function; here it is the builtin map, on what is no session."""
     opened: list[object] = []
-    monkeypatch.setattr(spark, "open_session", lambda *asked: opened.append(asked))
+    monkeypatch.setattr(spark, "open_session", lambda *arguments: opened.append(arguments))
     monkeypatch.setattr(spark, "map_payloads", lambda judge, payloads, session: map(judge, payloads))  # noqa: ARG005
     assert run(DATA / "c01-ok.txt", "--engine", "spark").return_value == 0
     result = run(DATA / "c01-bad.txt", "--engine", "spark", "--master", "local[1]", "--conf", "a=b=c")

@@ -98,10 +98,10 @@ def test_keys_of_independent_registers(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_odd_but_clear_histories(tmp_path: Path, lines: list[str], verdict: str) -> None:
     path = write(tmp_path / "odd", *lines)
-    told = json.loads(
+    report = json.loads(
         run(path, "--json", *([] if "get" in str(lines) or "put" in str(lines) else ["--model", "register"])).stdout
     )
-    assert told["files"][str(path)]["verdict"] == verdict
+    assert report["files"][str(path)]["verdict"] == verdict
 
 
 def test_values_that_python_confuses_stay_apart(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_damage_is_an_error_or_a_history(
 def test_keys_are_checked_on_spark_as_they_are_here() -> None:
     files = (DATA / "c01-ok.txt", DATA / "c01-bad.txt")
     here, there = (json.loads(run(*files, "--json", "--engine", engine).output) for engine in ("local", "spark"))
-    verdicts = [{name: about["verdict"] for name, about in told["files"].items()} for told in (here, there)]
+    verdicts = [{name: about["verdict"] for name, about in report["files"].items()} for report in (here, there)]
     assert verdicts[0] == verdicts[1]
     assert sorted(verdicts[1].values()) == ["illegal", "ok"]
 

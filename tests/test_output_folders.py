@@ -153,7 +153,7 @@ def test_a_result_is_at_its_place_at_every_moment(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_what_a_kill_left_is_removed_and_what_runs_is_kept(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_removed_and_those_of_a_live_one_stay(tmp_path: Path) -> None:
     out = tmp_path / "out"
     abandoned = tmp_path / ".out.logjudge-abandoned"
     (abandoned / "whole").mkdir(parents=True)
@@ -201,9 +201,9 @@ def test_a_signal_while_writing_leaves_nothing(number: signal.Signals, run: Path
         while not (tmp_path / "writing").exists() and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(number)
-        _, said = process.communicate()
+        _, errors = process.communicate()
     assert process.returncode == 128 + number
-    assert b"Traceback" not in said
+    assert b"Traceback" not in errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "writing"]
 
 
@@ -221,7 +221,7 @@ def test_a_signal_to_spark_leaves_nothing(number: signal.Signals, run: Path, tmp
         while not list((tmp_path / "temporary").glob("logjudge-spark-*/*")) and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(number)
-        _, said = process.communicate()
+        _, errors = process.communicate()
     assert process.returncode == 128 + number
-    assert b"Traceback" not in said
+    assert b"Traceback" not in errors
     assert list((tmp_path / "temporary").iterdir()) == []

@@ -60,7 +60,7 @@ def test_latency_quantiles_are_in_order() -> None:
     assert all(low <= high <= top for low, high, top in rows)  # type: ignore[operator]
 
 
-def test_unread_ends_with_what_nobody_read() -> None:
+def test_unread_ends_with_the_unread_records() -> None:
     waiting, never = unread.levels(figures_of("acks1-failover-a")["series"])
     assert never[-1] == 233
     assert waiting[-1] == 0
@@ -88,13 +88,13 @@ def test_titles_say_what_was_lost() -> None:
     ]
 
 
-def test_a_title_says_what_a_group_that_came_later_never_handled() -> None:
-    told = {"blocks": [], "findings": [[0, 383, "consumer-loss", "permitted", ""]], "first": 0, "last": 599}
-    title = offsets.title_of({"name": "orders-0", "lost": 0, "offsets": told})
+def test_a_title_counts_what_a_later_group_never_handled() -> None:
+    figure = {"blocks": [], "findings": [[0, 383, "consumer-loss", "permitted", ""]], "first": 0, "last": 599}
+    title = offsets.title_of({"name": "orders-0", "lost": 0, "offsets": figure})
     assert title == "orders-0: no write was lost; offsets 0 to 383 are older than their group, not handled"
 
 
-def test_around_draws_what_followed_a_loss_only_when_asked() -> None:
+def test_around_draws_what_followed_a_loss_only_on_request() -> None:
     figures = figures_of("unclean-election-a")
     assert [subject["finding"].split("/")[0] for subject in around.subjects(figures)] == ["lost-write"] * 2
 

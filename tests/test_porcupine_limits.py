@@ -70,20 +70,20 @@ def test_lost_operations_do_not_make_a_failure_hard_to_prove() -> None:
     assert result.parts[0].configurations < 30_000
 
 
-def test_steps_are_asked_once() -> None:
-    asked: Counter[tuple[Any, Action]] = Counter()
+def test_each_step_is_computed_once() -> None:
+    calls: Counter[tuple[Any, Action]] = Counter()
 
     def step(state: tuple[Any], action: Action) -> tuple[Any] | None:
-        asked[state, action] += 1
+        calls[state, action] += 1
         return REGISTER.step(state, action)
 
     model = Model("counted", REGISTER.initial, step, observes=REGISTER.observes)
     history = read_operations(str(DATA / "etcd_057.log"))
     assert check_operations(model, history.operations).verdict == "illegal"
-    assert set(asked.values()) == {1}
-    asked.clear()
+    assert set(calls.values()) == {1}
+    calls.clear()
     assert check_operations(model, register_run(3000, 5, 1, lost=0.01)).verdict == "ok"
-    assert set(asked.values()) == {1}
+    assert set(calls.values()) == {1}
 
 
 @pytest.mark.parametrize("values", [5, 500])

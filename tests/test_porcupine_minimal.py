@@ -15,6 +15,7 @@ from logjudge.analysis.linearizability.linearize import (
     check_by_key,
     decode,
     encode,
+    evidence,
     judge_history,
     judge_payload,
 )
@@ -52,7 +53,7 @@ def test_a_stale_read_shrinks_to_the_write_and_the_read() -> None:
     assert minimal.before == []
 
 
-def test_a_value_that_nobody_wrote_shrinks_to_its_read() -> None:
+def test_an_unwritten_value_shrinks_to_its_read() -> None:
     operations = register_run(60, 3, seed=1)
     read = next(i for i, each in enumerate(operations) if i > 20 and each.action.f == "read")
     action = operations[read].action._replace(result=99)
@@ -62,16 +63,20 @@ def test_a_value_that_nobody_wrote_shrinks_to_its_read() -> None:
     assert minimal.operations == [read]
 
 
-def test_a_long_history_shrinks_as_well() -> None:
+@pytest.mark.parametrize("unambiguous", [True, False])
+def test_a_long_history_shrinks_as_well(unambiguous: bool) -> None:
+    """The witness of a monitor fails by itself; without a monitor, the operations fail after those before them."""
     operations = register_run(5000, 5, seed=4, values=None)
     read = max(i for i, each in enumerate(operations) if each.action.f == "read")
     early = next(each.action.value for each in operations[4900:] if each.action.f == "write")
     operations[read] = operations[read]._replace(action=operations[read].action._replace(result=early))
+    if not unambiguous:
+        operations += [Operation(Action("write", "twice", None), end - 1, end) for end in (-10, -8)]
     minimal = minimal_failure(REGISTER, operations, check_operations(REGISTER, operations).parts[0])
     assert minimal is not None
     assert len(minimal.operations) == 2
     assert read in minimal.operations
-    assert len(minimal.before) > 4500
+    assert (len(minimal.before) > 4500) == (not unambiguous)
 
 
 @pytest.mark.parametrize("recent", [200, 3])
@@ -94,8 +99,8 @@ def test_a_minimal_failure_proves_the_failure(seed: int, recent: int, monkeypatc
     def shows(certain: set[int]) -> bool:
         doubted = [i for i in range(len(operations)) if i not in certain]
         for choice in range(1 << len(doubted)):
-            kept = certain | {i for bit, i in enumerate(doubted) if choice >> bit & 1}
-            changes = [operations[i] for i in sorted(kept) if i in certain or operations[i].action.f != "read"]
+            chosen = certain | {i for bit, i in enumerate(doubted) if choice >> bit & 1}
+            changes = [operations[i] for i in sorted(chosen) if i in certain or operations[i].action.f != "read"]
             if is_linearizable(REGISTER, changes):
                 return False
         return True
@@ -108,7 +113,7 @@ def test_a_minimal_failure_proves_the_failure(seed: int, recent: int, monkeypatc
             assert not shows(rest | before)
 
 
-def test_old_operations_are_kept_where_they_are_needed() -> None:
+def test_old_operations_stay_if_they_are_needed() -> None:
     operations = [Operation(Action("cas", (i, i + 1), True), 10 * i, 10 * i + 5, 0) for i in range(2500)]
     operations.insert(0, Operation(Action("write", 0), -2, -1, 0))
     operations.append(Operation(Action("read", None, 7), 10**6, 10**6 + 1, 0))
@@ -190,6 +195,39 @@ def test_an_error_elsewhere_names_the_operation() -> None:
         {"model": "key-value", "timeout": None, "memory": 1 << 30, "indices": [1],
          "operations": [[*map(encode, operations[1].action), 0, 1]]}
     )  # fmt: skip
-    told = json.loads(judge_payload(payload.encode()))
-    assert told["operation"] == 1
-    assert "'pop'" in told["error"]
+    judged = json.loads(judge_payload(payload.encode()))
+    assert judged["operation"] == 1
+    assert "'pop'" in judged["error"]
+
+
+WRONG = {
+    "stack": [("push", -1, None), ("push", -2, None), ("pop", None, -1), ("pop", None, -2)],
+    "queue": [("enqueue", -1, None), ("enqueue", -2, None), ("dequeue", None, -2), ("dequeue", None, -1)],
+    "priority-queue": [("insert", -2, None), ("insert", -1, None), ("delete-min", None, -1), ("delete-min", None, -2)],
+    "set": [("add", -1, None), ("contains", -1, False)],
+}
+
+
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_the_witness_of_a_long_history_is_its_minimal_failure(name: str) -> None:
+    """Thousands of right operations, one after the other, and a few wrong ones at nine tenths."""
+    insert, take = MODELS[name].functions[:2]
+    right = [
+        action
+        for value in range(3_000)
+        for action in (Action(insert, value, None), Action(take, value if name == "set" else None, value))
+    ]
+    actions = [*right[:5_400], *(Action(*fields) for fields in WRONG[name]), *right[5_400:]]
+    operations = [Operation(action, 2 * place, 2 * place + 1) for place, action in enumerate(actions)]
+    result = check_operations(MODELS[name], operations)
+    part = result.worst
+    assert part is not None
+    assert part.verdict == "illegal"
+    assert part.method == "monitor"
+    minimal = minimal_failure(MODELS[name], operations, part)
+    assert minimal is not None
+    assert 1 <= len(minimal.operations) <= 4
+    assert all(5_400 <= i < 5_404 for i in minimal.operations)
+    judgement = Judgement(MODELS[name], history_of(operations), result)
+    assert "contradict" in "".join(evidence(judgement))
+    assert draw(judgement, None)

@@ -36,13 +36,13 @@ def test_a_failed_test_leaves_its_run_and_report(project: Path) -> None:
     assert done.returncode == 1
     expected = "AssertionError: test_no_acknowledged_order_is_lost: invalid. 4 acknowledged writes of 200 were lost."
     assert expected in done.stdout
-    kept = project / "kept" / "test_orders.py-test_no_acknowledged_order_is_lost"
-    assert f"report: {kept / 'report' / 'report.html'}" in done.stdout
-    assert json.loads((kept / "report" / "verdict.json").read_text())["rules"]["lost-write"]["count"] == 4
-    assert (kept / "run" / "history.jsonl").is_file()
+    folder = project / "kept" / "test_orders.py-test_no_acknowledged_order_is_lost"
+    assert f"report: {folder / 'report' / 'report.html'}" in done.stdout
+    assert json.loads((folder / "report" / "verdict.json").read_text())["rules"]["lost-write"]["count"] == 4
+    assert (folder / "run" / "history.jsonl").is_file()
 
 
-def test_a_failure_before_anything_was_recorded_is_told(project: Path) -> None:
+def test_a_failure_before_anything_was_recorded_is_reported(project: Path) -> None:
     (project / "test_orders.py").write_text("def test_nothing(recorder):\n    raise ValueError('early')\n")
     done = run(project)
     assert "ValueError: early" in done.stdout

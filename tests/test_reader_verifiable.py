@@ -143,7 +143,7 @@ MALFORMED = [
 ]
 
 
-def said(row: dict[str, Any]) -> dict[str, Any]:
+def message_of(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -152,7 +152,7 @@ def test_events_of_a_line(entries: str, before: dict[str, Any], after: dict[str,
     events, malformed = verifiable.parse(f'{{"timestamp":1000,{entries}}}'.encode())
     assert malformed.is_empty()
     both = {"line": 0, "time": SECOND} | before
-    invocation, completion = (said(row) for row in events.to_dicts())
+    invocation, completion = (message_of(row) for row in events.to_dicts())
     assert invocation == both | {"type": "invoke", "synthetic": True}
     assert completion == both | after
 

@@ -51,7 +51,7 @@ def test_plot_judges_a_run_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (["offsets", "--partition", "nope"], "expected one of orders-"),
         (["glance", "--finding", "x"], "does not take a finding"),
@@ -59,13 +59,15 @@ def test_plot_judges_a_run_first(tmp_path: Path) -> None:
         (["glance", "--out", "/nonexistent/x.png"], "no such folder"),
     ],
 )
-def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str], says: str) -> None:
+def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str], expected: str) -> None:
     result = CliRunner().invoke(cli, ["plot", str(saved), *arguments])
     assert isinstance(result.exception, UsageError)
-    assert says in str(result.exception)
+    assert expected in str(result.exception)
 
 
-def test_a_bug_is_not_told_as_a_change_by_hand(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_not_reported_as_a_change_by_hand(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise KeyError("a bug")
 
@@ -81,7 +83,7 @@ def test_a_bug_is_not_told_as_a_change_by_hand(saved: Path, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "expected"),
     [
         ("verdict.json", None, "no verdict.json"),
         ("verdict.json", b"{", "verdict.json: found"),
@@ -92,7 +94,7 @@ def test_a_bug_is_not_told_as_a_change_by_hand(saved: Path, tmp_path: Path, monk
     ],
 )
 def test_damaged_results_are_a_sentence(
-    saved: Path, name: str, content: bytes | None, says: str, tmp_path: Path
+    saved: Path, name: str, content: bytes | None, expected: str, tmp_path: Path
 ) -> None:
     for file in ("verdict.json", "findings.parquet", "figures.json"):
         (tmp_path / file).write_bytes((saved / file).read_bytes())
@@ -102,5 +104,5 @@ def test_damaged_results_are_a_sentence(
         (tmp_path / name).write_bytes(content)
     result = CliRunner().invoke(cli, ["report", str(tmp_path)])
     assert isinstance(result.exception, InputError)
-    assert says in str(result.exception)
+    assert expected in str(result.exception)
     assert "logjudge check" in str(result.exception)

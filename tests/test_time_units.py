@@ -74,7 +74,7 @@ def with_clock(process: str, clock: Callable[[int], int], history: History) -> H
 
 @pytest.mark.parametrize("process", ["p", "c", "final"])
 @pytest.mark.parametrize(
-    ("clock", "says"),
+    ("clock", "expected"),
     [
         (lambda time: time // 10**3, "they are microseconds, not nanoseconds"),
         (lambda time: time // 10**6, "they are milliseconds, not nanoseconds"),
@@ -83,15 +83,15 @@ def with_clock(process: str, clock: Callable[[int], int], history: History) -> H
     ],
 )
 def test_a_process_with_another_clock_is_named_and_breaks_no_rule(
-    process: str, clock: Callable[[int], int], says: str, tmp_path: Path
+    process: str, clock: Callable[[int], int], expected: str, tmp_path: Path
 ) -> None:
     judged = judge(with_clock(process, clock, two_producers()), tmp_path)
-    if process in ("c", "final") and "ahead" in says:
+    if process in ("c", "final") and "ahead" in expected:
         assert judged.verdict["verdict"] == "valid"  # late reads contradict nothing
         return
     assert judged.verdict["verdict"] == "unknown"
     reasons = [item["says"] for item in judged.verdict["assumptions"] if item["name"] == "evidence sufficient"]
-    assert f"the times of {process} contradict those of all other processes, unless {says}" in reasons[0]
+    assert f"the times of {process} contradict those of all other processes, unless {expected}" in reasons[0]
     assert not [rule for rule, about in judged.verdict["rules"].items() if about["verdict"] == "invalid"]
 
 

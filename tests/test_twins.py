@@ -61,17 +61,17 @@ def compare(text: str) -> None:
         ours = [finding for finding in findings if finding["rule"] == rule]
         theirs = {breach[1:] for breach in naive if breach[0] == rule}
         if rule == "consumer-loss":
-            for group in {told[2] for told in theirs} | {_group(finding) for finding in ours}:
+            for group in {breach[2] for breach in theirs} | {_group(finding) for finding in ours}:
                 mine = [finding for finding in ours if _group(finding) == group]
-                _compare_ranges(mine, {told[:2] for told in theirs if told[2] == group}, text)
+                _compare_ranges(mine, {breach[:2] for breach in theirs if breach[2] == group}, text)
             continue
         if rule == "inconsistent-offsets":
             _compare_ranges(ours, theirs, text)
             continue
-        found = {(finding["severity"], *told) for finding in ours for told in BREACHES[rule](finding)}
+        found = {(finding["severity"], *breach) for finding in ours for breach in BREACHES[rule](finding)}
         if rule in BY_ENTRY:
             _compare_spans(ours, theirs, text)
-            theirs = {told[:2] for told in theirs}
+            theirs = {breach[:2] for breach in theirs}
         assert found == theirs, f"{rule} in {text}"
 
 
@@ -82,7 +82,7 @@ def _group(finding: dict[str, Any]) -> str:
 def _compare_ranges(findings: list[dict[str, Any]], breaches: set[Breach], text: str) -> None:
     """Each offset of a breach lies in exactly one finding, which begins and ends with one and counts them."""
     for severity in SEVERITIES:
-        offsets = {told[1] for told in breaches if told[0] == severity}
+        offsets = {breach[1] for breach in breaches if breach[0] == severity}
         for finding in (finding for finding in findings if finding["severity"] == severity):
             mine = {offset for offset in offsets if finding["first_offset"] <= offset <= finding["last_offset"]}
             assert {finding["first_offset"], finding["last_offset"]} <= mine, text
@@ -93,7 +93,7 @@ def _compare_ranges(findings: list[dict[str, Any]], breaches: set[Breach], text:
 
 def _compare_spans(findings: list[dict[str, Any]], breaches: set[Breach], text: str) -> None:
     for finding in findings:
-        offsets = {told[2] for told in breaches if told[1] in finding["values"]}
+        offsets = {breach[2] for breach in breaches if breach[1] in finding["values"]}
         assert {finding["first_offset"], finding["last_offset"]} <= offsets, text
 
 

@@ -5,11 +5,6 @@ STILL_VAGUE: tuple[str, ...] = (
     "analysis/inspect/events.py",
     "analysis/inspect/offset_story.py",
     "analysis/partitions/final_reads.py",
-    "models/porcupine/compiled_search.py",
-    "models/porcupine/encoding.py",
-    "models/porcupine/quick_search.py",
-    "models/porcupine/search_kernel.py",
-    "models/porcupine/search_state.py",
 )
 
 # Modules with public functions or classes without a docstring; take a module out once it is documented.
@@ -20,13 +15,4 @@ UNDOCUMENTED: tuple[str, ...] = (
     "analysis/inspect/open_partitions.py",
     "analysis/partitions/observations.py",
     "cli/engines.py",
-)
-
-# Test modules of more than 400 lines.
-LONG_TESTS: tuple[str, ...] = (
-    "tests/evidence/test_causes.py",
-    "tests/evidence/test_replicas.py",
-    "tests/test_reader_jepsen.py",
-    "tests/test_recorder.py",
-    "tests/twins.py",
 )

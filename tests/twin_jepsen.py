@@ -147,18 +147,22 @@ def random_history(random: Random, wrong: int) -> tuple[list[Op], str]:
 
 
 def _edn(op: Op, index: int, kind: str) -> str:
-    asked = kind == "invoke"
+    is_invocation = kind == "invoke"
     if "keys" in op:
         value = "[" + " ".join(f":{key}" for key in op["keys"]) + "]"
     else:
-        value = "[" + " ".join(_mop(mop, asked) for mop in op["mops"]) + "]"
-    log = f", :rebalance-log [{{:keys [:{op['rebalanced'][0]}]}}]" if "rebalanced" in op and not asked else ""
+        value = "[" + " ".join(_mop(mop, is_invocation) for mop in op["mops"]) + "]"
+    log = f", :rebalance-log [{{:keys [:{op['rebalanced'][0]}]}}]" if "rebalanced" in op and not is_invocation else ""
     head = f":index {index}, :time {index}, :type :{kind}, :process {op['process']}, :f :{op['f']}"
     return f"{{{head}, :value {value}{log}}}"
 
 
-def _mop(mop: Any, asked: bool) -> str:
+def _mop(mop: Any, is_invocation: bool) -> str:
     if mop[0] == "send":
-        return f"[:send :{mop[1]} {mop[3]}]" if asked or mop[2] is None else f"[:send :{mop[1]} [{mop[2]} {mop[3]}]]"
-    told = ", ".join(f":{key} [" + " ".join(f"[{o} {v}]" for o, v in pairs) + "]" for key, pairs in mop[1].items())
-    return "[:poll]" if asked else f"[:poll {{{told}}}]"
+        return (
+            f"[:send :{mop[1]} {mop[3]}]"
+            if is_invocation or mop[2] is None
+            else f"[:send :{mop[1]} [{mop[2]} {mop[3]}]]"
+        )
+    polled = ", ".join(f":{key} [" + " ".join(f"[{o} {v}]" for o, v in pairs) + "]" for key, pairs in mop[1].items())
+    return "[:poll]" if is_invocation else f"[:poll {{{polled}}}]"

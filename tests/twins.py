@@ -1,63 +1,34 @@
-"""Every rule once more, as naively as it can be said, written from the design and not from the code.
+"""Every rule once more, as naively as possible, written from the design and not from the code.
 
-Lists, sets and loops over the events of one tiny history of partition x-0, which nothing here makes fast. A breach
-is (rule, severity, ...): what follows is told in BREACHES of test_twins.py.
+Lists, sets and loops over the events of one tiny history of partition x-0; nothing here is fast. A breach is a tuple
+(rule, severity, ...); BREACHES in test_twins.py lists the other fields of each rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-from notation import Event, History
+from notation import History
+from twin_events import FOREVER, Op, Send, operations, places, position_after, positions_set_by, reads_of
 
 Breach = tuple[Any, ...]
-FOREVER = 10**18
-
-
-class Send(NamedTuple):
-    value: str
-    key: str | None
-    offset: int | None
-    process: str
-    outcome: str
-    begun: int
-    done: int
-    op: tuple[str, int]
-    acked: bool
-    txn: bool
-
-
-class Read(NamedTuple):
-    offset: int
-    value: str | None
-    process: str
-    done: int
-    op: tuple[str, int]
-
-
-class Op(NamedTuple):
-    process: str
-    f: str
-    outcome: str
-    begun: int
-    done: int
-    told: Event
-    id: tuple[str, int]
 
 
 class Twin:
+    """One history, and what each rule finds in it."""
+
     def __init__(self, history: History) -> None:
         self.config = history.config
         self.processes = self.config["processes"]
-        self.ops = sorted(_operations(_named(history.events)), key=lambda op: op.done)
+        self.ops = sorted(operations(history.events), key=lambda op: op.done)
         self.sends = [send for op in sorted(self.ops, key=lambda op: op.begun) for send in self._sends(op)]
         self.reads = [read for op in self.ops for read in reads_of(op)]
         self.acked = [send for send in self.sends if send.acked]
         self.healed = max([time for op in self.ops if op.f in ("fault", "heal") for time in (op.begun, op.done)] + [0])
         self.ends = [(op, *answer) for op in self.ops if op.outcome == "ok" for answer in places(op, "end_offsets")]
-        # With transactions, a read_committed client is told the last stable offset, and others may be.
+        # With transactions, a read_committed client receives the last stable offset, and others may.
         stable = any(send.txn for send in self.sends)
         self.log_ends = [
             (op, offset)
@@ -72,15 +43,15 @@ class Twin:
         return self.processes.get(process, {}).get(name)
 
     def without_idempotence(self, process: str) -> bool:
-        told = self.about(process, "enable.idempotence")
-        return told is False if told is not None else str(self.about(process, "acks")) in ("0", "1")
+        idempotence = self.about(process, "enable.idempotence")
+        return idempotence is False if idempotence is not None else str(self.about(process, "acks")) in ("0", "1")
 
     def dirty(self, process: str) -> bool:
         return bool(self.about(process, "isolation.level") == "read_uncommitted")
 
     def _sends(self, op: Op) -> Iterator[Send]:
         acks = str(self.about(op.process, "acks") or "all")
-        for step in op.told.get("ops", [op.told]) if op.f in ("send", "txn") else []:
+        for step in op.event.get("ops", [op.event]) if op.f in ("send", "txn") else []:
             if step["f"] == "send" and step["value"] is not None:
                 offset = step.get("offset")
                 acked = op.outcome == "ok" and acks != "0"
@@ -93,19 +64,19 @@ class Twin:
         possible: list[int] = []
         reach = max([entry.offset + 1 for entry in (*self.sends, *self.reads) if entry.offset is not None] + [0])
         reach = max([reach, *(end for _, end, _ in self.ends)])
-        told = [(op, start, end) for op, end, start in self.ends if start is not None]
+        starts = [(op, start, end) for op, end, start in self.ends if start is not None]
         for op in self.ops:
-            fault = op.told.get("fault", {})
+            fault = op.event.get("fault", {})
             if fault.get("kind") == "delete-records" and op.outcome != "fail":
-                told.append((op, fault["offsets"]["0"], reach))
-        for op, start, most in told:
-            later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.told.get("records", ())]
+                starts.append((op, fault["offsets"]["0"], reach))
+        for op, start, most in starts:
+            later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.event.get("records", ())]
             refuted = start > most or any(offset < start for offset in later)
             (possible if refuted else certain).append(min(start, most))
             self.moves.append((min(start, most), op.begun if op.f == "fault" else self._deleted(start, op.done)))
         self.assumed = not certain and bool(self.config.get("final"))  # where the final reads begin
         if self.assumed:
-            certain = [min(self._set_by("final"), default=0)]
+            certain = [min(positions_set_by(self.ops, "final"), default=0)]
             self.moves.append((certain[0], self._deleted(certain[0], FOREVER)))
         return max(certain, default=0), max([*certain, *possible], default=0)
 
@@ -114,23 +85,15 @@ class Twin:
         begun = [
             op.begun
             for op in self.ops
-            if op.told.get("fault", {}).get("kind") == "delete-records" and op.outcome != "fail"
-            if op.begun <= known and op.told["fault"]["offsets"]["0"] >= start
+            if op.event.get("fault", {}).get("kind") == "delete-records" and op.outcome != "fail"
+            if op.begun <= known and op.event["fault"]["offsets"]["0"] >= start
         ]
         return min(begun, default=-1)
-
-    def _set_by(self, process: str) -> list[int]:
-        return [
-            offset
-            for op in self.ops
-            if op.process == process and op.outcome == "ok"
-            for offset, _ in (*places(op, "assign"), *places(op, "seek"))
-        ]
 
     def _final(self) -> dict[str, Any] | None:
         """The final reads of the process of that name."""
         mine = [read for read in self.reads if read.process == "final" and read.done >= self.healed]
-        assigned = self._set_by("final")
+        assigned = positions_set_by(self.ops, "final")
         if not self.config.get("final") or not (mine or assigned):
             return None
         begin = max(self.start, min(assigned, default=self.start))
@@ -148,7 +111,7 @@ class Twin:
             "begin": begin,
             "end": end if complete else top,
             "until": until,
-            "asked": max(
+            "requested": max(
                 [op.begun for op, offset, _ in self.ends if op.begun >= self.healed and offset == end], default=None
             ),
             "complete": complete,
@@ -185,7 +148,7 @@ class Twin:
         return (offset is not None and offset < self.start) or self.compacted(value)
 
     def maybe_compacted(self, value: str) -> bool:
-        """A tombstone where nobody told whether the topic is compacted, or one that may be the older of its key."""
+        """Is it a tombstone of a topic without a recorded cleanup.policy, or perhaps the older record of its key?"""
         if "cleanup.policy" not in self.config["topics"]["x"]:
             return value.startswith("tombstone@")
         return not self.compacted(value) and any(not order for _, order in self._rivals(value))
@@ -315,7 +278,7 @@ class Twin:
         seen = {read.value for read in self.reads}
         for send in self.acked if self.final and self.final["complete"] else []:
             offset = self.at(send.value)
-            # Of a record whose offset nobody learned, any move of the log start may be the reason.
+            # Any move of the log start may have removed a record of unknown offset.
             gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
             hides = self.final["hides"]  # type: ignore[index]
             gone = gone or self.maybe_compacted(send.value) or (hides < FOREVER if offset is None else offset >= hides)
@@ -323,17 +286,19 @@ class Twin:
                 yield ("unseen", "violation", send.value)
 
     def _is_late(self, send: Send) -> bool:
-        """Acknowledged after the final reads, or after they had asked how far to go and beyond that."""
+        """Acknowledged after the final reads, or after they requested the log end, and beyond that."""
         final = self.final or {}
         beyond = send.offset is None or send.offset >= final["end"]
-        return send.done >= final["until"] or (beyond and final["asked"] is not None and send.done >= final["asked"])
+        return send.done >= final["until"] or (
+            beyond and final["requested"] is not None and send.done >= final["requested"]
+        )
 
     def _is_removable(self, send: Send, offset: int | None) -> bool:
         if offset is not None:
             return offset < self.possible_start
-        moves = [op.done for op in self.ops if op.told.get("fault", {}).get("kind") == "delete-records"]
+        moves = [op.done for op in self.ops if op.event.get("fault", {}).get("kind") == "delete-records"]
         moves += [op.done for op, _, start in self.ends if start]
-        named = self.assumed and any(self._set_by("final"))
+        named = self.assumed and any(positions_set_by(self.ops, "final"))
         return self.possible_start > 0 and (named or any(send.begun <= done for done in moves))
 
     def _identity(self) -> Iterator[Breach]:
@@ -383,7 +348,7 @@ class Twin:
                         if skipped:
                             yield (f"{prefix}poll-skip", severity, process, skipped[0], skipped[-1])
                     position, rebalanced, first = read.offset + 1, False, False
-                position, rebalanced = _moved(op, position, rebalanced)
+                position, rebalanced = position_after(op, position, rebalanced)
 
     def _order(self) -> Iterator[Breach]:
         placed = [send for send in self.acked if send.offset is not None]
@@ -409,12 +374,12 @@ class Twin:
     def _known(self) -> list[tuple[int, int]]:
         """When an offset was known to be held: acknowledged, or read, though not before it was sent."""
         sent = {(send.value, send.offset): send.begun for send in reversed(self.sends)}
-        told = [read for read in self.reads if read.value is not None]
-        reads = [(read.done, read.offset) for read in told if read.done >= sent.get((read.value, read.offset), 0)]
+        valued = [read for read in self.reads if read.value is not None]
+        reads = [(read.done, read.offset) for read in valued if read.done >= sent.get((read.value, read.offset), 0)]
         return reads + [(send.done, send.offset) for send in self.acked if send.offset is not None]
 
     def _found(self) -> Iterator[tuple[Send, int]]:
-        """Sends whose offset only reads tell, of values that were sent once."""
+        """Sends of values sent once, with an offset that only reads show."""
         everywhere = {(send.value, send.offset) for send in self.sends}
         for send in self.sends:
             once = [other.value for other in self.sends].count(send.value) == 1
@@ -427,63 +392,8 @@ class Twin:
     def _ends(self) -> Iterator[Breach]:
         for op, end in self.log_ends:
             before = [offset for time, offset in self._known() if time < op.begun]
-            told = [(other.done, more) for other, more, _ in self.ends if other.done < op.begun and more > end]
+            later = [(other.done, more) for other, more, _ in self.ends if other.done < op.begun and more > end]
             if max(before, default=-1) >= end:
                 yield ("stale-end-offset", "violation", end, max(before))
-            elif told:
-                yield ("stale-end-offset", "violation", end, min(told)[1] - 1)
-
-
-def _moved(op: Op, position: int | None, rebalanced: bool) -> tuple[int | None, bool]:
-    """A consumer's position after an operation that is no poll."""
-    here = [place["offset"] for place in op.told.get("offsets", []) if place["partition"] == 0]
-    group = bool(op.told.get("group"))
-    if op.f == "crash":
-        return None, False
-    if op.f not in ("assign", "seek") or op.outcome == "fail":
-        return position, rebalanced
-    if op.told.get("revoked"):
-        return (None, False) if here or not op.told["offsets"] else (position, rebalanced)
-    if here:
-        return here[0], group
-    return (None, False) if op.f == "assign" and not group else (position, rebalanced)
-
-
-def _named(events: list[Event]) -> list[Event]:
-    """A tombstone is known by its offset: it is named after it, and so is what polls give there without a value."""
-    told = [step for event in events for step in event.get("ops", [event]) if step["f"] == "send"]
-    stand = {step["offset"] for step in told if step["value"] is None and step.get("offset") is not None}
-
-    def name(step: Event) -> Event:
-        records = [name(record) for record in step.get("records", [])]
-        named = {**step, **({"records": records} if records else {})}
-        if "ops" in step:
-            named["ops"] = [name(inner) for inner in step["ops"]]
-        if "value" in step and step["value"] is None and step.get("offset") in stand:
-            named["value"] = f"tombstone@{step['offset']}"
-        return named
-
-    return [name(event) for event in events]
-
-
-def _operations(events: list[Event]) -> Iterator[Op]:
-    for event in events:
-        if event["type"] == "invoke":
-            name = (event["process"], event["op"])
-            ends = [e for e in events if (e["process"], e["op"]) == name and e["type"] != "invoke"]
-            told = {**event, **(ends[0] if ends else {})}
-            outcome = ends[0]["type"] if ends else "info"
-            yield Op(
-                event["process"], event["f"], outcome, event["time"], told["time"] if ends else FOREVER, told, name
-            )
-
-
-def reads_of(op: Op) -> Iterator[Read]:
-    for step in op.told.get("ops", [op.told]):
-        for record in step.get("records", []) if step["f"] == "poll" else []:
-            yield Read(record["offset"], record["value"], op.process, op.done, op.id)
-
-
-def places(op: Op, f: str) -> list[tuple[int, int | None]]:
-    places = op.told.get("offsets", []) if op.f == f and not op.told.get("revoked") else []
-    return [(p["offset"], p.get("start")) for p in places if p["partition"] == 0 and p["offset"] is not None]
+            elif later:
+                yield ("stale-end-offset", "violation", end, min(later)[1] - 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from twins import Breach, Op, Twin, places, reads_of
+from twin_events import Op, places, reads_of
+from twins import Breach, Twin
 
 
 def breaches(twin: Twin) -> Iterator[Breach]:
@@ -21,7 +22,7 @@ def _name(twin: Twin, process: str) -> str:
 
 def _groups(twin: Twin) -> list[list[str]]:
     """Consumers that committed here or were assigned by a group, with the others of their group."""
-    active = [op.process for op in twin.ops if _commits_of(op) is not None or (_here(op) and op.told.get("group"))]
+    active = [op.process for op in twin.ops if _commits_of(op) is not None or (_here(op) and op.event.get("group"))]
     groups: dict[str, set[str]] = {}
     for process in active:
         name = _name(twin, process)
@@ -31,11 +32,11 @@ def _groups(twin: Twin) -> list[list[str]]:
 
 
 def _here(op: Op) -> bool:
-    return any(place["partition"] == 0 for place in op.told.get("offsets", []))
+    return any(place["partition"] == 0 for place in op.event.get("offsets", []))
 
 
 def _commits_of(op: Op) -> int | None:
-    for step in op.told.get("ops", [op.told]):
+    for step in op.event.get("ops", [op.event]):
         if step["f"] == "commit":
             return int(step["offsets"][0]["offset"])
     return None
@@ -54,7 +55,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
             (r["offset"], r["value"])
             for op in twin.ops
             if op.f == "handle" and op.process in members
-            for r in op.told["records"]
+            for r in op.event["records"]
         }
         within = {op.id for op, _ in _committed(twin, members) if op.f == "txn"}
         handled |= {(read.offset, read.value) for op, read in polls if op.id in within}
@@ -63,6 +64,19 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     held = twin.held()
     reader = next((member for member in members if twin.dirty(member)), "") if dirty else ""
     commits = _committed(twin, members)
+    last = commits[-1][1] if commits else 0
+    # An assigned offset was committed, too.
+    done = max((op.done for op, _ in commits), default=-1)
+    commits += sorted(
+        (
+            (op, offset)
+            for op in twin.ops
+            if op.process in members and op.outcome == "ok" and op.told.get("group") and op.begun >= done
+            for offset, _ in places(op, "assign")
+            if offset > last
+        ),
+        key=lambda each: each[0].done,
+    )
     last = commits[-1][1] if commits else 0
     first, reset = 0, False
     if polls:
@@ -95,7 +109,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
 
 
 def _joins(op: Op) -> bool:
-    return op.f == "subscribe" or (op.f == "assign" and not op.told.get("revoked"))
+    return op.f == "subscribe" or (op.f == "assign" and not op.event.get("revoked"))
 
 
 def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
@@ -105,15 +119,15 @@ def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
         if not before or before[-1][1] <= offset:
             continue
         previous, more = before[-1]
-        sought = any(
+        may_be_sent = any(
             move.process in members
             and move.outcome != "fail"
-            and not move.told.get("group")
+            and not move.event.get("group")
             and previous.begun <= move.done <= op.done
             and any(to <= offset for to, _ in (*places(move, "assign"), *places(move, "seek")))
             for move in twin.ops
         )
-        if not sought:
+        if not may_be_sent:
             yield ("commit-regression", "violation", offset, more - 1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -19,7 +19,7 @@ from .attempts import Explanation, combine_attempts
 from .consumers import GROUP_EVENTS, Missed, explain_missed
 from .losses import LOSSES, Lost
 from .ranges import explain_losses
-from .retry_duplicate import Repeated, explain_repeated
+from .retry_duplicate import Repeated, explain_repeated, records_at
 
 MAX_TEXT = 400  # characters of a finding's sentence
 
@@ -204,18 +204,31 @@ def _explain_repeat(p: Partition, finding: Finding) -> Explanation | None:
         return None
     if (misread := _explain_misread(p, finding)) is not None:
         return misread
+    repeats = _repeats(p)
     value = finding.values[0]
-    offsets = tuple(_repeated_entries(p).filter(pl.col("value") == value)["offset"].to_list())
-    sent = p.sends.filter(pl.col("value") == value).head(1).select("process", "invoked", "invoked_at", "acks").rows()
-    send = sent[0] if sent else (None, None, None, None)
+    offsets = repeats.offsets.get(value, ())
+    send = repeats.sends.get(value, (None, None, None, None))
     producer = p.settings.processes.get(send[0]) if send[0] else None
-    return explain_repeated(p.timeline, Repeated(p.topic, p.partition, value, offsets, *send), producer)
+    records = [row for offset in offsets for row in repeats.records.get(offset, ())]
+    return explain_repeated(p.timeline, Repeated(p.topic, p.partition, value, offsets, *send), producer, records)
+
+
+class _Repeats(NamedTuple):
+    """Of all values at several offsets, as there may be thousands."""
+
+    offsets: dict[str, tuple[int, ...]]
+    sends: dict[str, tuple[str | None, int | None, int | None, str | None]]  # first: process, invoked, its place, acks
+    records: dict[int, list[Record]]  # of the brokers, by offset
 
 
 @once
-def _repeated_entries(p: Partition) -> pl.DataFrame:
-    """The entries with a value that is at several offsets. They are few, so each finding searches only these."""
-    return p.entries.filter(pl.col("value").is_duplicated())
+def _repeats(p: Partition) -> _Repeats:
+    entries = p.entries.filter(pl.col("value").is_duplicated())
+    offsets = entries.group_by("value", maintain_order=True).agg("offset")
+    sent = p.sends.join(offsets, on="value", how="semi", maintain_order="left").unique("value", keep="first")
+    sends = {row[0]: row[1:] for row in sent.select("value", "process", "invoked", "invoked_at", "acks").iter_rows()}
+    records = records_at(p.timeline, entries["offset"]) if p.timeline is not None else {}
+    return _Repeats({value: tuple(found) for value, found in offsets.iter_rows()}, sends, records)
 
 
 # By rule: the function that explains its findings; losses have their own.

@@ -50,7 +50,8 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
     unplaced = _unplaced(ordered)
     faults, faults_left_out = fault_bands(context)
     bins, span = _common_bins(dated, unplaced, faults)
-    worst = sorted(dated, key=_badness)
+    single = [summary for summary in dated if "partitions" not in summary["figures"]]
+    worst = sorted(single, key=_badness)
     # Partitions with brokers' logs but without client operations.
     without_operations = [
         _with_empty_figures(s, bins) for s in ordered if not s["figures"]["bins"] and s["figures"].get("replicas")

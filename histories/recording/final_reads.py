@@ -60,6 +60,7 @@ def _bounds(session: Session, consumer: Any) -> dict[tuple[str, int], tuple[int,
 
 
 def _watermarks(consumer: Any, partition: Any) -> tuple[int, int]:
+    """The log start and the end of a partition, once a leader answers. Raises LogjudgeError."""
     end = time.monotonic() + IN_SYNC_SECONDS
     while True:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -99,15 +100,23 @@ def read_properties(file: Path) -> dict[str, str]:
     return found
 
 
-class ConnectionErrors:
-    """What librdkafka reports about connections: the reason behind a mere timeout."""
+class ConnectionErrors(logging.Handler):
+    """What librdkafka reports and logs about connections: the reason behind a mere timeout."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._last = ""
 
     def __call__(self, error: Any) -> None:
         """The `error_cb` of a client."""
-        self._last = str(error.str())
+        if error.name() != "_ALL_BROKERS_DOWN":  # which follows the reason
+            self._last = str(error.str())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Some reasons are only logged, as FAIL [thread] reason."""
+        found = re.search(r"FAIL \[.*?\] (?:\[thrd:.*?\]: )?(.*)", record.getMessage())
+        if found:
+            self._last = found[1]
 
     def sentence(self, bootstrap: str, error: Exception) -> str:
         """Why a cluster could not be reached, and what to do."""
@@ -125,10 +134,12 @@ class ConnectionErrors:
 def admin_client(settings: ClientSettings) -> Any:
     """An AdminClient that has reached the cluster. Raises LogjudgeError."""
     errors = ConnectionErrors()
-    admin = make("AdminClient", settings, {"error_cb": errors})
+    admin = make("AdminClient", settings, {"error_cb": errors, "log_level": 6, "logger": _logger("connecting", errors)})
     try:
         admin.list_topics(timeout=CONNECT_SECONDS)
     except confluent_kafka().KafkaException as error:
+        while admin.poll(0.1):  # which calls error_cb
+            pass
         raise LogjudgeError(errors.sentence(settings.bootstrap, error)) from error
     return admin
 
@@ -138,7 +149,7 @@ def make(kind: str, settings: ClientSettings, config: Mapping[str, Any]) -> Any:
     library = confluent_kafka()
     if kind == "AdminClient":
         library = import_module("confluent_kafka.admin")
-    quiet = {"log_level": 0, "logger": _quiet_logger()}
+    quiet = {"log_level": 0, "logger": _logger("quiet", logging.NullHandler())}
     try:
         return getattr(library, kind)({**quiet, **settings.connection, **config})
     except (confluent_kafka().KafkaException, ValueError, TypeError) as error:
@@ -147,12 +158,11 @@ def make(kind: str, settings: ClientSettings, config: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _quiet_logger() -> Any:
-    import logging
-
-    logger = logging.getLogger("logjudge.recording.librdkafka")
-    logger.addHandler(logging.NullHandler())
+def _logger(name: str, handler: logging.Handler) -> logging.Logger:
+    logger = logging.getLogger(f"logjudge.recording.{name}")
+    logger.handlers = [handler]
     logger.propagate = False
+    logger.setLevel(logging.DEBUG)
     return logger
 
 

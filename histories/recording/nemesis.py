@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 from ..errors import LogjudgeError
 from .collect import collect, sources_of
 from .lab.handle import Lab
+from .record_deletion import delete_records
 from .scenarios import LabScenario
 from .session import Session
 from .topics import are_in_sync, leaders, metadata
 
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 240.0
 Step = dict[str, Any]
 
 
@@ -23,7 +25,7 @@ class Nemesis:
 
     def __init__(self, session: Session, lab: Lab, scenario: LabScenario) -> None:
         self.session, self.lab, self.scenario = session, lab, scenario
-        self.is_done = False
+        self._stopping = threading.Event()
         self._roles: dict[str, list[str]] = {}
         self._dead: list[str] = []
         self._paused: list[str] = []
@@ -43,7 +45,7 @@ class Nemesis:
             "backup": self._backup,
             "restore": self._restore,
             "snapshot": lambda step: self.snapshot(step["name"]),
-            "delete-records": self._delete_records,
+            "delete-records": lambda step: delete_records(self.session, step["share"]),
             "add-partitions": self._add_partitions,
         }
 
@@ -51,10 +53,21 @@ class Nemesis:
         """Carry out all steps, unless the session stops before."""
         self._look()
         for step in self.scenario.steps:
-            if self.session.stopping.is_set():
+            if self._is_over():
                 return
             self._steps[step["do"]](step)
-        self.is_done = True
+
+    def stop(self) -> None:
+        """Let `run` end after its present step."""
+        self._stopping.set()
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() or self.session.stopping.is_set()
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._is_over():
+            self._stopping.wait(min(left, 0.2))
 
     def heal(self) -> None:
         """End every fault that lasts."""
@@ -84,7 +97,7 @@ class Nemesis:
 
     def _wait(self, step: Step) -> None:
         if "until" not in step:
-            self.session.stopping.wait(step["seconds"])
+            self._sleep(step["seconds"])
             return
         conditions: dict[str, Callable[[], bool]] = {
             "in-sync": lambda: all(are_in_sync(self.session.admin, topic) for topic in self.session.topics),
@@ -93,12 +106,12 @@ class Nemesis:
             "led": lambda: self._leader() != "-1",
         }
         end = time.monotonic() + WAIT_SECONDS
-        while not self.session.stopping.is_set() and not conditions[step["until"]]():
+        while not self._is_over() and not conditions[step["until"]]():
             if time.monotonic() > end:
                 raise LogjudgeError(
                     f"the cluster was not {step['until']} within {WAIT_SECONDS:.0f} s, as the scenario expects"
                 )
-            self.session.stopping.wait(0.1)
+            self._sleep(0.1)
 
     def _leader(self) -> str:
         return str(leaders(self.session.admin, self.session.load.topic)[0])
@@ -117,7 +130,7 @@ class Nemesis:
 
     def _stop(self, step: Step) -> None:
         nodes = self._nodes(step)
-        with self.session.recorder.fault("stop", nodes=nodes, signal="SIGTERM") as fault:
+        with self.session.recorder.fault("shutdown", nodes=nodes, signal="SIGTERM") as fault:
             self.lab.request("stop", nodes=nodes)
             fault.ok()
         self._dead += nodes
@@ -192,22 +205,9 @@ class Nemesis:
 
     def _restore(self, step: Step) -> None:
         for node in self._nodes(step):
-            with self.session.recorder.fault("restore-backup", nodes=[node], topic=self.session.load.topic) as fault:
-                self.lab.request("restore", node=node)
-                fault.ok()
-
-    def _delete_records(self, step: Step) -> None:
-        from confluent_kafka import TopicPartition
-
-        topic = self.session.load.topic
-        ends = [(number, end) for (name, number), end in self.session.progress.ends.items() if name == topic]
-        offsets = {number: int(end * step["share"]) for number, end in sorted(ends)}
-        about = {"nodes": [], "topic": topic, "offsets": {str(number): offset for number, offset in offsets.items()}}
-        with self.session.recorder.fault("delete-records", **about) as fault:
-            wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
-            for future in self.session.admin.delete_records(wanted).values():
-                future.result(30)
-            fault.ok()
+            for name in self.lab.request("restore", node=node):
+                topic, _, number = name.rpartition("-")
+                self.session.recorder.fault("restore", nodes=[node], topic=topic, partition=int(number)).ok()
 
     def _add_partitions(self, step: Step) -> None:
         from confluent_kafka.admin import NewPartitions
@@ -218,6 +218,8 @@ class Nemesis:
                 future.result(30)
             fault.ok()
         self.session.recorder.configure_topic(topic, partitions=count)
+        self._sleep(step["known_after_seconds"])
+        self.session.partitions = count
 
     def _note(self) -> None:
         lasting = {"dead": self._dead, "paused": self._paused}

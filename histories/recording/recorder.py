@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -191,6 +192,17 @@ class Recorder:
         """Set what run.json has of a topic: `configure_topic("orders", partitions=3)`."""
         self._config["topics"].setdefault(topic, {}).update(settings)
 
+    @property
+    def start_ns(self) -> int:
+        """The beginning of the run, on time.monotonic_ns(), which all processes of a machine share."""
+        return self._journal.start
+
+    def client_file(self, process: str) -> Path:
+        """The file of the bundle for the events of a client in a process of its own."""
+        self._consumers.add(process)
+        (self.folder / "history").mkdir(exist_ok=True)
+        return self.folder / "history" / f"{process}.jsonl"
+
     def snapshot(self, name: str) -> Path:
         """Date a snapshot with the present time; copy brokers' files into the folder that it returns."""
         self._config.setdefault("snapshots", {})[name] = {"time": self._journal.now()}
@@ -251,7 +263,8 @@ class Recorder:
             scratch.replace(file)
         else:
             file.unlink()
-            file.parent.rmdir()
+            with contextlib.suppress(OSError):  # files of clients may be in it
+                file.parent.rmdir()
         self._saved_transactions = text
 
     def _write_config(self) -> None:

@@ -30,11 +30,14 @@ class Load:
     partitions: int = 3
     replication_factor: int = 3
     topic_config: dict[str, str] = field(default_factory=dict)
+    assignment: list[list[int]] | None = None  # the replicas of each partition, the preferred leader first
     producers: int = 2
     consumers: int = 2
     rate: float = 200.0  # sends a second, of all producers
     size: int = 0  # bytes of a value, at least
     keys: int = 20
+    handle_ms: int = 0  # that a member of a group takes for what one poll returned
+    crashes: bool = True  # whether members of a group are killed, too
 
 
 class Client(Protocol):
@@ -85,6 +88,7 @@ class Session:
     def __init__(self, recorder: Recorder, settings: ClientSettings, load: Load, admin: Any) -> None:
         self.recorder, self.settings, self.load, self.admin = recorder, settings, load, admin
         self.progress = Progress()
+        self.partitions = load.partitions  # of the topic, as producers know them
         self.stopping = threading.Event()
         self.topics: list[str] = []
         self.error: LogjudgeError | None = None  # that ended the recording
@@ -96,7 +100,7 @@ class Session:
         wanted = list(topics)
         create_topics(self.admin, wanted)
         self.topics = [topic.name for topic in wanted]
-        for name, about in describe_topics(self.admin, self.topics).items():
+        for name, about in describe_topics(self.admin, wanted).items():
             self.recorder.configure_topic(name, **about)
 
     def start(self, clients: Iterable[Client]) -> None:

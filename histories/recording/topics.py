@@ -31,19 +31,22 @@ class Topic:
     partitions: int
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
+    assignment: list[list[int]] | None = None  # instead of the number of replicas
 
 
 def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
     """Make topics and wait until every partition has a leader. Raises LogjudgeError.
 
-    An existing topic is refused: its earlier records would look like records that nobody sent.
+    An existing topic is refused: its earlier records would look like records without a send.
     """
     from confluent_kafka.admin import NewTopic
 
     wanted = list(topics)
-    requests = [
-        NewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config)) for topic in wanted
-    ]
+    requests = []
+    for topic in wanted:
+        replicas = {"replication_factor": topic.replication_factor}
+        placed = {"replica_assignment": topic.assignment} if topic.assignment else replicas
+        requests.append(NewTopic(topic.name, topic.partitions, config=dict(topic.config), **placed))
     for name, future in admin.create_topics(requests, operation_timeout=REQUEST_SECONDS).items():
         try:
             future.result(REQUEST_SECONDS)
@@ -70,7 +73,7 @@ def _refusal(name: str, error: Any) -> LogjudgeError:
 
 
 def metadata(admin: Any, topic: str) -> Any:
-    """What the cluster says of a topic. Raises LogjudgeError."""
+    """The cluster's description of a topic. Raises LogjudgeError."""
     try:
         return admin.list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
     except confluent_kafka().KafkaException as error:
@@ -90,23 +93,25 @@ def are_in_sync(admin: Any, topic: str) -> bool:
     )
 
 
-def describe_topics(admin: Any, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+def describe_topics(admin: Any, topics: Iterable[Topic]) -> dict[str, dict[str, Any]]:
     """`topics` of run.json: partitions, replicas and settings as the cluster has them."""
     from confluent_kafka.admin import ConfigResource
 
     found: dict[str, dict[str, Any]] = {}
-    for name in names:
+    for topic in topics:
+        name = topic.name
         partitions = metadata(admin, name).partitions
         assignment = [[str(broker) for broker in partitions[number].replicas] for number in sorted(partitions)]
         about: dict[str, Any] = {
             "partitions": len(partitions),
             "replication.factor": min(map(len, assignment)),
             "replica.assignment": assignment,
+            **{setting: typed(value) for setting, value in topic.config.items()},
         }
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         try:
             settings = admin.describe_configs([resource])[resource].result(REQUEST_SECONDS)
-        except confluent_kafka().KafkaException:  # no DESCRIBE_CONFIGS: run.json lacks the settings
+        except confluent_kafka().KafkaException:  # no permission, or a broker before 0.11
             settings = {}
         for setting in settings.values():
             if setting.value is not None and (setting.name in DECISIVE or not setting.is_default):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,9 +16,10 @@ from markupsafe import escape
 from ...analysis.causes.incidents import saved_incidents
 from ...analysis.rules import RULES
 from ...analysis.wording import either, plural, some
-from .. import PLOTS, draw, style
+from .. import PLOTS, style
 from ..clock import clock
-from ..escaping import file_name, markdown
+from ..escaping import markdown
+from ..painting import jobs_of, paint
 from .incidents import IncidentFindings, faults_before, first_sign, place_of, timeline, worst_incidents
 from .root_causes import cause_headline, impact_by_cause, root_cause_of
 
@@ -54,10 +56,14 @@ _INK = {
 
 
 def write_report(
-    folder: Path, verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], plots: bool = True
+    folder: Path,
+    verdict: dict[str, Any],
+    findings: pl.DataFrame,
+    figures: dict[str, Any],
+    plots: Sequence[str] = ("svg", "png"),
 ) -> None:
-    """Writes report.html, report.md and, if wanted, plots/*.png, *.svg into an existing folder."""
-    pictures = _draw_all(folder / "plots", figures) if plots else []
+    """Writes report.html, report.md and, if not empty, plots/ with these endings into an existing folder."""
+    pictures = _draw_all(folder / "plots", figures, plots) if plots else []
     values = _template_values(verdict, findings, figures, pictures)
     for name in ("report.html", "report.md"):
         text = environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(values)
@@ -70,30 +76,26 @@ def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[
     return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
 
 
-def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
-    """Draws every figure that has data; returns its names, caption and SVG for the page."""
+def _draw_all(folder: Path, figures: dict[str, Any], endings: Sequence[str]) -> list[dict[str, Any]]:
+    """Draws every figure that has data; returns its names, files, caption and SVG for the page."""
     folder.mkdir(exist_ok=True)
-    pictures = []
-    for name, plot in PLOTS.items():
-        for number, subject in enumerate(plot.subjects(figures)):
-            stem = file_name(name, *map(str, subject.values()))
-            figure = draw(name, figures, subject)
-            for ending in ("png", "svg"):
-                style.save(figure, folder / f"{stem}.{ending}")
-            svg = (folder / f"{stem}.svg").read_text(encoding="utf-8")
-            title = " ".join(map(str, subject.values()))
-            caption = plot.CAPTION if number == 0 else ""  # once per kind
-            alternative = " ".join(figure.get_suptitle().split())
-            pictures.append(
-                {
-                    "plot": name,
-                    "stem": stem,
-                    "title": title,
-                    "label": style.printable(f"{LABELS[name]} {title}".strip()),
-                    "caption": caption,
-                    "svg": inline_svg(svg, stem, f"{LABELS[name]}: {alternative}"),
-                }
-            )
+    jobs = jobs_of(figures)
+    pictures: list[dict[str, Any]] = []
+    for job, heading in zip(jobs, paint(folder, figures, jobs, endings), strict=True):
+        svg = (folder / f"{job.stem}.svg").read_text(encoding="utf-8")
+        title = " ".join(map(str, job.subject.values()))
+        is_first = not pictures or pictures[-1]["plot"] != job.plot
+        pictures.append(
+            {
+                "plot": job.plot,
+                "stem": job.stem,
+                "files": [f"plots/{job.stem}.{ending}" for ending in endings],
+                "title": title,
+                "label": style.printable(f"{LABELS[job.plot]} {title}".strip()),
+                "caption": PLOTS[job.plot].CAPTION if is_first else "",  # once per kind
+                "svg": inline_svg(svg, job.stem, f"{LABELS[job.plot]}: {' '.join(heading.split())}"),
+            }
+        )
     return pictures
 
 
@@ -111,7 +113,7 @@ def inline_svg(svg: str, stem: str, alternative: str) -> str:
 
 
 def _template_values(
-    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, str]]
+    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The values that the templates show."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])

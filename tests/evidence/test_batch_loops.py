@@ -55,7 +55,7 @@ def test_the_same_tables_of_sound_and_of_changed_bytes(batches, rng):
 
 @given(TEXTS.filter(len), st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
-def test_the_same_records_of_a_batch_with_a_right_crc_whose_payload_lies(values, rng):
+def test_the_same_records_of_a_batch_with_a_right_crc_and_a_wrong_payload(values, rng):
     data = bytearray(batch(values, 7))
     for _ in range(rng.randrange(1, 4)):
         data[rng.randrange(57, len(data))] = rng.randrange(256)

@@ -62,7 +62,7 @@ def test_a_named_leader_raises_the_leader_epoch_even_if_it_is_the_same():
     assert states([*beginning(), change(2, leader=-1), change(3, leader=2, isr=[2])])[-1] == (2, 2, 2, [2])
 
 
-def test_eligible_leaders_and_recovery_are_kept_until_they_change():
+def test_eligible_leaders_and_recovery_stay_until_they_change():
     frame, _ = replay_records(
         [
             *beginning(),
@@ -114,7 +114,7 @@ def test_the_timeline_of_a_real_controller(recorded):
     ]
 
 
-def test_a_flipped_bit_loses_one_batch_and_says_so(unpacked, tmp_path):
+def test_a_flipped_bit_loses_one_batch_and_is_reported(unpacked, tmp_path):
     source = unpacked("unclean-election-m") / "brokers" / "100" / "data" / "__cluster_metadata-0"
     folder = tmp_path / "__cluster_metadata-0"
     shutil.copytree(source, folder)

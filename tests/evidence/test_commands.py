@@ -28,21 +28,22 @@ def run(*arguments: object) -> Result:
 
 
 def test_an_offset_has_a_story(unpacked: Unpack) -> None:
-    told = run("explain", unpacked("unclean-election-a"), "orders-0@300").output
-    assert "p0 sent 'p0-206' at 5.432 s, acknowledged under acks=all at 7.841 s [history.jsonl" in told
-    assert "c0 read 'p0-206' at 7.854 s" in told
-    assert "epoch 2 was led by broker 2 from offset 255 on, ISR [2] (unclean election)" in told
+    output = run("explain", unpacked("unclean-election-a"), "orders-0@300").output
+    assert "p0 sent 'p0-206' at 5.432 s, acknowledged under acks=all at 7.841 s [history.jsonl" in output
+    assert "c0 read 'p0-206' at 7.854 s" in output
+    assert "epoch 2 was led by broker 2 from offset 255 on, ISR [2] (unclean election)" in output
     assert (
-        "Cause: unclean-election, 376 acknowledged writes were lost: orders-0 at offsets 255 to 630; consumers" in told
+        "Cause: unclean-election, 376 acknowledged writes were lost: orders-0 at offsets 255 to 630; consumers"
+        in output
     )
-    assert "broker 1 truncated orders-0 to offset 255" in told
+    assert "broker 1 truncated orders-0 to offset 255" in output
 
 
-def test_an_offset_tells_findings_and_causes_of_every_rule(unpacked: Unpack, tmp_path: Path) -> None:
-    told = run("explain", unpacked("group-rebalance-a"), "events-3@365").output
-    assert "consumer-loss: group workers committed events-3@371" in told
-    assert "Cause: commit-before-handle" in told
-    assert "Prevented by: committing only after the records are handled" in told
+def test_an_offset_is_explained_with_findings_and_causes_of_every_rule(unpacked: Unpack, tmp_path: Path) -> None:
+    output = run("explain", unpacked("group-rebalance-a"), "events-3@365").output
+    assert "consumer-loss: group workers committed events-3@371" in output
+    assert "Cause: commit-before-handle" in output
+    assert "Prevented by: committing only after the records are handled" in output
     beside = run("explain", unpacked("group-rebalance-a"), "events-3@371").output
     assert "No rule found a breach here." in beside
     assert "Why:" not in beside
@@ -55,30 +56,30 @@ def test_an_offset_tells_findings_and_causes_of_every_rule(unpacked: Unpack, tmp
 def test_legal_absence_is_explained(unpacked: Unpack) -> None:
     root = unpacked("retention-a")
     start = json.loads((root / "truth.json").read_text())["log_start"]["logs-0"]
-    told = run("explain", root, "logs-0@0").output
-    assert "No rule found a breach here." in told
-    assert "retention: a legal absence" in told
-    assert told.count(f"nothing: its log starts at {start}\n") == 3
+    output = run("explain", root, "logs-0@0").output
+    assert "No rule found a breach here." in output
+    assert "retention: a legal absence" in output
+    assert output.count(f"nothing: its log starts at {start}\n") == 3
     assert "retention" not in run("explain", root, f"logs-0@{start}").output
 
 
-def test_a_run_without_causes_says_so(unpacked: Unpack) -> None:
+def test_a_run_without_causes_is_reported_as_such(unpacked: Unpack) -> None:
     assert "no breach was found, so there is nothing to explain" in run("explain", unpacked("clean-a")).output
 
 
 def test_what_rules_found_stands_before_its_cause(unpacked: Unpack) -> None:
     root = unpacked("unclean-election-a")
-    told = run("explain", root, "orders-0").output
-    found = told[told.index("Findings") : told.index("Cause: unclean-election")]
+    output = run("explain", root, "orders-0").output
+    found = output[output.index("Findings") : output.index("Cause: unclean-election")]
     assert found.index("lost-write: 376 writes") < found.index("nonmonotonic-send (permitted)")
-    assert "not known" not in told
+    assert "not known" not in output
     assert "Findings without a cause" not in run("explain", root).output
 
 
-def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
+def test_each_kind_of_breach_has_its_reason_for_no_cause() -> None:
     lost = {"topic": "t", "partition": 0, "first": 5, "last": 9}
     causes = [{"findings": ["lost-write/t-0/0"], "lost": lost}]
-    told = [
+    explanations = [
         Finding("lost-write", "", "t", 0, first_offset=5, last_offset=9, id="lost-write/t-0/0"),
         Finding("realtime-order", "", "t", 0, related=["lost-write/t-0/0"]),
         Finding("replica-divergence", "", "t", 0, first_offset=9, last_offset=12),
@@ -89,7 +90,7 @@ def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
         Finding("poll-skip", "", "t", 0, first_offset=3),
         Finding("lost-write", "", "t", 1, first_offset=5, last_offset=9),
     ]
-    assert unexplained([*told, *left], causes) == left
+    assert unexplained([*explanations, *left], causes) == left
     assert why_no_cause(left, {"t-0"}) == [
         "The run has no broker files of t-1, so the cause is not known.",
         "logjudge looks for no causes of poll-skip.",
@@ -99,7 +100,7 @@ def test_why_no_cause_is_told_is_said_of_each_kind_of_breach() -> None:
 
 @pytest.mark.parametrize("place", ["orders-0@99999999", "nope-7", "nope-7@1", "nonsense", "orders-0@", "orders-0@-1"])
 @pytest.mark.parametrize("command", ["explain", "diff", "timeline"])
-def test_what_is_not_there_costs_one_sentence(unpacked: Unpack, place: str, command: str) -> None:
+def test_a_missing_place_is_one_sentence(unpacked: Unpack, place: str, command: str) -> None:
     with pytest.raises(LogjudgeError) as caught:
         run(command, unpacked("clean-a"), place)
     assert "\n" not in str(caught.value)
@@ -129,8 +130,8 @@ def test_diff_as_json_has_the_ranges_of_the_truth(unpacked: Unpack) -> None:
 
 
 def test_timeline_is_in_order_with_sources(unpacked: Unpack) -> None:
-    told = json.loads(run("timeline", unpacked("unclean-election-a"), "orders-0", "--json").output)
-    (part,) = told["partitions"]
+    events = json.loads(run("timeline", unpacked("unclean-election-a"), "orders-0", "--json").output)
+    (part,) = events["partitions"]
     times = [moment["time"] for moment in part["moments"] if moment["time"] is not None]
     assert times == sorted(times)
     elections = [moment for moment in part["moments"] if moment["kind"] == "election"]
@@ -138,13 +139,13 @@ def test_timeline_is_in_order_with_sources(unpacked: Unpack) -> None:
     assert (elections[-1]["source"], elections[-1]["line"]) == ("brokers/100/server.log", 479)
     noops = [moment["says"] for moment in part["moments"] if moment["kind"] == "noop"]
     assert noops
-    assert all("changed nothing" in says for says in noops)
-    assert told["clocks"]
+    assert all("changed nothing" in sentence for sentence in noops)
+    assert events["clocks"]
 
 
-def test_what_several_files_tell_is_told_once(unpacked: Unpack) -> None:
-    told = json.loads(run("timeline", unpacked("unclean-election-m"), "orders-0", "--json").output)
-    (part,) = told["partitions"]
+def test_an_event_in_several_files_is_listed_once(unpacked: Unpack) -> None:
+    events = json.loads(run("timeline", unpacked("unclean-election-m"), "orders-0", "--json").output)
+    (part,) = events["partitions"]
     (elected,) = [moment for moment in part["moments"] if "elected broker 2 leader" in moment["says"]]
     assert elected["source"].startswith("brokers/1/data/__cluster_metadata-0/")
     assert [(other["source"], other["line"]) for other in elected["also"]] == [("brokers/100/server.log", 133)]
@@ -155,15 +156,15 @@ def test_what_several_files_tell_is_told_once(unpacked: Unpack) -> None:
     assert chain.count("fenced broker 3") == 1
 
 
-def test_explain_says_who_led_when_the_lost_record_was_acknowledged(unpacked: Unpack) -> None:
-    told = run("explain", unpacked("kip-101-c"), "orders-0@640").output
-    led = told[told.index("Leaders") : told.index("Cause:")]
+def test_explain_names_the_leader_that_acknowledged_the_lost_record(unpacked: Unpack) -> None:
+    output = run("explain", unpacked("kip-101-c"), "orders-0@640").output
+    led = output[output.index("Leaders") : output.index("Cause:")]
     assert "epoch 0 was led by broker 1" in led
     assert "epoch 1 was led by broker 2" in led  # though no record of that version tells an epoch
 
 
 def test_a_chain_has_the_decisive_steps_of_each_partition_in_order_of_time(unpacked: Unpack) -> None:
-    told = " ".join(run("explain", unpacked("unclean-election-a")).output.split())
+    output = " ".join(run("explain", unpacked("unclean-election-a")).output.split())
     steps = [
         "broker 1 leader of orders-0 in epoch 0", "broker 1 leader of orders-1 in epoch 0",
         "broker 2 was killed", "broker 3 was killed",
@@ -174,16 +175,16 @@ def test_a_chain_has_the_decisive_steps_of_each_partition_in_order_of_time(unpac
         "broker 2 began to lead orders-1 in epoch 2 from offset 224",
         "broker 1 truncated orders-1 to offset 224",
     ]  # fmt: skip
-    assert [told.count(step) for step in steps] == [1] * len(steps)
-    assert [told.index(step) for step in steps] == sorted(told.index(step) for step in steps)
+    assert [output.count(step) for step in steps] == [1] * len(steps)
+    assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
 
 
 def test_timeline_and_explain_write_markdown(unpacked: Unpack) -> None:
-    told = run("explain", unpacked("kip-101-a"), "--markdown").output
+    output = run("explain", unpacked("kip-101-a"), "--markdown").output
     assert (
-        "## Cause: high-watermark-truncation, 895 acknowledged writes were lost: orders-0 at offsets 0 to 894" in told
+        "## Cause: high-watermark-truncation, 895 acknowledged writes were lost: orders-0 at offsets 0 to 894" in output
     )
-    assert "\n1. " in told
+    assert "\n1. " in output
     assert run("timeline", unpacked("kip-101-a"), "--markdown").output.startswith("## orders-0")
 
 
@@ -195,13 +196,13 @@ def test_a_document_has_one_form(unpacked: Unpack, command: str) -> None:
 
 def test_explain_and_diff_tell_logs_in_the_same_words(unpacked: Unpack) -> None:
     root = unpacked("kip-101-c")
-    for told in (run("explain", root, "orders-1"), run("diff", root, "orders-1")):
-        assert re.search(r"broker 1 has offsets \d+ to \d+", told.output)
-        assert "at the end" in told.output
-        assert "617 to 773" in told.output
+    for result in (run("explain", root, "orders-1"), run("diff", root, "orders-1")):
+        assert re.search(r"broker 1 has offsets \d+ to \d+", result.output)
+        assert "at the end" in result.output
+        assert "617 to 773" in result.output
 
 
-def test_of_partitions_without_brokers_files_it_is_said_once(unpacked: Unpack, tmp_path: Path) -> None:
+def test_missing_brokers_files_are_reported_once(unpacked: Unpack, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(unpacked("kip-101-c"), root)
     history = next(root.glob("history*"))
@@ -211,15 +212,15 @@ def test_of_partitions_without_brokers_files_it_is_said_once(unpacked: Unpack, t
         lines.append(json.dumps({**sent, "type": "invoke", "time": 1}))
         lines.append(json.dumps({**sent, "type": "ok", "offset": 0, "time": 2}))
     history.write_text("\n".join(lines) + "\n")
-    told = run("timeline", root).output
+    output = run("timeline", root).output
     once = "aaa-0, aab-0\n  The run has no broker files that record events of this partition."
-    assert told.count("The run has no broker files") == told.count(once) == 1
-    common = told[told.index("All partitions with broker files") : told.index("aaa-0")]
+    assert output.count("The run has no broker files") == output.count(once) == 1
+    common = output[output.index("All partitions with broker files") : output.index("aaa-0")]
     assert "broker 2 was killed" in common
     assert run("diff", root).output.count("aaa-0, aab-0\n  No broker log with records was collected.") == 1
 
 
-def test_a_report_tells_the_cause_as_a_story(unpacked: Unpack, tmp_path: Path) -> None:
+def test_a_report_has_the_cause_as_a_chain(unpacked: Unpack, tmp_path: Path) -> None:
     out = tmp_path / "out"
     checked = run("check", unpacked("kip-101-a"), "--engine", "local", "--no-plots", "--out", out)
     assert "high-watermark-truncation: 895 acknowledged writes were lost: orders-0 at offsets 0 to 894" in " ".join(
@@ -314,7 +315,7 @@ def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpac
     assert "leader of demo-0 in epoch" in run("timeline", unpacked("custom-kraft"), "demo-0").output
 
 
-def test_replicas_that_nobody_kept_are_missed(unpacked: Unpack, tmp_path: Path) -> None:
+def test_replicas_that_were_not_collected_are_missed(unpacked: Unpack, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(unpacked("kip-101-a"), root)
     for path in (root / "snapshots", root / "dump", root / "brokers" / "2"):
@@ -331,18 +332,18 @@ def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path)
     alone = unpacked("kip-101-a") / "brokers" / "1" / "data" / "orders-0"
     assert run("check", alone, "--engine", "local", "--no-plots", "--out", tmp_path).return_value == 3
     verdict = json.loads((tmp_path / "verdict.json").read_text())
-    [kept] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
-    assert not kept["holds"]
-    assert "the number of replicas is not recorded" in kept["says"]
+    [collected] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
+    assert not collected["holds"]
+    assert "the number of replicas is not recorded" in collected["says"]
     assert verdict["rules"]["replica-divergence"]["verdict"] == "unknown"
 
 
 def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
     run("check", DATA / "emptied", "--engine", "local", "--no-plots", "--out", tmp_path)
     verdict = json.loads((tmp_path / "verdict.json").read_text())
-    [kept] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
-    assert kept["holds"]
-    assert "the others are empty" in kept["says"]
+    [collected] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
+    assert collected["holds"]
+    assert "the others are empty" in collected["says"]
 
 
 def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Path) -> None:

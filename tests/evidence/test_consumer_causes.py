@@ -65,7 +65,7 @@ def of_group(events, first=1, last=1):
         ([*DIED, ("g2", "seek", 3, None), ("g2", "commit", 5, None)], "unknown"),
     ],
 )
-def test_the_next_assignment_proves_a_commit_whose_callback_nobody_saw(events, cause) -> None:
+def test_the_next_assignment_proves_a_commit_without_a_recorded_callback(events, cause) -> None:
     assert of_group(events).cause == cause
 
 

@@ -13,9 +13,9 @@ from logjudge.analysis.causes.lost_marker import lost_marker
 from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row
 
 from . import test_recorded_runs as recorded_runs
-from .test_causes import epochs, fault, lost, metadata, timeline
+from .replica_texts import checkpoints, joined, logs
 from .test_commands import run
-from .test_replicas import checkpoints, joined, logs
+from .timelines import epochs, fault, lost, metadata, timeline
 
 THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
 TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
@@ -79,10 +79,10 @@ def test_the_diff_of_a_damaged_log_is_not_the_same(unpacked, tmp_path):
     data = bytearray(segment.read_bytes())
     data[100] ^= 1
     segment.write_bytes(data)
-    told = run("diff", root, "orders-0")
-    assert told.return_value == 1
-    assert "broker 2 DAMAGED at offset" in told.output
-    assert "  the same\n" not in told.output
+    output = run("diff", root, "orders-0")
+    assert output.return_value == 1
+    assert "broker 2 DAMAGED at offset" in output.output
+    assert "  the same\n" not in output.output
     [part] = json.loads(run("diff", root, "orders-0", "--json").stdout)
     assert [(row["broker"], row["is_corrupt"]) for row in part["snapshots"][0]["damage"]] == [("2", True)]
 
@@ -113,8 +113,10 @@ def rolled_back(
 def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
     explained = rolled_back(*KILLED)
     assert explained.cause == "log-rolled-back"
-    says = " | ".join(fact.says for fact in explained.chain)
-    assert says.index("in snapshot before broker 1's log of orders-0 ended at 2") < says.index("in snapshot after")
+    sentences = " | ".join(fact.says for fact in explained.chain)
+    assert sentences.index("in snapshot before broker 1's log of orders-0 ended at 2") < sentences.index(
+        "in snapshot after"
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_a_restored_backup_took_what_the_brokers_had_acknowledged(unpacked, tmp_
     assert lost_ranges == {("log-rolled-back", 0, 403, 1748), ("log-rolled-back", 1, 408, 1817)}
 
 
-def test_records_whose_commit_marker_was_cut_still_stand(recorded):
+def test_records_remain_after_their_commit_marker_was_truncated(recorded):
     lines = recorded("txn-unclean-x").timeline("orders", 0)
     values = ("t1-76", "t1-78", "t1-79", "t1-80", "t1-81", "t1-82")
     cut = replace(
@@ -154,10 +156,10 @@ def test_records_whose_commit_marker_was_cut_still_stand(recorded):
     )
     explained = explain_loss(lines, cut)
     assert explained.cause == "unclean-election"
-    says = [fact.says for fact in explained.chain]
-    assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in says
-    assert says[-1].startswith("offsets 52 to 57 of orders-0 are still in the log without the COMMIT marker")
-    assert not any("lacked offset 52" in text for text in (*says, *explained.missing))
+    sentences = [fact.says for fact in explained.chain]
+    assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in sentences
+    assert sentences[-1].startswith("offsets 52 to 57 of orders-0 are still in the log without the COMMIT marker")
+    assert not any("lacked offset 52" in text for text in (*sentences, *explained.missing))
     # Without a copy of the marker, the epoch that began behind the records bounds it.
     bare = replace(
         lines,

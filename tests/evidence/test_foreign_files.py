@@ -28,14 +28,14 @@ def change(path, key, value):
 def broker(unpacked, source, folder, name, directory=None, id_=None, log=False):
     """A broker's folder of acks1-failover-a, under another name; its meta.properties may be changed."""
     run = unpacked("acks1-failover-a")
-    kept = folder / "brokers" / name
-    shutil.copytree(run / source / "data", kept / "data")
+    broker_folder = folder / "brokers" / name
+    shutil.copytree(run / source / "data", broker_folder / "data")
     if log:
-        shutil.copy(run / source / "server.log", kept / "server.log")
+        shutil.copy(run / source / "server.log", broker_folder / "server.log")
     for key, value in (("directory.id=", directory), ("node.id=", id_)):
         if value is not None:
-            change(kept / "data/meta.properties", key, value)
-    return kept
+            change(broker_folder / "data/meta.properties", key, value)
+    return broker_folder
 
 
 def judged(folder):
@@ -53,8 +53,8 @@ def verdict(folder):
 
 def test_a_backup_of_a_broker_is_no_replica(unpacked, tmp_path):
     log_dirs(unpacked, tmp_path)
-    told, reasons = verdict(tmp_path)
-    assert told["verdict"] == "unknown"
+    result, reasons = verdict(tmp_path)
+    assert result["verdict"] == "unknown"
     assert [reason for reason in reasons if "second copy of a log of broker 1" in reason]
 
 
@@ -63,9 +63,9 @@ def test_log_dirs_of_another_cluster_are_left_out(unpacked, tmp_path):
     meta = tmp_path / "kafka-b/meta.properties"
     change(meta, "cluster.id=", OTHER)
     change(meta, "node.id=", "2")
-    told, reasons = verdict(tmp_path)
+    result, reasons = verdict(tmp_path)
     assert [reason for reason in reasons if f"belongs to cluster {OTHER}" in reason]
-    broken = [item["name"] for item in told["assumptions"] if item["holds"] is not True]
+    broken = [item["name"] for item in result["assumptions"] if item["holds"] is not True]
     assert "one copy of each log" in broken
 
 
@@ -85,16 +85,16 @@ BEFORE = "snapshots/before-rejoin/brokers/1"  # broker 1's log before it truncat
 
 
 @pytest.mark.parametrize("name", ["1-backup", "0-backup", "4"])
-@pytest.mark.parametrize(("directory", "says"), [(None, "both are directory"), (OTHER, "a disk was replaced")])
-def test_a_second_folder_of_a_broker_is_no_replica(unpacked, tmp_path, name, directory, says):
+@pytest.mark.parametrize(("directory", "expected"), [(None, "both are directory"), (OTHER, "a disk was replaced")])
+def test_a_second_folder_of_a_broker_is_no_replica(unpacked, tmp_path, name, directory, expected):
     broker(unpacked, "brokers/1", tmp_path, "1")
     broker(unpacked, "brokers/2", tmp_path, "2")
     broker(unpacked, BEFORE, tmp_path, name, directory)
-    diverging, reasons, told = judged(tmp_path)
+    diverging, reasons, result = judged(tmp_path)
     assert not diverging
     assert [reason for reason in reasons if "second copy of a log of broker 1 (judged: brokers/1/" in reason]
-    assert all(says in reason for reason in reasons)
-    assert told == "unknown"
+    assert all(expected in reason for reason in reasons)
+    assert result == "unknown"
 
 
 def test_brokers_of_their_own_ids_are_replicas_whatever_their_folders_are_called(unpacked, tmp_path):
@@ -113,14 +113,14 @@ def test_an_id_in_the_server_log_is_believed_before_one_that_two_claim(unpacked,
     assert not reasons
 
 
-def test_where_nothing_tells_which_log_is_the_broker_s_none_is_judged(unpacked, tmp_path):
+def test_no_log_is_judged_if_nothing_shows_which_is_the_broker_s(unpacked, tmp_path):
     for name, source in (("a", "brokers/1"), ("b", BEFORE)):
-        kept = broker(unpacked, source, tmp_path, name)
-        (kept / "data/orders-0/leader-epoch-checkpoint").unlink()
-    diverging, reasons, told = judged(tmp_path)
+        source_folder = broker(unpacked, source, tmp_path, name)
+        (source_folder / "data/orders-0/leader-epoch-checkpoint").unlink()
+    diverging, reasons, result = judged(tmp_path)
     assert not diverging
     assert len([reason for reason in reasons if "it is not known which of them" in reason]) == 2
-    assert told == "unknown"
+    assert result == "unknown"
 
 
 def test_the_name_and_the_content_of_a_folder_must_agree(unpacked, tmp_path):

@@ -30,9 +30,9 @@ def test_findings_are_the_same(unpacked, monkeypatch, name, below):
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
     run = open_run(unpacked(name) / below)
     assert {part.kind for part in run.evidence if part.path.stem.isdigit()} == {"headers"}
-    sealed = judged(unpacked(name) / below)
-    assert sealed[0].equals(whole[0])
-    assert sealed[1:] == whole[1:]
+    judged_run = judged(unpacked(name) / below)
+    assert judged_run[0].equals(whole[0])
+    assert judged_run[1:] == whole[1:]
 
 
 def thinned(folder):
@@ -40,9 +40,9 @@ def thinned(folder):
     history = next(folder.glob("history.jsonl*"))
     opened = gzip.open if history.suffix == ".gz" else open
     with opened(history, "rt") as lines:
-        told = [(json.loads(line), line) for line in lines]
+        parsed = [(json.loads(line), line) for line in lines]
     with opened(history, "wt") as out:
-        out.writelines(line for event, line in told if event["f"] in ("fault", "heal") or event["op"] % 13 == 0)
+        out.writelines(line for event, line in parsed if event["f"] in ("fault", "heal") or event["op"] % 13 == 0)
     return folder
 
 
@@ -53,9 +53,9 @@ def test_spark_keeps_what_a_history_speaks_of(spark, unpacked, monkeypatch, tmp_
     folder = thinned(shutil.copytree(unpacked("unclean-election-t"), tmp_path / "run"))
     whole = judge_run(open_run(folder))
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
-    sealed = on_spark.judge_run(open_run(folder), spark)
-    assert sealed.findings().equals(whole.findings())
-    assert sealed.causes() == whole.causes()
+    results = on_spark.judge_run(open_run(folder), spark)
+    assert results.findings().equals(whole.findings())
+    assert results.causes() == whole.causes()
 
 
 def batches(broker, *crcs, path="x"):
@@ -74,24 +74,24 @@ def batches(broker, *crcs, path="x"):
     )
 
 
-def test_only_what_differs_is_decoded_and_the_rest_is_told_as_ranges():
+def test_only_what_differs_is_decoded_and_the_rest_is_ranges():
     logs = pl.concat([batches("1", 5, 6, 7, 8), batches("2", 5, 66, 7)])
-    chosen, sealed = split_identical_batches(logs, history=False)
+    chosen, identical = split_identical_batches(logs, history=False)
     # Those beside them tell where replicas agree again.
     assert sorted(chosen.select("base_offset", "crc").rows()) == [(0, 5), (10, 6), (10, 66), (20, 7)]
-    told = sealed.select("broker", "first_offset", "last_offset", "records").rows()
+    ranges = identical.select("broker", "first_offset", "last_offset", "records").rows()
     # The tail that one replica alone reaches diverges from nothing.
-    assert told == [("1", 30, 39, 10)]
+    assert ranges == [("1", 30, 39, 10)]
 
 
 def test_what_differs_in_one_snapshot_is_decoded_in_all():
     then = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 77, 8, 9)])
     now = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 7, 8, 9)])
     logs = pl.concat([then.with_columns(snapshot=pl.lit("then")), now])
-    _, sealed = split_identical_batches(logs, history=False)
-    told = {(row["first_offset"], row["last_offset"]) for row in sealed.iter_rows(named=True)}
-    assert told == {(0, 9), (40, 49)}
-    assert len(sealed) == 8
+    _, identical = split_identical_batches(logs, history=False)
+    ranges = {(row["first_offset"], row["last_offset"]) for row in identical.iter_rows(named=True)}
+    assert ranges == {(0, 9), (40, 49)}
+    assert len(identical) == 8
     chosen, _ = split_identical_batches(logs, history=True)
     assert sorted(chosen.filter(~pl.col("whole"))["base_offset"]) == [0, 0, 40, 40]
 
@@ -100,8 +100,8 @@ def test_batches_that_overlap_within_a_log_are_decoded():
     log = batches("1", 5, 6, 7, 8).with_columns(
         pl.when(pl.col("base_offset") == 0).then(25).otherwise("last_offset").alias("last_offset")
     )
-    _, sealed = split_identical_batches(log, history=False)
-    assert not len(sealed)
+    _, identical = split_identical_batches(log, history=False)
+    assert not len(identical)
 
 
 @pytest.mark.parametrize("name", ["transactions-a", "unclean-election-t", "retention-a"])
@@ -111,22 +111,22 @@ def test_a_history_that_knows_little_of_the_logs_decodes_little(unpacked, monkey
     whole = judge_run(open_run(folder))
     decoded = sum(summary["evidence"]["records"] for summary in whole.summaries if summary["evidence"])
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
-    sealed = judge_run(open_run(folder))
-    assert sealed.findings().equals(whole.findings())
-    assert sealed.causes() == whole.causes()
-    assert sealed.summaries == whole.summaries
+    results = judge_run(open_run(folder))
+    assert results.findings().equals(whole.findings())
+    assert results.causes() == whole.causes()
+    assert results.summaries == whole.summaries
     units = gather(open_run(folder)).units.values()
     assert sum(len(frame) for tables in units for frame in tables.get("records", ())) < decoded * 2 / 3
 
 
 def test_with_a_history_one_copy_is_decoded_for_all_that_hold_it():
-    chosen, sealed = split_identical_batches(pl.concat([batches("1", 5, 6), batches("2", 5, 66)]), history=True)
-    assert not len(sealed)
+    chosen, identical = split_identical_batches(pl.concat([batches("1", 5, 6), batches("2", 5, 66)]), history=True)
+    assert not len(identical)
     copies = {row["crc"]: [copy["broker"] for copy in row["copies"]] for row in chosen.iter_rows(named=True)}
     assert copies == {5: ["1", "2"], 6: ["1"], 66: ["2"]}
 
 
-def test_an_offset_that_is_not_decoded_is_told_as_held(unpacked, monkeypatch, tmp_path):
+def test_an_offset_that_is_not_decoded_is_reported_as_present(unpacked, monkeypatch, tmp_path):
     """Without a history a folder of brokers has ranges that nobody decoded."""
     shutil.copytree(unpacked("acks1-failover-a") / "brokers", tmp_path / "brokers")
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
@@ -139,7 +139,7 @@ def test_an_offset_that_is_not_decoded_is_told_as_held(unpacked, monkeypatch, tm
     assert offset_story(p, beyond, [], []) is None
 
 
-def test_what_is_asked_at_an_offset_is_decoded_beside_a_history(unpacked, monkeypatch, tmp_path):
+def test_explained_offsets_are_decoded_beside_a_history(unpacked, monkeypatch, tmp_path):
     folder = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     next(folder.glob("history.jsonl*")).unlink()
     (folder / "history.jsonl").write_text('{"process": "p", "op": 0, "f": "poll", "type": "invoke", "time": 0}\n')
@@ -155,8 +155,8 @@ def test_what_is_compared_with_a_dump_is_decoded(unpacked):
     segment = next(part for part in parts if part.kind == "segment" and part.end)
     other = replace(segment, topic="other")
     dump = replace(segment, kind="dump", broker="9")
-    told = with_headers_first([segment, other, dump], 0)
-    assert [part.kind for part in told] == ["segment", "headers", "dump"]
+    ordered = with_headers_first([segment, other, dump], 0)
+    assert [part.kind for part in ordered] == ["segment", "headers", "dump"]
     nameless = replace(dump, topic=None, partition=None)
     assert with_headers_first([segment, nameless], 0) == [segment, nameless]
 

@@ -28,10 +28,10 @@ MOVED = (
 
 def bundle(folder, history, starts=(), logs=(), **topic):
     """A bundle with an empty segment a broker, named by its log start, and lines of server.log by broker."""
-    told = parse(history)
-    told.config["started_at"] = "2026-11-22T10:00:00.000Z"
-    told.config["topics"]["x"] |= topic
-    told.write(folder)
+    recorded = parse(history)
+    recorded.config["started_at"] = "2026-11-22T10:00:00.000Z"
+    recorded.config["topics"]["x"] |= topic
+    recorded.write(folder)
     for broker, start in enumerate(starts, 1):
         place = folder / "brokers" / str(broker) / "data" / "x-0"
         place.mkdir(parents=True)
@@ -51,7 +51,7 @@ def judged(folder):
 
 
 @pytest.mark.parametrize("logs", [[("1", LEADS.format(1))], []], ids=["leader known", "all replicas"])
-def test_an_empty_segment_says_where_the_log_starts(tmp_path, logs):
+def test_an_empty_segment_proves_where_the_log_starts(tmp_path, logs):
     run = bundle(tmp_path, SKIPPED, [6, 6, 6], logs, **{"replication.factor": 3})
     rules, found = judged(run)
     assert not found.height
@@ -100,8 +100,8 @@ def test_a_damaged_first_segment_is_no_sign_of_retention(tmp_path):
 def test_explain_names_the_empty_segment(tmp_path, capsys):
     run = bundle(tmp_path, SKIPPED, [6, 6, 6], [("1", LEADS.format(1) + MOVED.format(6, "segment deletion"))])
     cli.main(["explain", str(run), "x-0@2", "--json"], standalone_mode=False)
-    told = json.dumps(json.loads(capsys.readouterr().out))
-    assert re.search(r"broker 1's log starts at offset 6.*00000000000000000006\.log", told)
+    output = json.dumps(json.loads(capsys.readouterr().out))
+    assert re.search(r"broker 1's log starts at offset 6.*00000000000000000006\.log", output)
 
 
 HOUR_MS = 3_600_000

@@ -10,7 +10,7 @@ from logjudge.analysis.rules.loss import lost_write
 from logjudge.histories.bundle import Settings
 from logjudge.histories.tables import READS, SENDS
 
-from .test_replicas import logs
+from .replica_texts import logs
 
 PROCESSES = {"final": {"role": "final"}, "t": {"transactional.id": "tx-t"}}
 
@@ -47,12 +47,12 @@ def why_unknown(held):
     reads = [{**read, "index": 0, "offset": 0, "value": "a", "exempt": False}]
     frames = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS)
     tables = None if held is None else in_transaction(logs(held), 1, 7)
-    kept = None if tables is None else replica_logs_of("x", 0, tables, leader="1")
-    p = Partition("x", 0, settings, *frames, replica_logs=kept)
+    replica_logs = None if tables is None else replica_logs_of("x", 0, tables, leader="1")
+    p = Partition("x", 0, settings, *frames, replica_logs=replica_logs)
     judgement = lost_write.judges["native"](p)
     assert judgement.findings == ()
-    [says] = [text for text in judgement.unknowns if "open transaction" in text]
-    return says.split(": ")[1]
+    [unknown] = [text for text in judgement.unknowns if "open transaction" in text]
+    return unknown.split(": ")[1]
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def why_unknown(held):
     ],
 )
 def test_an_open_transaction_is_named_where_it_is_known(held, ids, rest):
-    whose = f"an open transaction of t (transactional.id {ids}) with its first record at x-0@1"
-    assert why_unknown(held) == f"{whose} may hide them from the final reads{rest}"
+    transaction = f"an open transaction of t (transactional.id {ids}) with its first record at x-0@1"
+    assert why_unknown(held) == f"{transaction} may hide them from the final reads{rest}"

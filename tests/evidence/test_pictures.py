@@ -79,16 +79,16 @@ def test_a_log_went_as_far_as_the_high_watermark_of_a_dead_broker_and_is_cut_whe
         [9, "1", 1115, "loaded"],
         [9, "2", 7, "truncated"],
     ]
-    told = {"lives": [[4, "1", "died"], [6, "1", "started"]], "isr": []}
-    assert swimlane.path_of(told, "1", ends) == [
+    facts = {"lives": [[4, "1", "died"], [6, "1", "started"]], "isr": []}
+    assert swimlane.path_of(facts, "1", ends) == [
         (0, 980, "seen"),
         (5, 1507, "reached"),
         (5, 1115, "cut"),
         (8, 1115, "seen"),
         (9, 1115, "seen"),
     ]
-    assert swimlane.path_of(told, "2", ends) == [(9, 7, "seen")]
-    assert swimlane.path_of(told, "3", ends) == []
+    assert swimlane.path_of(facts, "2", ends) == [(9, 7, "seen")]
+    assert swimlane.path_of(facts, "3", ends) == []
 
 
 def test_a_broker_has_one_colour_and_its_cut_is_named(unclean: dict[str, Any]) -> None:
@@ -106,8 +106,8 @@ def test_labels_of_replicas_do_not_collide() -> None:
     one = broker("1", 833, 828, [0, 634, None, None], [635, 832, None, "1"])
     other = broker("2", 1453, 1452, [0, 634, None, None], [635, 832, None, "2"], [833, 1452, None, None])
     logs = [{"name": "s", "time": 57 * 10**9, "brokers": [one, other], "differ": [[635, 832]]}]
-    told = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
-    figure = replicas.draw({"partitions": [{"name": "orders-0", "lost": 198, "replicas": told}]}, "orders-0")
+    drawn = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
+    figure = replicas.draw({"partitions": [{"name": "orders-0", "lost": 198, "replicas": drawn}]}, "orders-0")
     figure.draw_without_rendering()
     boxes = [
         text.get_window_extent() for text in figure.axes[0].texts if text.get_text().startswith(("truncated", "high"))
@@ -116,10 +116,10 @@ def test_labels_of_replicas_do_not_collide() -> None:
     assert not any(one.overlaps(two) for number, one in enumerate(boxes) for two in boxes[:number])
 
 
-def test_two_leaders_of_one_epoch_are_told(tmp_path: Path) -> None:
+def test_two_leaders_of_one_epoch_are_drawn(tmp_path: Path) -> None:
     figures = figures_of(write_bundle(load("zombie-controller"), tmp_path / "run").folder)
-    told = figures["partitions"][0]["replicas"]
-    first, second, third, last = told["terms"]
+    replicas = figures["partitions"][0]["replicas"]
+    first, second, third, last = replicas["terms"]
     # The same broker led on in epochs 1 and 2, until its session ended.
     assert (first["ended"], second["ended"]) == (None, None)
     assert (third["ended"] // 1_000_000, third["rivals"]) == (8_400, [])
@@ -153,8 +153,8 @@ def test_without_brokers_there_is_nothing_to_draw(unclean: dict[str, Any]) -> No
 def test_leaders_of_calm_partitions_are_drawn_too(unclean: dict[str, Any]) -> None:
     (part,) = json.loads(json.dumps(unclean))["partitions"]
     calm = [{**part, "name": f"orders-{n}", "lost": 0, "violations": 0} for n in range(5)]
-    told = [subject["partition"] for subject in swimlane.subjects({"partitions": calm})]
-    assert told == ["orders-0", "orders-1", "orders-2"]
+    drawn = [subject["partition"] for subject in swimlane.subjects({"partitions": calm})]
+    assert drawn == ["orders-0", "orders-1", "orders-2"]
     assert swimlane.subjects({"partitions": [*calm, part]}) == [{"partition": part["name"]}]
 
 

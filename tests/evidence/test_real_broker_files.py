@@ -54,7 +54,7 @@ def test_a_log_that_begins_after_its_snapshot_ends_in_the_same_state(tmp_path):
         assert {block.table for block in read_part(part)} == {"metadata"}
 
 
-def test_a_snapshot_alone_tells_the_state(tmp_path):
+def test_a_snapshot_alone_gives_the_state(tmp_path):
     folder = tmp_path / "__cluster_metadata-0"
     folder.mkdir()
     newest = max((KRAFT / "__cluster_metadata-0").glob("*.checkpoint"))

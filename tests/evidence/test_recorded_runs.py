@@ -44,7 +44,7 @@ def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, 
     assert lost == truth
 
 
-def test_what_is_found_in_logs_tells_of_which_partition(recorded, run_name):
+def test_events_of_logs_have_their_partition(recorded, run_name):
     run = recorded(run_name)
     for topic, partition in run.partitions():
         judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
@@ -112,8 +112,8 @@ def test_a_stranger_s_cluster_has_one_replica_ahead_and_no_divergence(recorded):
 def test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, run_name):
     run = recorded(run_name)
     for topic, partition in run.partitions():
-        kept, sends = run.replica_logs(topic, partition), run.sent(topic, partition)
-        for finding in judge_absence(kept, sends).findings:
+        replica_logs, sends = run.replica_logs(topic, partition), run.sent(topic, partition)
+        for finding in judge_absence(replica_logs, sends).findings:
             explained = explain_loss(run.timeline(topic, partition), lost_of(finding, sends))
             assert explained.cause == expected_cause(run_name)
             assert explained.citation
@@ -130,8 +130,8 @@ def weakened(run, rng):
     parts = find_parts(run.root)
     share = rng.choice([0.05, 0.3, 0.6, 0.9])
     without = rng.choice([None, "log", "segment", "epochs", "metadata", "offsets"])
-    kept = [part for part in parts if rng.random() > share and part.kind != without]
-    tables = gathered(block for part in kept for block in read_part(part))
+    remaining = [part for part in parts if rng.random() > share and part.kind != without]
+    tables = gathered(block for part in remaining for block in read_part(part))
     lines = rng.choice([0, 0, 0.3, 0.7])
     for found in tables.values():
         if "log_events" in found and lines:

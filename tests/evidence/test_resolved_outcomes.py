@@ -49,12 +49,12 @@ def test_aborted_sends_do_not_stand(recorded):
     raise AssertionError("the run has no aborted send")
 
 
-def test_nobody_knows_without_the_leader_s_log(recorded):
+def test_outcomes_stay_unknown_without_the_leader_s_log(recorded):
     run = recorded("custom-kraft")
     frame = pl.DataFrame({"value": ["x"], "place": [1]})
-    kept = run.replica_logs("demo", 0)
-    hidden = kept.records.filter(pl.col("broker") != kept.leader)
-    assert resolve_outcomes(replace(kept, records=hidden), frame)["is_in_log"].to_list() == [None]
+    replica_logs = run.replica_logs("demo", 0)
+    hidden = replica_logs.records.filter(pl.col("broker") != replica_logs.leader)
+    assert resolve_outcomes(replace(replica_logs, records=hidden), frame)["is_in_log"].to_list() == [None]
 
 
 def test_legal_absences_are_those_of_the_truth(recorded):
@@ -64,17 +64,19 @@ def test_legal_absences_are_those_of_the_truth(recorded):
         ranges = legal_absences(run.replica_logs(topic, int(partition)))
         covered = {o for a, b in ranges.select("first_offset", "last_offset").rows() for o in range(a, b + 1)}
         sent = run.sent(topic, int(partition))
-        kept = run.replica_logs(topic, int(partition))
+        replica_logs = run.replica_logs(topic, int(partition))
         # The first segment may still hold records below the log start, which no reader gets.
-        start = extents(kept)["start"][0]
-        there = kept.records.filter((pl.col("broker") == kept.leader) & (pl.col("offset") >= start))["offset"]
+        start = extents(replica_logs)["start"][0]
+        there = replica_logs.records.filter((pl.col("broker") == replica_logs.leader) & (pl.col("offset") >= start))[
+            "offset"
+        ]
         missing = set(sent["offset"]) - set(there)
         assert len(missing) == gone["count"]
         assert missing <= covered
         assert not covered & set(there)
 
 
-def test_markers_and_aborted_records_are_nothing_to_miss(recorded):
+def test_markers_and_aborted_records_are_never_missing(recorded):
     run = recorded("transactions-a")
     ranges = legal_absences(run.replica_logs("orders", 0))
     assert set(ranges["reason"]) == {"a control record", "of an aborted transaction"}
@@ -105,7 +107,7 @@ def test_a_log_start_in_files_explains_nothing_that_final_reads_still_saw(role, 
 
 
 @pytest.mark.parametrize("left_out", ["topics", "keys"])
-def test_nobody_passes_over_what_the_brokers_compacted(unpacked, tmp_path, left_out):
+def test_compacted_records_are_no_poll_skip(unpacked, tmp_path, left_out):
     """Though nobody told that the topic is compacted, or which key a record has."""
     run = shutil.copytree(unpacked("retention-a"), tmp_path / "run")
     about = json.loads((run / "run.json").read_text())
@@ -115,7 +117,7 @@ def test_nobody_passes_over_what_the_brokers_compacted(unpacked, tmp_path, left_
     else:
         lines = map(json.loads, (run / "history.jsonl").read_text().splitlines())
         nameless = partial(json.dumps, separators=(",", ":"))
-        told = [nameless({name: value for name, value in line.items() if name != "key"}) for line in lines]
-        (run / "history.jsonl").write_text("".join(line + "\n" for line in told))
+        changed = [nameless({name: value for name, value in line.items() if name != "key"}) for line in lines]
+        (run / "history.jsonl").write_text("".join(line + "\n" for line in changed))
     found = judge_run(open_run(run)).findings()
     assert not found.filter(pl.col("rule").str.contains("poll-skip") & (pl.col("severity") == "violation")).height

@@ -168,7 +168,7 @@ def test_ranges_of_a_segment_are_read_as_the_whole(tmp_path, target):
     assert len(ranges) == {1: 40, 10**9: 1}.get(target, len(ranges))
 
 
-def test_a_torn_tail_is_said_and_the_rest_is_read():
+def test_a_torn_tail_is_reported_and_the_rest_is_read():
     data = log_of(3)
     cut = read(data[:-5])
     assert cut.records["offset"].to_list() == list(range(6))
@@ -177,7 +177,7 @@ def test_a_torn_tail_is_said_and_the_rest_is_read():
     assert row["byte"] == cut.batches["byte"][-1] + cut.batches["size"][-1]
 
 
-def test_zeros_at_the_end_are_said():
+def test_zeros_at_the_end_are_reported():
     [row] = read(log_of(2) + bytes(500)).damage.rows(named=True)
     assert (row["kind"], row["byte"], row["first_offset"]) == ("zeros", len(log_of(2)), 6)
 
@@ -211,8 +211,8 @@ def test_a_flipped_bit_is_found_and_changes_no_record(position, bit):
         assert flipped.damage.height > 0
     columns = ["value", "key", "timestamp"]
     if position not in headers or position - headers[position] >= 8:
-        kept = flipped.records.select("offset", *columns)
-        assert kept.join(whole.records, on=["offset", *columns], how="anti", nulls_equal=True).height == 0
+        remaining = flipped.records.select("offset", *columns)
+        assert remaining.join(whole.records, on=["offset", *columns], how="anti", nulls_equal=True).height == 0
 
 
 @given(st.data())
@@ -293,7 +293,7 @@ def test_message_sets_that_old_clients_compressed_with_lz4(name, first, time):
     assert segment.records.select("offset", "timestamp", "key", "value").rows() == expected
 
 
-def test_aiokafka_reads_the_frame_whose_checksum_is_right_alike():
+def test_aiokafka_reads_the_frame_with_the_right_checksum_alike():
     path = DATA / "lz4" / "v1-0.10.2.2.log"
     other = [(r.offset, r.timestamp, text(r.key), text(r.value)) for r in MemoryRecords(path.read_bytes()).next_batch()]
     assert read_segment(path).records.select("offset", "timestamp", "key", "value").rows() == other
@@ -347,14 +347,14 @@ def test_snappy_is_bounded_whether_in_blocks_or_not():
                 unpacking.decompress_snappy(broken, 100_000)
 
 
-def test_records_that_are_not_sought_are_told_as_ranges():
-    asked = lookups_of("sends", pl.DataFrame({"value": ["b", ""], "key": ["k", None], "offset": [None, 6]}))
+def test_records_that_are_not_looked_up_are_ranges():
+    lookups = lookups_of("sends", pl.DataFrame({"value": ["b", ""], "key": ["k", None], "offset": [None, 6]}))
     data = batch([b"a", b"b", None, b"c"], epoch=3) + batch([b"", b"d", b"\xff", b"e"], offset=4, epoch=3)
     data += batch([b"f", b"g"], offset=8, transactional=True, producer=(9, 0, 0)) + marker(0, 10)
     data += batch([b"h", b"i"], offset=11, keys=[b"k", b"b"])
     for compacted, found in ((False, [1, 4, 6, 10]), (True, [1, 4, 6, 10, 11])):
-        sought = record_filter_of(asked, compacted)
-        passed = parse(np.frombuffer(data, np.uint8), wanted=sought)
+        record_filter = record_filter_of(lookups, compacted)
+        passed = parse(np.frombuffer(data, np.uint8), wanted=record_filter)
         assert passed.records["offset"].to_list() == found
         ranges = passed.passed.select("first_offset", "last_offset", "leader_epoch", "producer_id").rows()
         both = [(8, 9, 0, 9), (11, 12, 0, None)] if not compacted else [(8, 9, 0, 9), (12, 12, 0, None)]
@@ -363,12 +363,12 @@ def test_records_that_are_not_sought_are_told_as_ranges():
 
 @given(st.lists(st.text(max_size=40), max_size=60), st.lists(st.text(max_size=40), max_size=60))
 @settings(max_examples=50, deadline=None)
-def test_what_is_sought_is_always_found(sought, others):
-    asked = lookups_of("reads", pl.DataFrame({"value": sought}, schema={"value": pl.String}))
-    values = sorted({*sought, *others})
+def test_a_looked_up_value_is_always_found(wanted, others):
+    lookups = lookups_of("reads", pl.DataFrame({"value": wanted}, schema={"value": pl.String}))
+    values = sorted({*wanted, *others})
     data = np.frombuffer(batch([value.encode() for value in values]), np.uint8)
-    found = parse(data, wanted=record_filter_of(asked, None))
-    assert {*sought} <= {*found.records["value"]}
+    found = parse(data, wanted=record_filter_of(lookups, None))
+    assert {*wanted} <= {*found.records["value"]}
     ranges = [offset for first, last, *_ in found.passed.rows() for offset in range(first, last + 1)]
     assert sorted([*ranges, *found.records["offset"]]) == [*range(len(values))]
 

@@ -86,7 +86,7 @@ def test_ranges_of_a_log_are_read_as_the_whole(unpacked):
     assert_frame_equal(pl.concat(parts), whole)
 
 
-def test_the_old_leader_truncates_once_and_its_no_ops_are_told_apart(recorded):
+def test_the_old_leader_truncates_once_and_its_no_ops_are_distinct(recorded):
     events = recorded("unclean-election-c").table("log_events", ("orders", 0))
     cut = events.filter(pl.col("kind") == "truncate").select("broker", "fields").rows()
     assert cut == [("3", '{"offset": 487}')]

@@ -48,7 +48,7 @@ def test_an_empty_checkpoint_is_whole(tmp_path, text):
         ("0\n1\norders 0 1_000\n", 0, 3),
     ],
 )
-def test_a_broken_line_is_damage_and_the_others_are_kept(tmp_path, text, entries, line):
+def test_a_broken_line_is_damage_and_the_others_are_read(tmp_path, text, entries, line):
     frame, damage = read_offset_checkpoint(write(tmp_path, "log-start-offset-checkpoint", text))
     assert frame.height == entries
     assert damage["line"].to_list() == [line]

@@ -27,7 +27,7 @@ def copy(id_: str, time: int | None, broker: str = "1") -> TopicCopy:
     return TopicCopy(FINAL if time == MAX_INT64 else f"at {time}", broker, id_, time)
 
 
-def told(found: list[TopicGeneration]) -> list[tuple[str | None, Span | None, bool]]:
+def shown(found: list[TopicGeneration]) -> list[tuple[str | None, Span | None, bool]]:
     return [(one.topic_id, one.deleted, one.is_deletion_certain) for one in found]
 
 
@@ -56,23 +56,23 @@ AT_END = copy(NEW, MAX_INT64)
     ],
 )
 def test_generations(faults, copies, expected):
-    assert told(generations_of([], faults, copies, False)) == expected
+    assert shown(generations_of([], faults, copies, False)) == expected
 
 
 def test_a_record_confirms_or_refutes_a_fault_of_unknown_outcome():
     record = TopicChange(DELETE, Span(12 * S, 14 * S), OLD)
-    assert told(generations_of([record], [MAYBE], [], True)) == [(OLD, Span(12 * S, 14 * S), True)]
-    assert told(generations_of([], [MAYBE], [], True)) == [(None, None, True)]
+    assert shown(generations_of([record], [MAYBE], [], True)) == [(OLD, Span(12 * S, 14 * S), True)]
+    assert shown(generations_of([], [MAYBE], [], True)) == [(None, None, True)]
 
 
 def test_records_by_another_clock_are_those_of_the_faults():
     records = [TopicChange(DELETE, Span(3600 * S, 3602 * S), OLD), TopicChange(CREATE, Span(3605 * S, 3607 * S), NEW)]
     found = generations_of(records, [DELETED, CREATED], [], True)
-    assert told(found) == [(OLD, DELETED.span, True), (NEW, None, True)]
+    assert shown(found) == [(OLD, DELETED.span, True), (NEW, None, True)]
     assert found[1].created == CREATED.span
 
 
-def test_the_longest_copy_of_the_metadata_log_tells():
+def test_the_longest_copy_of_the_metadata_log_is_used():
     rows = [
         {"snapshot": "early", "broker": "1", "offset": 1, "time": 0, "kind": "topic", "topic": "x", "topic_id": OLD},
         {"snapshot": FINAL, "broker": "1", "offset": 1, "time": 0, "kind": "topic", "topic": "x", "topic_id": OLD},
@@ -119,7 +119,7 @@ def test_copies_belong_to_the_generation_of_their_topic_id_else_of_their_time():
 
 
 @pytest.mark.parametrize(
-    ("offset", "value", "kept", "expected"),
+    ("offset", "value", "logs", "expected"),
     [
         (1, "b", [], [(0, None, False), (1, None, False)]),  # nothing shows of which it is
         (1, "b", [(1, 1, "b")], [(1, 1, True)]),  # the new log has it
@@ -127,14 +127,14 @@ def test_copies_belong_to_the_generation_of_their_topic_id_else_of_their_time():
         (1, "b", [(1, 1, "c")], [(0, 1, True)]),  # the new log has another record there
     ],
 )
-def test_a_send_across_the_deletion_belongs_where_its_record_is(offset, value, kept, expected):
+def test_a_send_across_the_deletion_belongs_where_its_record_is(offset, value, logs, expected):
     send = {"process": "p", "outcome": "ok", "invoked": 9 * S, "completed": 17 * S, "at": 1, "invoked_at": 0}
     send |= {"offset": offset, "value": value, "acknowledged": True, "index": 0, "acks": "all", "txn": False}
     names = {"sends": SENDS, "reads": READS, "marks": MARKS}
     schemas = {name: without_key(schema) for name, schema in names.items()}
     tables = {name: pl.DataFrame(schema=schema) for name, schema in schemas.items()}
     tables["sends"] = pl.DataFrame([send], schema=schemas["sends"])
-    records = pl.DataFrame(kept, schema={"generation": pl.Int32, "offset": pl.Int64, "value": pl.String}, orient="row")
+    records = pl.DataFrame(logs, schema={"generation": pl.Int32, "offset": pl.Int64, "value": pl.String}, orient="row")
     observed, undecided, _ = split_observed(tables, GENERATIONS, records)
     assert observed["sends"].select("generation", "offset", "acknowledged").rows() == expected
     assert undecided == (len(expected) > 1)

@@ -8,7 +8,7 @@ from .conftest import DATA, read_run
 
 
 @pytest.fixture
-def told():
+def timeline_of():
     """The timeline of orders-0 in the logs of one Kafka version."""
     return lambda version: read_run(DATA / "wordings" / version).timeline("orders", 0)
 
@@ -16,21 +16,21 @@ def told():
 @pytest.mark.parametrize(
     ("version", "epoch", "start", "old"), [("2.8.2", 4, 1033, "3"), ("2.4.1", 4, 914, "3"), ("0.11.0.3", 1, 1235, "3")]
 )
-def test_an_election_from_outside_the_isr_is_unclean(told, version, epoch, start, old):
-    term = told(version).terms[epoch]
+def test_an_election_from_outside_the_isr_is_unclean(timeline_of, version, epoch, start, old):
+    term = timeline_of(version).terms[epoch]
     assert (term.leader, term.start, term.before) == ("1", start, {old})
     assert term.elected_uncleanly
     assert term.before_fact is not None
 
 
 @pytest.mark.parametrize(("version", "epoch", "unclean"), [("2.8.2", 5, False), ("0.11.0.3", 2, None)])
-def test_a_handover_within_the_isr_is_never_unclean(told, version, epoch, unclean):
-    assert told(version).terms[epoch].elected_uncleanly is unclean
+def test_a_handover_within_the_isr_is_never_unclean(timeline_of, version, epoch, unclean):
+    assert timeline_of(version).terms[epoch].elected_uncleanly is unclean
 
 
-def test_a_controller_that_takes_dead_brokers_out_leaves_the_leader(told):
-    timeline = told("2.8.2")
+def test_a_controller_that_takes_dead_brokers_out_leaves_the_leader(timeline_of):
+    timeline = timeline_of("2.8.2")
     assert [timeline.terms[epoch].leader for epoch in (1, 2)] == ["3", "3"]
-    says = next(fact.says for _, _, fact in timeline.isr if "the controller took broker 2" in fact.says)
-    assert says.endswith("out of the ISR of orders-0, which became [3]; broker 3 led in epoch 2")
+    sentence = next(fact.says for _, _, fact in timeline.isr if "the controller took broker 2" in fact.says)
+    assert sentence.endswith("out of the ISR of orders-0, which became [3]; broker 3 led in epoch 2")
     assert any(fact.says == "orders-0 lost its leader, as broker 3 was gone, ISR [3]" for _, _, fact in timeline.isr)

@@ -51,7 +51,7 @@ def test_evidence_is_copied_and_nothing_else(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "brokers" / "7" / "data" / "orders-0" / SEGMENT).read_bytes() == LOG.read_bytes()
 
 
-def test_brokers_below_one_folder_are_told_apart_and_topics_chosen(tmp_path: Path) -> None:
+def test_brokers_below_one_folder_are_separated_and_topics_chosen(tmp_path: Path) -> None:
     for broker in "12":
         disk(tmp_path / "lab" / "brokers" / broker / "data", broker, "orders-0", "other-0", "__consumer_offsets-0")
         (tmp_path / "lab" / "brokers" / broker / "server.log").write_text("")

@@ -117,11 +117,11 @@ def test_a_delay_applies_to_each_direction_and_keeps_the_order() -> None:
 def test_a_connection_to_a_dead_node_is_closed() -> None:
     async def run() -> None:
         server = await asyncio.start_server(lambda *_: None, HOST, 0)
-        port_of_nobody = server.sockets[0].getsockname()[1]
+        unused_port = server.sockets[0].getsockname()[1]
         server.close()
         await server.wait_closed()
         network = Network()
-        reader, _ = await asyncio.open_connection(HOST, await network.add("1", "2", port_of_nobody))
+        reader, _ = await asyncio.open_connection(HOST, await network.add("1", "2", unused_port))
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await asyncio.wait_for(reader.readexactly(1), 10)
 

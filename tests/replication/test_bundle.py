@@ -57,13 +57,13 @@ def records(folder: Path) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(
-    ("variant", "said"),
+    ("variant", "expected"),
     [
         ("kraft", "Unfenced broker 1 has requested and been granted a controlled shutdown."),
         ("kip-101", "]: Shutting down broker 1"),
     ],
 )
-def test_an_orderly_shutdown_is_logged_as_one(variant: str, said: str, tmp_path: Path) -> None:
+def test_an_orderly_shutdown_is_logged_as_one(variant: str, expected: str, tmp_path: Path) -> None:
     """Not as a session that ended."""
     scenario = Scenario("leaving", variant, 5, OPTIONS, {}, (Fault(3 * SECOND, "shutdown", (1,), 4 * SECOND),))
     brokers = write_bundle(scenario, tmp_path / "run").folder / "brokers"
@@ -73,7 +73,7 @@ def test_an_orderly_shutdown_is_logged_as_one(variant: str, said: str, tmp_path:
         if path.parent.parent == brokers
         for line in path.read_text().splitlines()
     ]
-    assert any(said in line for line in lines)
+    assert any(expected in line for line in lines)
     assert not any("session has timed out" in line for line in lines)
     narrative, _ = narrate_scenario(scenario)
     assert any("broker 1 is granted a controlled shutdown" in line for line in narrative)
@@ -128,8 +128,8 @@ def test_the_truth_is_what_the_history_shows(written: Written) -> None:
         for record in event.get("records", []):
             (final if event["process"] == "final" else seen).add(record["value"])
     gone = {value for value in acknowledged if value not in final}
-    told = {value for rows in written.truth["lost_acked"].values() for _, value in rows}
-    assert gone == told
+    lost = {value for rows in written.truth["lost_acked"].values() for _, value in rows}
+    assert gone == lost
     assert gone
     assert written.truth["lost_but_read_before"] == len(gone & seen)
     for rows in written.truth["lost_acked"].values():

@@ -52,7 +52,7 @@ def test_the_judge_agrees_with_the_simulator(seed: int) -> None:
         *(pytest.param(seed, marks=pytest.mark.campaign) for seed in (40, 62, WIDE + 100425)),
     ],
 )
-def test_with_less_evidence_nothing_untrue_is_told(seed: int) -> None:
+def test_less_evidence_leads_to_no_wrong_finding_or_cause(seed: int) -> None:
     compared = weakened.compare(seed)
     assert compared.counts["runs with less evidence"] == weakened.COPIES
     assert compared.wrong == []
@@ -68,7 +68,7 @@ def test_two_leaders_of_one_leader_epoch_are_found(name: str, found: list[list[s
 def test_the_judge_names_the_causes_of_the_catalogue(name: str, tmp_path: Path) -> None:
     scenario = load(name)
     causes = judge_run(open_run(write_bundle(scenario, tmp_path / name).folder)).causes()
-    assert {told["cause"] for told in causes if told["lost"] is not None} == set(scenario.causes)
+    assert {cause["cause"] for cause in causes if cause["lost"] is not None} == set(scenario.causes)
 
 
 @pytest.mark.parametrize("logs", [True, False])
@@ -82,8 +82,8 @@ def test_a_last_known_leader_is_elected_uncleanly_while_others_are_eligible(logs
     )
     scenario = Scenario("uncleanly", "kip-966", 1, options, {}, faults)
     written = write_bundle(scenario, tmp_path / "run")
-    told = json.loads((written.folder / "truth.json").read_text())
-    assert told["causes"] == ["unclean-election"]
+    truth = json.loads((written.folder / "truth.json").read_text())
+    assert truth["causes"] == ["unclean-election"]
     if logs:
         for log in written.folder.rglob("__cluster_metadata-0/*.log"):
             log.unlink()
@@ -93,14 +93,14 @@ def test_a_last_known_leader_is_elected_uncleanly_while_others_are_eligible(logs
 
 def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
     """canElectLastKnownLeader; the change that elects it may be the one that empties the ELR."""
-    nobody, one, three = frozenset[str](), frozenset({"1"}), frozenset({"3"})
+    none, one, three = frozenset[str](), frozenset({"1"}), frozenset({"3"})
     for enabled, sync, elr, known, expected in (
-        (True, nobody, nobody, one, True),
-        (True, nobody, three, one, False),
-        (False, nobody, three, one, True),
-        (False, three, nobody, one, False),
-        (False, nobody, nobody, three, False),
-        (False, nobody, one, one, False),
+        (True, none, none, one, True),
+        (True, none, three, one, False),
+        (False, none, three, one, True),
+        (False, three, none, one, False),
+        (False, none, none, three, False),
+        (False, none, one, one, False),
     ):
         builder = Builder(None, {}, None)  # type: ignore[arg-type]
         builder.config = {"unclean.leader.election.enable": str(enabled).lower()}
@@ -124,6 +124,6 @@ def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     renamed = {"cause": "unclean-election"}
     monkeypatch.setattr(Results, "findings", findings)
     monkeypatch.setattr(Results, "causes", lambda self: [{**cause, **renamed} for cause in causes(self)])
-    told = [*judge.compare(66).wrong, *weakened.compare(66).wrong]
-    assert len(told) > weakened.COPIES
-    assert all("has the cause unclean-election" in sentence for sentence in told)
+    wrong = [*judge.compare(66).wrong, *weakened.compare(66).wrong]
+    assert len(wrong) > weakened.COPIES
+    assert all("has the cause unclean-election" in sentence for sentence in wrong)

@@ -58,11 +58,11 @@ def test_reading_stops_at_the_limit_and_begins_inside_a_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("requested", "answer"),
     [(0, (0, 2)), (1, (0, 2)), (2, (2, 4)), (5, (5, 5)), (6, (UNDEFINED, UNDEFINED))],
 )
-def test_end_of_epoch_names_the_epoch_it_found(asked: int, answer: tuple[int, int]) -> None:
-    assert log_of(0, 0, 2, 2, 5).end_of_epoch(asked) == answer
+def test_end_of_epoch_names_the_epoch_it_found(requested: int, answer: tuple[int, int]) -> None:
+    assert log_of(0, 0, 2, 2, 5).end_of_epoch(requested) == answer
 
 
 def test_end_of_an_epoch_older_than_the_log() -> None:

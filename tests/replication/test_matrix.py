@@ -46,7 +46,7 @@ def test_sound_cell_in_more_runs(setting: str, variant: str) -> None:
     assert differences(setting, variant, explored) == []
 
 
-def test_every_variant_says_what_it_breaks_and_from_where_it_is() -> None:
+def test_every_variant_names_what_it_breaks_and_its_source() -> None:
     """No more and no less than the matrix and the scenarios show."""
     shown: dict[str, set[str]] = {variant: set() for variant in VARIANTS}
     for cells in CELLS.values():

@@ -88,7 +88,7 @@ def _ends(cluster: Cluster) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("variant", "accepts"), [("kip-320", False), ("kraft", True), ("kip-966", True)])
-def test_since_3_7_no_more_replicas_are_asked_for_than_there_are(variant: str, accepts: bool) -> None:
+def test_since_3_7_min_insync_replicas_is_at_most_the_number_of_replicas(variant: str, accepts: bool) -> None:
     options = {"simulation.brokers": 1, "default.replication.factor": 1, "min.insync.replicas": 2, "simulation.ops": 10}
     cluster, _ = run(variant, {**options, "delivery.timeout.ms": 3000}, seed=1)
     assert bool(len(list(cluster.ledger.acks[0]))) == accepts
@@ -185,9 +185,9 @@ def test_stale_brokers_are_fenced_one_after_the_other() -> None:
         fenced = [broker for (broker,) in details(facts, "fenced")]
         assert sorted(fenced) == [1, 2, 3]
         states = [d[2] for d in details(facts, "stored")]
-        nobody = [state for state in states if not state.isr]
-        assert {state.last_known for state in nobody} == {fenced[-1]}
-        assert next(state.leader for state in states[states.index(nobody[-1]) :] if state.isr) == fenced[-1]
+        without_isr = [state for state in states if not state.isr]
+        assert {state.last_known for state in without_isr} == {fenced[-1]}
+        assert next(state.leader for state in states[states.index(without_isr[-1]) :] if state.isr) == fenced[-1]
         assert cluster.final
 
 

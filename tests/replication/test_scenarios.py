@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_run_is_what_the_scenario_says(name: str) -> None:
+def test_the_run_is_what_the_scenario_describes(name: str) -> None:
     scenario = load(name)
     cluster = scenario.run()
     assert outcome(cluster, scenario).difference(scenario) == ""
@@ -38,10 +38,10 @@ def test_the_page_and_the_picture_are_generated(name: str, tmp_path: Path) -> No
     text = page(scenario)
     assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == text
     picture(scenario, tmp_path / "drawn.svg", digest(text))
-    drawn, kept = (path.read_text(encoding="utf-8") for path in (tmp_path / "drawn.svg", DOCS / f"{name}.svg"))
-    assert digest(text) in kept  # of this very run
-    assert re.findall(">([^<>]+)</text>", drawn) == re.findall(">([^<>]+)</text>", kept)
-    assert len(kept) < 60_000
+    drawn, stored = (path.read_text(encoding="utf-8") for path in (tmp_path / "drawn.svg", DOCS / f"{name}.svg"))
+    assert digest(text) in stored  # of this very run
+    assert re.findall(">([^<>]+)</text>", drawn) == re.findall(">([^<>]+)</text>", stored)
+    assert len(stored) < 60_000
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_page_and_the_picture_are_generated(name: str, tmp_path: Path) -> No
         ("retry-reordering", "the leader of epoch 0 appends p0's values 536 to 537 (attempt 2)"),
     ],
 )
-def test_a_story_tells_the_faults_and_what_clients_did(name: str, line: str) -> None:
+def test_a_narrative_has_the_faults_and_what_clients_did(name: str, line: str) -> None:
     assert line in (DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
@@ -89,7 +89,7 @@ def test_the_last_replica_standing_loses_what_elr_keeps() -> None:
     assert not losses(load("elr").run())
 
 
-def test_the_lagging_mark_harms_only_who_joins_at_it() -> None:
+def test_a_lagging_mark_harms_only_replicas_that_join_at_it() -> None:
     scenario = load("isr-join-lagging-mark")
     assert sum(one.ack.end - one.ack.base for one in losses(scenario.run())) == 17
     assert not losses(replace(scenario, variant="kip-320").run())
@@ -111,13 +111,13 @@ def test_fencing_keeps_a_zombie_replica_from_differing() -> None:
     assert not outcome(replace(scenario, variant="kip-320").run(), scenario).breaks
 
 
-def test_an_isr_that_flaps_is_told_after_60_seconds_and_when_it_rests() -> None:
+def test_an_isr_that_flaps_is_propagated_after_60_seconds_and_when_it_rests() -> None:
     facts: list[ClusterEvent] = []
     load("isr-propagation").run(listener=facts.append)
     changes = [time for time, _, kind, _ in facts if kind == "isr-updated"]
-    told = [(time, details[0]) for time, _, kind, details in facts if kind == "isr-propagated"]
-    assert [(round(time / SECOND), quiet) for time, quiet in told] == [(60, False), (75, True)]
-    assert len([time for time in changes if time < told[0][0]]) == 14
+    propagated = [(time, details[0]) for time, _, kind, details in facts if kind == "isr-propagated"]
+    assert [(round(time / SECOND), quiet) for time, quiet in propagated] == [(60, False), (75, True)]
+    assert len([time for time in changes if time < propagated[0][0]]) == 14
 
 
 def test_a_majority_does_not_wait_for_the_slow_node() -> None:
@@ -142,19 +142,19 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
 
 def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
     """What the configuration permits is no breach, whatever the simulator knows."""
-    told = CliRunner().invoke(cli, ["scenarios", "run", "retry-reordering", "--out", str(tmp_path / "run")])
-    assert "retry-reordering: VALID" in told.output
-    assert told.output.endswith(
+    result = CliRunner().invoke(cli, ["scenarios", "run", "retry-reordering", "--out", str(tmp_path / "run")])
+    assert "retry-reordering: VALID" in result.output
+    assert result.output.endswith(
         "Exit code 0, from the verdict; invariants broken in the simulation: no-duplicates, no-reordering\n"
     )
-    assert told.exit_code == 0
+    assert result.exit_code == 0
     text = " ".join(CliRunner().invoke(cli, ["scenarios", "run", "--help"]).output.split())
     assert all(part in text for part in ("NAME-judged", "exit code", "that of the verdict"))
 
 
 def test_the_judge_names_the_reset_that_skipped_records(tmp_path: Path) -> None:
-    told = CliRunner().invoke(cli, ["scenarios", "run", "offset-reset-latest", "--out", str(tmp_path / "run")])
-    assert "consumer-reset" in told.output, told.output
+    result = CliRunner().invoke(cli, ["scenarios", "run", "offset-reset-latest", "--out", str(tmp_path / "run")])
+    assert "consumer-reset" in result.output, result.output
 
 
 def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def simulate(out: Path, seed: int) -> str:
     return str(result.exception) if result.exception else result.output
 
 
-def test_it_writes_over_its_own_bundle_and_over_nothing_else(tmp_path: Path) -> None:
+def test_only_its_own_bundle_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("")
     refused = "found a folder with other files"
     assert refused in simulate(tmp_path, 1)
@@ -56,8 +56,8 @@ def test_it_writes_over_its_own_bundle_and_over_nothing_else(tmp_path: Path) -> 
 def test_help_and_error_name_the_same_faults() -> None:
     text = " ".join(CliRunner().invoke(cli, ["simulate", "--help"]).output.split()).replace("- ", "-")
     error = str(CliRunner().invoke(cli, ["simulate", "--faults", "flood", "--out", "x"]).exception)
-    for told in (text, error):
-        assert "nly in a scenario file (--config): consumer-crash, delete-records" in told
+    for output in (text, error):
+        assert "nly in a scenario file (--config): consumer-crash, delete-records" in output
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
 def test_a_wrong_scenario_file_is_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     file = tmp_path / "wrong.toml"
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(LogjudgeError) as told:  # the command line prints it and exits with 2
+    with pytest.raises(LogjudgeError) as raised:  # the command line prints it and exits with 2
         CliRunner().invoke(
             cli, ["simulate", "--config", str(file), "--out", str(tmp_path / "run")], catch_exceptions=False
         )
-    assert sentence in str(told.value)
-    assert "\n" not in str(told.value)
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
     assert not (tmp_path / "run").exists()
 
 

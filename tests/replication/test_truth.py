@@ -48,12 +48,12 @@ def test_lost_and_repeated_values(variant: str, acks: str) -> None:
                     offsets[record["value"]].append((record["partition"], record["offset"]))
                 else:
                     polled.add(record["value"])
-        told = truth(cluster, scenario, {})
-        lost = {value for rows in told["lost_acked"].values() for _, value in rows}
+        recorded = truth(cluster, scenario, {})
+        lost = {value for rows in recorded["lost_acked"].values() for _, value in rows}
         assert lost == {value for value in acknowledged if value not in offsets}, seed
-        assert told["lost_but_read_before"] == len(lost & polled), seed
+        assert recorded["lost_but_read_before"] == len(lost & polled), seed
         twice = sum(len(places) - 1 for places in offsets.values())
-        assert twice == sum(one["count"] for one in told["duplicates"]), seed
+        assert twice == sum(one["count"] for one in recorded["duplicates"]), seed
     assert judged >= 3
 
 

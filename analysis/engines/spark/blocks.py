@@ -41,6 +41,7 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
     found = [
         ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
+    found += [("small", "", batch, table, pack(frame)) for batch, table, frame in parts.small]
     found += [("headers", unit.topic, unit.partition, "", pack(frame)) for unit, frame in parts.headers]
     found += [("jobs", unit.topic, unit.partition, "", pack(frame)) for unit, frame in parts.jobs]
     for kind in ("context", "unplaced", "quarantine", "damage"):

@@ -21,6 +21,7 @@ from .connecting import cluster_errors
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
 from .session import context_of, size_shuffles
+from .whole_run import is_whole, plan_whole
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -55,12 +56,14 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
 
         progress("Spark is reading", 0, tasks)
-        size_shuffles(session, _expanded_bytes(run))
+        size = _expanded_bytes(run)
+        size_shuffles(session, size)
         with _StageWatcher(context, report):
             try:
                 # Not toLocalIterator: it judges one partition after the other.
                 with cluster_errors():
-                    rows = plan(session, run, lines).collect()
+                    small = is_whole(run, size)
+                    rows = (plan_whole(session, run) if small else plan(session, run, lines)).collect()
             except Exception as error:
                 _refuse_invisible_files(run, error)
                 raise
@@ -125,6 +128,8 @@ def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
         results.add_damage(unpack(payload))
     elif kind == "context":
         results.context = pl.concat([results.context, unpack(payload)])
+    elif kind == "lines":
+        results.add_lines(int(name), json.loads(payload))
     elif kind == "counts":
         counts = json.loads(payload)
         results.add_counts(counts)

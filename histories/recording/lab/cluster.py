@@ -228,8 +228,11 @@ async def start_cluster(cluster: Cluster) -> None:
     first.start()
     if cluster.coordinator == ZOOKEEPER:
         await cluster.wait_ready([ZOOKEEPER])
+        cluster.nodes[cluster.brokers[-1]].start()  # the first to start is the controller
+        await cluster.wait_ready(cluster.brokers[-1:])
     for broker in cluster.brokers:
-        cluster.nodes[broker].start()
+        if not cluster.nodes[broker].is_alive:
+            cluster.nodes[broker].start()
     await cluster.wait_ready(cluster.nodes)
 
 

@@ -18,5 +18,5 @@ def clients(session: Session) -> list[Client]:
     """Producers p0, p1, … and consumers c0, c1, …"""
     load = session.load
     senders = [Sender(session, f"p{n}", load.topic, per_producer(load)) for n in range(load.producers)]
-    readers = [Reader(session, f"c{n}", load.topic, list(range(load.partitions))) for n in range(load.consumers)]
+    readers = [Reader(session, f"c{n}", load.topic) for n in range(load.consumers)]
     return [*senders, *readers]

@@ -9,7 +9,7 @@ from ..topics import Topic
 def main_topic(session: Session, **config: str) -> Topic:
     """The topic that the options name; a workload's own settings give way to the user's."""
     load = session.load
-    return Topic(load.topic, load.partitions, load.replication_factor, {**config, **load.topic_config})
+    return Topic(load.topic, load.partitions, load.replication_factor, {**config, **load.topic_config}, load.assignment)
 
 
 def per_producer(load: Load) -> float:

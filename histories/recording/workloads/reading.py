@@ -12,17 +12,17 @@ MAX_RECORDS = 500
 
 
 class Reader:
-    """Reads partitions of a topic and records each poll."""
+    """Reads all partitions of a topic and records each poll."""
 
-    def __init__(self, session: Session, name: str, topic: str, partitions: list[int], **config: Any) -> None:
-        self.session, self.name, self.topic, self.partitions = session, name, topic, partitions
+    def __init__(self, session: Session, name: str, topic: str, **config: Any) -> None:
+        self.session, self.name, self.topic = session, name, topic
         self._config = session.settings.for_consumer(f"logjudge-{name}", **config)
         session.recorder.configure(name, **recorded(self._config))
 
     def run(self) -> None:
         """Poll until the session stops."""
         consumer = make("Consumer", self.session.settings, self._config)
-        starts = [confluent_kafka().TopicPartition(self.topic, number, 0) for number in self.partitions]
+        starts = [confluent_kafka().TopicPartition(self.topic, number, 0) for number in range(self.session.partitions)]
         try:
             self.session.recorder.assign(self.name, starts)
             consumer.assign(starts)

@@ -10,6 +10,7 @@ from typing import Any
 from ..kafka_clients import confluent_kafka, make, recorded
 from ..session import Session
 
+PURGE_SECONDS = 5.0
 CLOSE_SECONDS = 35.0  # longer than delivery.timeout.ms of kafka_clients.py
 
 
@@ -19,7 +20,7 @@ class Sender:
     def __init__(self, session: Session, name: str, topic: str, rate: float, **config: Any) -> None:
         self.session, self.name, self.topic, self.rate = session, name, topic, rate
         self._config = session.settings.for_producer(**config)
-        self._random = random.Random(name)
+        self.random = random.Random(name)
         self._count = 0
         self._is_broken = False
         session.recorder.configure(name, **recorded(self._config))
@@ -31,19 +32,19 @@ class Sender:
         while not self.session.stopping.is_set():
             due = started + self._count / self.rate
             while (wait := due - time.monotonic()) > 0 and not self.session.stopping.is_set():
-                producer.poll(min(wait, 0.1))
+                self._serve(producer.poll, min(wait, 0.1))
             if self._is_broken:
                 producer = self._replace(producer)
             if self.session.stopping.is_set():
                 break
             self.send(producer)
-            producer.poll(0)
-        producer.flush(CLOSE_SECONDS)
+            self._serve(producer.poll, 0)
+        self._serve(producer.flush, CLOSE_SECONDS)
         self._discard(producer)
 
     def message(self, number: int) -> tuple[str | None, str | None, int | None]:
         """The key, value and partition of the next message."""
-        return None, self.value(number), self._random.randrange(self.session.load.partitions)
+        return None, self.value(number), self.random.randrange(self.session.partitions)
 
     def value(self, number: int) -> str:
         """A value that names its producer and is long enough."""
@@ -81,8 +82,14 @@ class Sender:
         self._is_broken = False
         return self._connect()
 
-    @staticmethod
-    def _discard(producer: Any) -> None:
+    def _discard(self, producer: Any) -> None:
         """Give up what is on its way: its outcome is unknown."""
         producer.purge()
-        producer.flush(5)
+        self._serve(producer.flush, PURGE_SECONDS)
+
+    def _serve(self, call: Callable[[float], Any], seconds: float) -> None:
+        """Poll or flush, which raise the fatal errors of an idempotent producer."""
+        try:
+            call(seconds)
+        except confluent_kafka().KafkaException:
+            self._is_broken = True

@@ -1,0 +1,113 @@
+"""A consumer group whose members come and go: some leave in order, some are killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from ...errors import LogjudgeError
+from ..kafka_clients import recorded
+from ..session import Client, Session
+from ..topics import Topic
+from .plan import main_topic, per_producer
+from .sending import Sender
+
+CHANGE_SECONDS = 10.0  # between changes of the group, longer than a rebalance takes
+LEAVE_SECONDS = 30.0
+GROUP: dict[str, Any] = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+
+
+class Member:
+    """A member in a process of its own, which can be killed. It records into a file of its own."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self.session, self.name = session, name
+        load = session.load
+        config = session.settings.for_consumer(f"{load.topic}-group", **GROUP)
+        session.recorder.configure(name, role="consumer", **recorded(config))
+        plan = {
+            "file": str(session.recorder.client_file(name)),
+            "start": session.recorder.start_ns,
+            "name": name,
+            "topic": load.topic,
+            "handle_ms": load.handle_ms,
+            "config": {**session.settings.connection, **config},
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.group_member"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the recorder, which lets the members leave in order
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(plan).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def leave(self) -> None:
+        """Let the member commit and leave the group in order; it is killed if that takes too long.
+
+        Raises LogjudgeError where it has ended with an error.
+        """
+        try:
+            _, errors = self._process.communicate(b"leave\n", LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.crash()
+            return
+        if self._process.returncode:
+            self.session.recorder.crash(self.name, "an error")
+            reason = (errors.decode(errors="replace").strip().splitlines() or ["no error was printed"])[-1]
+            raise LogjudgeError(f"the member {self.name} of the consumer group ended: {reason[:300]}")
+
+    def crash(self) -> None:
+        """Kill the member."""
+        self._process.kill()
+        self._process.communicate()
+        self.session.recorder.crash(self.name, "killed")
+
+
+class Members:
+    """Lets members come, leave and crash by turns."""
+
+    name = "members"
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._members: list[Member] = []
+        self._count = 0
+
+    def run(self) -> None:
+        """Change the group regularly until the session stops; then all leave."""
+        try:
+            for _ in range(self.session.load.consumers):
+                self._join()
+            turn = 0
+            while not self.session.stopping.wait(CHANGE_SECONDS):
+                turn += 1
+                if turn % 2 == 0:
+                    self._join()
+                elif turn % 4 == 1 and self.session.load.crashes:
+                    self._members.pop(0).crash()
+                else:
+                    self._members.pop(0).leave()
+        finally:
+            for member in self._members:
+                member.leave()
+
+    def _join(self) -> None:
+        self._members.append(Member(self.session, f"m{self._count}"))
+        self._count += 1
+
+
+def topics(session: Session) -> list[Topic]:
+    """The topics to be made."""
+    return [main_topic(session)]
+
+
+def clients(session: Session) -> list[Client]:
+    """Producers p0, p1, … and the members m0, m1, …"""
+    load = session.load
+    senders = [Sender(session, f"p{n}", load.topic, per_producer(load)) for n in range(load.producers)]
+    return [*senders, Members(session)]

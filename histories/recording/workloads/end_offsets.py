@@ -1,0 +1,57 @@
+"""Producers append; clients ask again and again for the ends of the logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..kafka_clients import confluent_kafka, make, recorded
+from ..session import Client, Session
+from ..topics import Topic
+from .plan import main_topic, per_producer
+from .reading import Reader
+from .sending import Sender
+
+INTERVAL_SECONDS = 0.25
+REQUEST_SECONDS = 5.0
+
+
+class Watcher:
+    """Asks for the start and the end of every partition."""
+
+    def __init__(self, session: Session, name: str, topic: str) -> None:
+        self.session, self.name, self.topic = session, name, topic
+        self._config = session.settings.for_consumer(f"logjudge-{name}")
+        session.recorder.configure(name, role="consumer", **recorded(self._config))
+
+    def run(self) -> None:
+        """Ask until the session stops."""
+        library = confluent_kafka()
+        consumer = make("Consumer", self.session.settings, self._config)
+        try:
+            while not self.session.stopping.wait(INTERVAL_SECONDS):
+                with self.session.recorder.end_offsets(self.name) as ends:
+                    try:
+                        ends.ok([self._ends(consumer, number) for number in range(self.session.partitions)])
+                    except library.KafkaException as error:
+                        ends.info(error)
+        finally:
+            consumer.close()
+
+    def _ends(self, consumer: Any, number: int) -> tuple[str, int, int, int]:
+        """The topic, the partition, its end and its start."""
+        partition = confluent_kafka().TopicPartition(self.topic, number)
+        low, high = consumer.get_watermark_offsets(partition, timeout=REQUEST_SECONDS)
+        return self.topic, number, high, low
+
+
+def topics(session: Session) -> list[Topic]:
+    """The topics to be made."""
+    return [main_topic(session)]
+
+
+def clients(session: Session) -> list[Client]:
+    """Producers p0, p1, …, watchers e0, e1, …, and one consumer c0."""
+    load = session.load
+    senders = [Sender(session, f"p{n}", load.topic, per_producer(load)) for n in range(load.producers)]
+    watchers = [Watcher(session, f"e{n}", load.topic) for n in range(load.consumers)]
+    return [*senders, *watchers, Reader(session, "c0", load.topic)]

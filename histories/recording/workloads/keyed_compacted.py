@@ -1,0 +1,42 @@
+"""Producers update and delete keys of a compacted topic; consumers read what is left."""
+
+from __future__ import annotations
+
+import zlib
+
+from ..session import Client, Session
+from ..topics import Topic
+from .plan import main_topic, per_producer
+from .reading import Reader
+from .sending import Sender
+
+TOMBSTONES = 20  # every twentieth message deletes its key
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "2000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "3000",
+    "delete.retention.ms": "1000",
+}
+
+
+class KeyedSender(Sender):
+    """Sends values of keys; a key has always the same partition."""
+
+    def message(self, number: int) -> tuple[str | None, str | None, int | None]:
+        """A key of the load, its partition, and a value or a tombstone."""
+        key = f"k{self.random.randrange(self.session.load.keys)}"
+        value = None if number % TOMBSTONES == TOMBSTONES - 1 else self.value(number)
+        return key, value, zlib.crc32(key.encode()) % self.session.partitions
+
+
+def topics(session: Session) -> list[Topic]:
+    """The topics to be made; they are compacted within seconds unless --topic-config says otherwise."""
+    return [main_topic(session, **COMPACTED)]
+
+
+def clients(session: Session) -> list[Client]:
+    """Producers p0, p1, … and consumers c0, c1, …"""
+    load = session.load
+    senders = [KeyedSender(session, f"p{n}", load.topic, per_producer(load)) for n in range(load.producers)]
+    return [*senders, *(Reader(session, f"c{n}", load.topic) for n in range(load.consumers))]

@@ -1,0 +1,235 @@
+"""Transactions that commit and abort, one that consumes, transforms and produces, and readers of both levels."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from ...errors import LogjudgeError
+from ..kafka_clients import confluent_kafka, make, recorded
+from ..open_operations import Transaction
+from ..session import Client, Session
+from ..topics import Topic
+from .plan import main_topic, per_producer
+from .reading import Reader
+
+CALL_SECONDS = 20.0
+RETRY_SECONDS = 60.0
+MAX_SENDS = 5  # in one transaction
+ABORTED_SHARE = 0.2
+MAX_RECORDS = 50  # that one transaction transforms
+
+
+class _FatalError(Exception):
+    """The producer cannot go on; a new one of the same transactional.id takes its place."""
+
+
+class Transactor:
+    """A producer whose sends are in transactions; every fifth transaction is aborted."""
+
+    def __init__(self, session: Session, name: str, rate: float) -> None:
+        self.session, self.name = session, name
+        self.random = random.Random(name)
+        self._pause = MAX_SENDS / 2 / rate  # seconds between transactions
+        self._config = {
+            **session.settings.for_producer(),
+            "transactional.id": f"{session.load.topic}-{name}",
+            "transaction.timeout.ms": 20_000,
+            "enable.idempotence": True,
+            "acks": "all",
+            "delivery.timeout.ms": 20_000,
+        }
+        self._count = 0
+        session.recorder.configure(name, **recorded(self._config))
+
+    def run(self) -> None:
+        """Make transactions until the session stops."""
+        self.open()
+        producer = self._connect()
+        try:
+            while not self.session.stopping.wait(self._pause):
+                try:
+                    self._transact(producer)
+                except _FatalError:
+                    producer = self._connect()
+                    self.reconnected()
+        finally:
+            self.close()
+
+    def open(self) -> None:
+        """Prepare what a transaction reads."""
+
+    def close(self) -> None:
+        """Close what `open` has opened."""
+
+    def fill(self, producer: Any, transaction: Transaction) -> None:
+        """The sends of one transaction."""
+        for _ in range(self.random.randint(1, MAX_SENDS)):
+            value = f"{self.name}-{self._count}".ljust(self.session.load.size, ".")
+            self._count += 1
+            self.send(producer, transaction, self.session.load.topic, value)
+
+    def committed(self) -> None:
+        """Take note that the transaction was committed."""
+
+    def aborted(self) -> None:
+        """Go back to where the aborted transaction began."""
+
+    def reconnected(self) -> None:
+        """Find out what became of the last transaction, which the new producer has ended one way or the other."""
+
+    def send(self, producer: Any, transaction: Transaction, topic: str, value: str) -> None:
+        """One send of a transaction."""
+        partition = self.random.randrange(self.session.partitions)
+        step = transaction.send(topic, value, partition=partition)
+
+        def delivered(error: Any, message: Any) -> None:
+            step.on_delivery(error, message)
+            self.session.progress.completed(error, message)
+
+        producer.produce(topic, value, partition=partition, on_delivery=delivered)
+
+    def _connect(self) -> Any:
+        end = time.monotonic() + RETRY_SECONDS
+        while True:
+            producer = make("Producer", self.session.settings, self._config)
+            try:
+                producer.init_transactions(CALL_SECONDS)
+            except confluent_kafka().KafkaException as error:
+                if time.monotonic() > end:
+                    raise LogjudgeError(f"{self.name}: no transactions are possible ({error.args[0].str()})") from error
+                if self.session.stopping.wait(0.5):
+                    return producer
+            else:
+                return producer
+
+    def _transact(self, producer: Any) -> None:
+        library = confluent_kafka()
+        transaction = self.session.recorder.txn(self.name)
+        try:
+            producer.begin_transaction()
+            self.fill(producer, transaction)
+        except (library.KafkaException, BufferError) as error:
+            self._abort(producer, transaction, error)
+            return
+        if self.random.random() < ABORTED_SHARE:
+            self._abort(producer, transaction, "aborted by the application")
+        else:
+            self._commit(producer, transaction)
+
+    def _commit(self, producer: Any, transaction: Transaction) -> None:
+        end = time.monotonic() + RETRY_SECONDS
+        while True:
+            try:
+                producer.commit_transaction(CALL_SECONDS)
+            except confluent_kafka().KafkaException as error:
+                inner = error.args[0]
+                if inner.txn_requires_abort():
+                    self._abort(producer, transaction, error)
+                    return
+                if not inner.retriable() or time.monotonic() > end:
+                    transaction.info(error)
+                    raise _FatalError from error
+            else:
+                transaction.ok()
+                self.committed()
+                return
+
+    def _abort(self, producer: Any, transaction: Transaction, reason: object) -> None:
+        """Abort. The commit was not requested, or was refused, so the transaction fails whatever the answer is."""
+        end = time.monotonic() + RETRY_SECONDS
+        try:
+            while True:
+                try:
+                    producer.abort_transaction(CALL_SECONDS)
+                    return
+                except confluent_kafka().KafkaException as error:
+                    if not error.args[0].retriable() or time.monotonic() > end:
+                        raise _FatalError from error
+        finally:
+            transaction.fail(reason)
+            self.aborted()
+
+
+class Transformer(Transactor):
+    """Consumes the topic, produces a copy of each record, and commits its offsets in the same transaction."""
+
+    def open(self) -> None:
+        """Assign all partitions, from their starts."""
+        config = self.session.settings.for_consumer(f"{self.session.load.topic}-{self.name}")
+        about = {"isolation.level": "read_committed", "group.id": config["group.id"], "enable.auto.commit": False}
+        self._consumer = make("Consumer", self.session.settings, {**config, **about})
+        self.session.recorder.configure(self.name, **about)
+        self._positions = dict.fromkeys(range(self.session.load.partitions), 0)  # as the last commit left them
+        self._read = dict(self._positions)
+        self.session.recorder.assign(self.name, self._places(self._positions))
+        self._consumer.assign(self._places(self._positions))
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def fill(self, producer: Any, transaction: Transaction) -> None:
+        """Copy what one poll returns."""
+        messages = [message for message in self._consumer.consume(MAX_RECORDS, timeout=0.3) if message.error() is None]
+        transaction.poll(messages)
+        self.session.progress.has_read(messages)
+        self._read = dict(self._positions)
+        for message in messages:
+            self._count += 1
+            # An aborted transaction is done again, and values are unique.
+            value = f"{message.value().decode()}>{self.name}#{self._count}"
+            self.send(producer, transaction, copies_of(self.session), value)
+            self._read[message.partition()] = message.offset() + 1
+        changed = {number: offset for number, offset in self._read.items() if offset != self._positions[number]}
+        if changed:
+            offsets = self._places(changed)
+            transaction.commit(offsets)
+            producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), CALL_SECONDS)
+
+    def committed(self) -> None:
+        """The next transaction begins where this one ended."""
+        self._positions = self._read
+
+    def aborted(self) -> None:
+        """Seek back to the committed positions."""
+        self.session.recorder.seek(self.name, self._places(self._positions))
+        self._consumer.assign(self._places(self._positions))  # assign, as seek fails before the first fetch
+
+    def reconnected(self) -> None:
+        """Go on where the committed offsets of the group are."""
+        end = time.monotonic() + RETRY_SECONDS
+        while True:
+            try:
+                found = self._consumer.committed(self._places(self._positions), timeout=CALL_SECONDS)
+                break
+            except confluent_kafka().KafkaException as error:
+                if time.monotonic() > end:
+                    raise LogjudgeError(f"{self.name}: no committed offsets ({error.args[0].str()})") from error
+        self._positions = {place.partition: max(0, place.offset) for place in found}
+        self.aborted()
+
+    def _places(self, positions: dict[int, int]) -> list[Any]:
+        library = confluent_kafka()
+        return [library.TopicPartition(self.session.load.topic, number, offset) for number, offset in positions.items()]
+
+
+def copies_of(session: Session) -> str:
+    """The topic that takes the copies."""
+    return f"{session.load.topic}-copies"
+
+
+def topics(session: Session) -> list[Topic]:
+    """The topic, and that of the copies."""
+    main = main_topic(session)
+    return [main, Topic(copies_of(session), main.partitions, main.replication_factor, main.config)]
+
+
+def clients(session: Session) -> list[Client]:
+    """Producers t0, t1, …, x0, which transforms, and the readers rc and ru of both isolation levels."""
+    load = session.load
+    transactors = [Transactor(session, f"t{n}", per_producer(load)) for n in range(load.producers)]
+    levels = (("rc", "read_committed"), ("ru", "read_uncommitted"))
+    readers = [Reader(session, name, load.topic, **{"isolation.level": level}) for name, level in levels]
+    return [*transactors, Transformer(session, "x0", per_producer(load)), *readers]

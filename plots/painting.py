@@ -1,0 +1,167 @@
+"""Draws the plots of a report: in a process that loads matplotlib meanwhile and draws on all cores, if one was started.
+
+Loading matplotlib takes as long as judging a small run, and drawing holds the interpreter's lock. So `start_painter`
+starts `python -m logjudge.plots.painting`. It reads requests as JSON lines from its standard input, forks a process for
+each core, and writes a line for each finished figure. It ends with its input, so also when logjudge is killed. What it
+does not draw, for whatever reason, is drawn here, so errors are raised where they are expected.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Timer
+from typing import Any, NamedTuple
+
+from . import PLOTS, draw, style
+from .escaping import file_name
+
+MAX_SECONDS = 600  # of one request; then the figures are drawn here
+
+
+class Job(NamedTuple):
+    """A figure of the report: the plot's name, the arguments of its `draw`, and its file name without ending."""
+
+    plot: str
+    subject: dict[str, Any]
+    stem: str
+
+
+def jobs_of(figures: dict[str, Any]) -> list[Job]:
+    """The figures that have data, in the order of the report."""
+    return [
+        Job(name, subject, file_name(name, *map(str, subject.values())))
+        for name, plot in PLOTS.items()
+        for subject in plot.subjects(figures)
+    ]
+
+
+def start_painter() -> None:
+    """Starts the process that draws, unless there is one or it would have no core of its own."""
+    if _painters or _cores() < 2:
+        return
+    command = [sys.executable, "-P", "-m", __name__]
+    with suppress(OSError):
+        # A session of its own: Ctrl-C ends this process, and with it the input of the other.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+        _painters.append(process)
+
+
+_painters: list[subprocess.Popen[bytes]] = []
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # with its children; they write nothing but figures
+
+
+@atexit.register
+def _stop_painter() -> None:
+    while _painters:
+        process = _painters.pop()
+        _kill(process)
+        process.communicate()
+
+
+def paint(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> list[str]:
+    """Draws the figures into an existing folder, each with the endings (svg, png); returns their headings."""
+    headings = _painted(folder, figures, jobs, endings) if _painters else {}
+    return [
+        headings[number] if number in headings else _paint_one(folder, figures, job, endings)
+        for number, job in enumerate(jobs)
+    ]
+
+
+def _paint_one(folder: Path, figures: dict[str, Any], job: Job, endings: Sequence[str]) -> str:
+    figure = draw(job.plot, figures, job.subject)
+    for ending in endings:
+        style.save(figure, folder / f"{job.stem}.{ending}")
+    return figure.get_suptitle()
+
+
+def _painted(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> dict[int, str]:
+    """The headings of the figures that the other process drew, by number."""
+    process = _painters[0]
+    assert process.stdin is not None
+    assert process.stdout is not None
+    headings: dict[int, str] = {}
+    request = {"folder": str(folder.absolute()), "figures": figures, "jobs": jobs, "endings": endings}
+    timer = Timer(MAX_SECONDS, _kill, [process])
+    timer.start()
+    try:
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            reply = json.loads(line)
+            if reply is None:
+                return headings
+            headings[reply[0]] = reply[1]
+    except (OSError, ValueError):
+        pass
+    except BaseException:
+        _stop_painter()  # the caller removes the folder
+        raise
+    finally:
+        timer.cancel()
+    _stop_painter()  # it ended too early
+    return headings
+
+
+def _serve() -> None:
+    """Answers requests until the input ends: [number, heading] for each figure, then null."""
+    import matplotlib.backends.backend_agg
+    import matplotlib.backends.backend_svg
+    import matplotlib.figure  # noqa: F401
+
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        jobs = [Job(*job) for job in request["jobs"]]
+        numbers, feed = os.pipe()
+        children = []
+        for _ in range(min(_cores(), len(jobs))):
+            if (child := os.fork()) == 0:
+                os.close(feed)
+                _work(numbers, Path(request["folder"]), request["figures"], jobs, request["endings"])
+            children.append(child)
+        with open(feed, "wb", buffering=0) as file:  # noqa: PTH123
+            for number in range(len(jobs)):
+                file.write(bytes([number]))
+        os.close(numbers)
+        for child in children:
+            os.waitpid(child, 0)
+        _reply(None)
+
+
+def _work(numbers: int, folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> None:
+    """Draws the figures whose numbers it reads first, and ends the process."""
+    try:
+        while number := os.read(numbers, 1):
+            _reply([number[0], _paint_one(folder, figures, jobs[number[0]], endings)])
+    finally:
+        os._exit(0)  # what is missing is drawn again by the caller, which reports the error
+
+
+def _reply(content: Any) -> None:
+    os.write(sys.stdout.fileno(), json.dumps(content).encode() + b"\n")  # short lines of several processes stay whole
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,155 @@
+"""`logjudge record` where no cluster can be reached: one sentence, and no bundle of nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from command_line import shell
+from logjudge.histories.errors import InputError, UsageError
+from logjudge.histories.recording.client_recorder import ClientRecorder
+from logjudge.histories.recording.kafka_clients import ClientSettings, read_properties, recorded
+from logjudge.histories.recording.recorder import Recorder
+from logjudge.histories.recording.run import Request, record
+from logjudge.histories.recording.scenarios import load, names
+from logjudge.histories.recording.session import Load
+from logjudge.histories.recording.workloads import WORKLOADS
+
+pytest.importorskip("confluent_kafka")
+
+
+def refused(tmp_path: Path, *arguments: object) -> str:
+    done = shell("record", *arguments, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert not (tmp_path / "run").exists()
+    lines = [line for line in done.stderr.splitlines() if line.startswith("logjudge:")]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+@pytest.fixture
+def closing_port() -> object:
+    """A port that accepts connections and closes them, as a TLS listener does with plain text."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    server.accept()[0].close()
+                except OSError:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+def test_brokers_that_cannot_be_reached_are_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    found = refused(tmp_path, "--bootstrap-server", f"127.0.0.1:{port}")
+    assert f"127.0.0.1:{port}: found no usable broker" in found
+    assert "Connection refused" in found
+
+
+def test_a_wrong_protocol_is_one_sentence_that_names_tls(tmp_path: Path, closing_port: int) -> None:
+    found = refused(tmp_path, "--bootstrap-server", f"127.0.0.1:{closing_port}")
+    assert "security.protocol" in found
+    (tmp_path / "tls").write_text("security.protocol=SSL\n")
+    found = refused(tmp_path, "--bootstrap-server", f"127.0.0.1:{closing_port}", "--client-config", "tls")
+    assert "--client-config" in found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "expected either --bootstrap-server"),
+        (("--lab", "clean", "--bootstrap-server", "h:1"), "expected either --bootstrap-server"),
+        (("--lab", "claen"), "did you mean clean"),
+        (("--lab", "clean", "--client-config", "x"), "found --client-config with --lab, whose scenario sets it"),
+        (("--bootstrap-server", "h:1", "--kafka", "3.9"), "found --kafka with --bootstrap-server"),
+        (("--bootstrap-server", "h:1", "--workload", "transaction"), "did you mean transactions"),
+        (("--bootstrap-server", "h:1", "--duration", "soon"), "expected a time such as 60s"),
+        (("--bootstrap-server", "h:1", "--producer", "acks"), "found --producer acks, expected NAME=VALUE"),
+        (("--bootstrap-server", "h:1", "--client-config", "none"), "none: no such file or folder"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_sentence(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused(tmp_path, *arguments)
+
+
+def test_a_folder_with_files_is_refused_and_stays(tmp_path: Path, closing_port: int) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes").write_text("mine")
+    done = shell("record", "--lab", "clean", "--out", "run", cwd=tmp_path)
+    assert (done.returncode, "run: found files" in done.stderr) == (2, True)
+    settings = ClientSettings(f"127.0.0.1:{closing_port}")
+    with pytest.raises(UsageError, match="found files"):
+        record(Request(tmp_path / "run", "append-and-read", 1.0, Load("t"), settings), lambda *_: None, print)
+    assert (tmp_path / "run" / "notes").read_text() == "mine"
+
+
+def test_a_configuration_that_the_client_refuses_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("security.protokoll=SSL\n")
+    found = refused(tmp_path, "--bootstrap-server", "127.0.0.1:1", "--client-config", "config")
+    assert "the client refused its configuration" in found
+    assert "security.protokoll" in found
+
+
+def test_properties_are_read_or_refused_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("# TLS\nsecurity.protocol = SSL\n\nsasl.password=a=b\n")
+    assert read_properties(file) == {"security.protocol": "SSL", "sasl.password": "a=b"}
+    file.write_text("security.protocol=SSL\nsasl\n")
+    with pytest.raises(InputError, match=r"client.properties:2: found 'sasl', expected NAME=VALUE"):
+        read_properties(file)
+
+
+def test_run_json_has_no_secrets_and_the_settings_that_decide() -> None:
+    settings = ClientSettings("h:1", {"sasl.password": "x"}, {"acks": "1"}, {"ssl.key.password": "x", "group.id": "g"})
+    producer = recorded({**settings.connection, **settings.for_producer(), "sasl.jaas.config": "x", "error_cb": print})
+    assert producer["acks"] == "1"
+    assert producer["enable.idempotence"] is False
+    assert not {"sasl.password", "sasl.jaas.config", "error_cb"} & set(producer)
+    consumer = recorded(settings.for_consumer("mine"))
+    assert (consumer["group.id"], consumer["enable.auto.commit"]) == ("g", False)
+    assert "ssl.key.password" not in consumer
+    assert ClientSettings("h:1").for_producer()["enable.idempotence"] is True
+
+
+def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run", topics={"t": {"partitions": 1}})
+    client = ClientRecorder(recorder.client_file("m0"), recorder.start_ns)
+    client.subscribe("m0", "t")
+    with client.poll("m0") as poll:
+        poll.ok([("t", 0, 0, "a")])
+    lines = [json.loads(line) for line in (tmp_path / "run" / "history" / "m0.jsonl").read_text().splitlines()]
+    assert [(line["f"], line["type"]) for line in lines] == [
+        *(("subscribe", "invoke"), ("subscribe", "ok"), ("poll", "invoke"), ("poll", "ok")),
+    ]
+    with recorder.txn("t0") as transaction:
+        transaction.send("t", "b")
+        recorder.flush()  # a file of open transactions beside that of the client, and away again
+        transaction.ok()
+    recorder.crash("m0")
+    recorder.flush()
+    recorder.finish()
+    assert sorted(path.name for path in (tmp_path / "run" / "history").iterdir()) == ["m0.jsonl"]
+    operations = {line["op"] for line in lines}
+    crash = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()][-1]
+    assert crash["op"] not in operations
+    assert 0 < lines[0]["time"] < crash["time"]
+
+
+def test_every_scenario_is_whole() -> None:
+    for name in names():
+        scenario = load(name)
+        assert scenario.workload in WORKLOADS
+        assert scenario.verdict in ("valid", "invalid")
+        assert (scenario.verdict == "invalid") == bool(scenario.rules)
+        assert scenario.title
+        assert scenario.story
+    with pytest.raises(UsageError, match="did you mean clean"):
+        load("cleann")

@@ -1,0 +1,112 @@
+"""The operations of one tiny history, as the twins of the rules read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from notation import Event
+
+FOREVER = 10**18
+
+
+class Send(NamedTuple):
+    """One sent record."""
+
+    value: str
+    key: str | None
+    offset: int | None
+    process: str
+    outcome: str
+    begun: int
+    done: int
+    op: tuple[str, int]
+    acked: bool
+    txn: bool
+
+
+class Read(NamedTuple):
+    """One polled record."""
+
+    offset: int
+    value: str | None
+    process: str
+    done: int
+    op: tuple[str, int]
+
+
+class Op(NamedTuple):
+    """One operation."""
+
+    process: str
+    f: str
+    outcome: str
+    begun: int
+    done: int
+    event: Event  # its completion, or the invocation of an operation without one
+    id: tuple[str, int]
+
+
+def position_after(op: Op, position: int | None, rebalanced: bool) -> tuple[int | None, bool]:
+    """A consumer's position after an operation that is no poll."""
+    here = [place["offset"] for place in op.event.get("offsets", []) if place["partition"] == 0]
+    group = bool(op.event.get("group"))
+    if op.f == "crash":
+        return None, False
+    if op.f not in ("assign", "seek") or op.outcome == "fail":
+        return position, rebalanced
+    if op.event.get("revoked"):
+        return (None, False) if here or not op.event["offsets"] else (position, rebalanced)
+    if here:
+        return here[0], group
+    return (None, False) if op.f == "assign" and not group else (position, rebalanced)
+
+
+def _with_named_tombstones(events: list[Event]) -> list[Event]:
+    """The events with tombstones named after their offset, in sends and in polls."""
+    sends = [step for event in events for step in event.get("ops", [event]) if step["f"] == "send"]
+    tombstones = {step["offset"] for step in sends if step["value"] is None and step.get("offset") is not None}
+
+    def name(step: Event) -> Event:
+        records = [name(record) for record in step.get("records", [])]
+        named = {**step, **({"records": records} if records else {})}
+        if "ops" in step:
+            named["ops"] = [name(inner) for inner in step["ops"]]
+        if "value" in step and step["value"] is None and step.get("offset") in tombstones:
+            named["value"] = f"tombstone@{step['offset']}"
+        return named
+
+    return [name(event) for event in events]
+
+
+def operations(events: list[Event]) -> Iterator[Op]:
+    """Each invocation with its completion."""
+    events = _with_named_tombstones(events)
+    for event in events:
+        if event["type"] == "invoke":
+            name = (event["process"], event["op"])
+            ends = [e for e in events if (e["process"], e["op"]) == name and e["type"] != "invoke"]
+            merged = {**event, **(ends[0] if ends else {})}
+            outcome = ends[0]["type"] if ends else "info"
+            yield Op(
+                event["process"], event["f"], outcome, event["time"], merged["time"] if ends else FOREVER, merged, name
+            )
+
+
+def reads_of(op: Op) -> Iterator[Read]:
+    """The records that an operation polled."""
+    for step in op.event.get("ops", [op.event]):
+        for record in step.get("records", []) if step["f"] == "poll" else []:
+            yield Read(record["offset"], record["value"], op.process, op.done, op.id)
+
+
+def places(op: Op, f: str) -> list[tuple[int, int | None]]:
+    """(offset, log start) of partition 0 in an operation of this function."""
+    places = op.event.get("offsets", []) if op.f == f and not op.event.get("revoked") else []
+    return [(p["offset"], p.get("start")) for p in places if p["partition"] == 0 and p["offset"] is not None]
+
+
+def positions_set_by(ops: list[Op], process: str) -> list[int]:
+    """The offsets to which a process set its position."""
+    mine = [op for op in ops if op.process == process and op.outcome == "ok"]
+    return [offset for op in mine for f in ("assign", "seek") for offset, _ in places(op, f)]
