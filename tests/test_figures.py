@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.figures import figures_of, merge_figures
 from logjudge.analysis.figures.bins import MAX_BINS, bins_over, summed
-from logjudge.analysis.figures.faults import fault_bands
+from logjudge.analysis.figures.faults import STOPS, fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.kernel import findings_of, judge
 from logjudge.analysis.partitions.partition import Partition
@@ -74,7 +74,7 @@ def test_impact_agrees_with_the_findings(name: str, lost: int, lost_read: int) -
         ([("c", "b", "c"), ("m", "d")], [["c", "orders-0", 1, 2, 2]]),
     ],
 )
-def test_who_reads_on_over_a_cut_never_receives_what_stands_there_now(
+def test_a_consumer_that_reads_over_a_truncation_misses_the_new_records(
     tmp_path: Path, polls: list[tuple[str, ...]], missed: list[list[Any]]
 ) -> None:
     offsets = {"a": 0, "b": 1, "c": 2, "x": 1, "y": 2, "d": 3}
@@ -257,6 +257,14 @@ def test_faults_end_with_their_heal_node_by_node() -> None:
         ("delete-records", [], 60, 60),
         ("partition", ["1", "2"], 70, None),
     ]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("damage", ["restore", "restore-backup", "corrupt", "bit-flip", "truncate"])
+def test_a_restart_ends_every_kind_of_stop_and_damage_to_files_has_no_end(stop: str, damage: str) -> None:
+    context = events_of(("fault", stop, ["1"], 10), ("fault", damage, ["1"], 20), ("heal", "restart", ["1"], 30))
+    bands, _ = fault_bands(context)
+    assert [(band["kind"], band["from"], band["to"]) for band in bands] == [(stop, 10, 31), (damage, 20, 20)]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_picture_is_written(tmp_path: Path) -> None:
     assert isinstance(result.exception, LogjudgeError)
 
 
-def test_a_model_of_ones_own(tmp_path: Path) -> None:
+def test_a_model_of_the_user(tmp_path: Path) -> None:
     model = write(
         tmp_path / "my_model.py",
         "class Bank:",

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from logjudge.cli.main import COMMANDS, cli
 from logjudge.cli.rules import document
-from tidy_exceptions import LONG_TESTS, STILL_VAGUE, UNDOCUMENTED
+from tidy_exceptions import STILL_VAGUE, UNDOCUMENTED
 
 ROOT = Path(__file__).parents[1]
 # A folder may import from itself and from these.
@@ -175,7 +175,7 @@ VAGUE = frozenset(
 
 
 def vague_names(path: Path) -> set[str]:
-    """Identifiers that a module defines with a word of VAGUE. `says` may be a field: it is a key of verdict.json."""
+    """Identifiers that a module defines with a word of VAGUE."""
     tree = tree_of(path)
     names = {path.stem}
     for node in ast.walk(tree):
@@ -187,15 +187,7 @@ def vague_names(path: Path) -> set[str]:
             names.add(node.attr)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
-    fields = {
-        field.target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for field in node.body
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-    }
-    found = {name for name in names if VAGUE.intersection(name.lower().split("_"))}
-    return found - ({"says"} & fields)
+    return {name for name in names if VAGUE.intersection(name.lower().split("_"))}
 
 
 def undocumented_names(path: Path) -> set[str]:
@@ -227,13 +219,13 @@ def test_the_check_of_names_can_fail(tmp_path: Path) -> None:
         "class Row:\n    says: str\n\n"
         "def tell_all(told, row):\n    self.kept_rows = row.kept\n    for said in told: ...\n"
     )
-    assert vague_names(module) == {"deeds", "told", "kept_rows", "said"}
+    assert vague_names(module) == {"deeds", "told", "kept_rows", "said", "says"}
     assert undocumented_names(module) == {"Row", "tell_all"}
-    assert all((ROOT / name).is_file() for name in (*STILL_VAGUE, *UNDOCUMENTED, *LONG_TESTS))
+    assert all((ROOT / name).is_file() for name in (*STILL_VAGUE, *UNDOCUMENTED))
 
 
 def test_tests_stay_small() -> None:
-    assert [name_of(path) for path in TESTS if path.read_text().count("\n") > 400] == sorted(LONG_TESTS)
+    assert not [name_of(path) for path in TESTS if path.read_text().count("\n") > 400]
 
 
 def test_help_imports_nothing_heavy() -> None:

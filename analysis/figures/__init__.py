@@ -25,7 +25,7 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     """Bounded figure data of one partition; merge.py merges it into the record of a run."""
     span = span_of(p)
     if span is None:
-        return {"bins": None, "unplaced": unplaced_outcomes(p), "replicas": replica_figures(p)}
+        return {"bins": None, "unplaced": unplaced_outcomes(p.unplaced), "replicas": replica_figures(p)}
     bins = bins_over(*span)
     acknowledged = outcomes_of_acknowledged(p, findings)
     times = times_of(p, findings)
@@ -35,7 +35,7 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "span": list(span),
         "series": over_time(p, acknowledged, bins),
         "latency": latency(p, bins),
-        "unplaced": unplaced_outcomes(p),
+        "unplaced": unplaced_outcomes(p.unplaced),
         "lags": lags(p, acknowledged, consumers, bins),
         "heat": heat(acknowledged, findings, times, bins),
         "times": dated(findings, times, acknowledged_between(acknowledged, findings)),

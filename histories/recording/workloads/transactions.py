@@ -142,7 +142,7 @@ class Transactor:
                 return
 
     def _abort(self, producer: Any, transaction: Transaction, reason: object) -> None:
-        """Abort. The commit was not asked for, or was refused, so the transaction fails whatever the answer is."""
+        """Abort. The commit was not requested, or was refused, so the transaction fails whatever the answer is."""
         end = time.monotonic() + RETRY_SECONDS
         try:
             while True:
