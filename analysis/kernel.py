@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding, without_key
+from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Evidence, Finding, without_key
 from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .consequences import accept_consequences, link_consequences
@@ -246,10 +246,14 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return (*where, finding.processes, [item.place or 0 for item in finding.evidence])
 
 
+def _evidence_row(item: Evidence) -> dict[str, Any]:
+    return {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
+
+
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
     rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
     for row, finding in zip(rows, findings, strict=True):
-        row["evidence"] = [vars(item) for item in finding.evidence]
+        row["evidence"] = [_evidence_row(item) for item in finding.evidence]
     return pl.DataFrame(rows, schema=schema)
