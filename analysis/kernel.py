@@ -5,15 +5,19 @@ It uses frames and rules, but neither Spark nor files. Both engines call the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding, without_key
+from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Evidence, Finding, without_key
+from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .consequences import accept_consequences, link_consequences
+from .figures import MAX_PARTITIONS, badness, own_figures_of
 from .partitions.evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .partitions.generation_parts import parts_of
 from .partitions.generation_split import Part
@@ -21,6 +25,7 @@ from .partitions.partition import Partition
 from .partitions.topic_generations import TopicGeneration
 from .replicas.replica_logs import replica_logs_of
 from .rules import RULES, Judgement, Rule
+from .screening import screen as screening
 from .summary import summarise
 
 if TYPE_CHECKING:
@@ -50,29 +55,63 @@ def judge_unit(
     tables: Tables,
     common: Common,
     settings: Settings,
-    each: Callable[[Callable[[Partition], Judged], Iterable[Partition]], Iterable[Judged]] = map,
+    each: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
+    unproved: Collection[str] | None = None,
 ) -> Judged:
     """Findings of a unit, each with its id, and a bounded summary of each of its partitions.
 
-    `each` applies a function to all partitions, like `map`; it may run several at once.
+    `each` applies a function to all items, like `map`; it may run several at once. The rules that are not
+    `unproved` are known to report nothing (screening); None: all rules judge.
     """
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
-    for partition_findings, partition_summaries in each(
-        _judged, partitions_of(topic, partition, tables, common, settings)
-    ):
-        findings += partition_findings
-        summaries += partition_summaries
+    worst: list[_JudgedPartition] = []
+    for judged in each(partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common, settings)):
+        findings += judged.findings
+        if judged.summary is not None:
+            summaries.append(judged.summary)
+            if judged.summary["figures"]["bins"]:
+                # Only the worst are kept, as a partition may be large.
+                insort(worst, judged, key=lambda judged: badness(judged.summary))
+                del worst[MAX_PARTITIONS:]
+    for judged, figures in zip(worst, each(lambda judged: own_figures_of(*judged[:2]), worst), strict=True):
+        judged.summary["figures"] |= figures
     return findings, summaries
 
 
-def _judged(p: Partition) -> Judged:
-    """The findings and the summary of one partition; no summary if it is only named and has no cause."""
-    judgements = judge(p)
+class _JudgedPartition(NamedTuple):
+    """A judged partition and its summary: None if the partition is only named and has no cause."""
+
+    partition: Partition
+    findings: list[Finding]
+    summary: Any
+
+
+def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPartition:
+    judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
     if p.is_named_only and not causes:
-        return findings, []
-    return findings, [{**summarise(p, findings, judgements), "causes": causes}]
+        return _JudgedPartition(p, findings, None)
+    return _JudgedPartition(p, findings, {**summarise(p, findings, judgements), "causes": causes})
+
+
+def screen_batch(
+    small: Tables, units: dict[Unit, Tables], common: Common, settings: Settings
+) -> tuple[list[dict[str, Any]], dict[Unit, frozenset[str]]]:
+    """Screens the partitions with few rows of a batch (`small`, with columns topic and partition).
+
+    Returns the summaries of the plainly valid ones, and the unproved rules of others. All that are not plainly valid
+    are added to `units`.
+    """
+    if not small:
+        return [], {}
+    whole = {name: pl.concat([pl.DataFrame(schema=_SCHEMAS[name]), *small.get(name, ())]) for name in _SCHEMAS}
+    screened = screening.screen_batch(whole, units.keys(), common.context, common.unplaced, common.shared, settings)
+    valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
+    for name, rows in whole.items():
+        for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left")):
+            units.setdefault(unit, {}).setdefault(name, []).append(own)
+    return screened.summaries, {Unit(*key): rules for key, rules in screened.unproved.items()}
 
 
 def partitions_of(
@@ -164,10 +203,11 @@ def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
     return indeterminate.join(seen, on=["topic", "value"], how="semi")["at"].unique()
 
 
-def judge(p: Partition) -> dict[str, Judgement]:
-    """The judgement of one partition by each rule that applies, by rule name, in report order."""
+def judge(p: Partition, names: Collection[str] | None = None) -> dict[str, Judgement]:
+    """The judgement of one partition by each rule that applies (of those `names`), by rule name, in report order."""
     chosen = [rule for rule in RULES.values() if not p.settings.rules or rule.name in p.settings.rules]
-    return {rule.name: _judgement(p, rule) for rule in chosen if p.settings.dialect in rule.judges}
+    judging = [rule for rule in chosen if p.settings.dialect in rule.judges and (names is None or rule.name in names)]
+    return {rule.name: _judgement(p, rule) for rule in judging}
 
 
 def _judgement(p: Partition, rule: Rule) -> Judgement:
@@ -221,10 +261,14 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return (*where, finding.processes, [item.place or 0 for item in finding.evidence])
 
 
+def _evidence_row(item: Evidence) -> dict[str, Any]:
+    return {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
+
+
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
     rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
     for row, finding in zip(rows, findings, strict=True):
-        row["evidence"] = [vars(item) for item in finding.evidence]
+        row["evidence"] = [_evidence_row(item) for item in finding.evidence]
     return pl.DataFrame(rows, schema=schema)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import polars as pl
 
@@ -22,10 +21,11 @@ from ..histories.evidence.layout import read_part
 from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import LOOKUPS
 from ..histories.files import Block, Split
-from ..histories.observations import Observations, count_indeterminate_failures, observe
+from ..histories.observations import count_indeterminate_failures, observe
 from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
 from ..histories.parsing import Parsed, parse_blocks, parse_split
 from ..histories.tables import CONTEXT, OPERATIONS, complete
+from .batches import WHOLE, Unit, by_unit, split_small
 from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS
 
@@ -35,21 +35,12 @@ DAMAGED = ("line", "byte", "reason", "kind")
 MAX_DAMAGE = 100  # places of a broker's file that are listed one by one; all are counted
 
 
-class Unit(NamedTuple):
-    """What is judged together: a topic-partition, or all keys of a Jepsen history, because transactions join them."""
-
-    topic: str
-    partition: int
-
-
-WHOLE = Unit("", -1)
-
-
 @dataclass
 class Parts:
     """The results of a task, in small tables: observations by unit and table, all else by kind."""
 
     observations: list[tuple[Unit, str, pl.DataFrame]] = field(default_factory=list)
+    small: list[tuple[int, str, pl.DataFrame]] = field(default_factory=list)  # by batch: with columns topic, partition
     context: list[pl.DataFrame] = field(default_factory=list)
     unplaced: list[pl.DataFrame] = field(default_factory=list)
     shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence without a partition, by table
@@ -189,8 +180,8 @@ def _context(kind: str, processes: list[str]) -> pl.DataFrame:
 
 def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
     parts.add("operations", len(operations))
-    for (outcome,), group in operations.group_by("outcome", maintain_order=True):
-        parts.add(str(outcome), len(group))
+    for outcome, number in operations.group_by("outcome", maintain_order=True).len().iter_rows():
+        parts.add(str(outcome), number)
     if settings.dialect == "native":
         parts.add("called failed", count_indeterminate_failures(operations))
     backwards = operations.select((pl.col("completed") < pl.col("invoked")).sum()).item()
@@ -198,25 +189,18 @@ def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> N
     if settings.producers():
         parts.senders |= {*operations.filter(pl.col("f").is_in(["send", "txn"]))["process"].drop_nulls().unique()}
     seen = observe(operations, settings)
-    parts.observations.extend(_by_unit(seen, settings))
+    for table in ("sends", "reads", "marks"):
+        frame: pl.DataFrame = getattr(seen, table)
+        placed = frame.filter(pl.col("partition").is_not_null() & pl.col("topic").is_not_null())
+        if settings.dialect == "jepsen":
+            parts.observations += [(WHOLE, table, placed)] if len(placed) else []
+            continue
+        small, large = split_small(placed, settings.batches)
+        parts.small += [(batch, table, rows) for batch, rows in small]
+        parts.observations += [(unit, table, rows) for unit, rows in by_unit(large)]
     if len(seen.context):
         parts.context.append(seen.context)
     unplaced = seen.sends.filter(pl.col("partition").is_null())
     if len(unplaced):
         parts.unplaced.append(unplaced)
         parts.add("acknowledged nowhere", int(unplaced["acknowledged"].sum()))
-
-
-def _by_unit(seen: Observations, settings: Settings) -> Iterator[tuple[Unit, str, pl.DataFrame]]:
-    for table in ("sends", "reads", "marks"):
-        frame: pl.DataFrame = getattr(seen, table)
-        placed = frame.filter(pl.col("partition").is_not_null() & pl.col("topic").is_not_null())
-        if not len(placed):
-            continue
-        if settings.dialect == "jepsen":
-            yield WHOLE, table, placed
-            continue
-        for (topic, partition), rows in placed.partition_by(
-            "topic", "partition", as_dict=True, maintain_order=True, include_key=False
-        ).items():
-            yield Unit(str(topic), int(str(partition))), table, rows

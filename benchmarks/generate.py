@@ -33,11 +33,14 @@ def generate(folder: Path, operations: int, hot: bool = False, faulty: bool = Fa
     return folder
 
 
-def generate_jepsen(file: Path, lines: int, seed: int = 1) -> Path:
-    """Writes a valid history in the EDN of Jepsen's kafka workload: sends and polls of random processes."""
+def generate_jepsen(file: Path, lines: int, seed: int = 1, keys: int = JEPSEN_KEYS, faulty: bool = False) -> Path:
+    """Writes a history in the EDN of Jepsen's kafka workload: sends and polls of random processes.
+
+    With `faulty` each key loses records in the middle of the run, which were acknowledged and partly read.
+    """
     rng = random.Random(seed)
-    logs: list[list[int]] = [[] for _ in range(JEPSEN_KEYS)]
-    positions = [[0] * JEPSEN_KEYS for _ in range(JEPSEN_PROCESSES)]
+    logs: list[list[int]] = [[] for _ in range(keys)]
+    positions = [[0] * keys for _ in range(JEPSEN_PROCESSES)]
     index = 0
     with file.open("w") as out:
 
@@ -60,15 +63,21 @@ def generate_jepsen(file: Path, lines: int, seed: int = 1) -> Path:
             write(process, "ok", "poll", "{" + ", ".join(read) + "}")
 
         while index < lines:
+            if faulty and index >= lines // 2:
+                faulty = False
+                for key, log in enumerate(logs):
+                    del log[len(log) - max(len(log) // 50, 1) :]
+                    for at in positions:
+                        at[key] = min(at[key], len(log))
             process = rng.randrange(JEPSEN_PROCESSES)
             if rng.random() < 0.5:
-                key = rng.randrange(JEPSEN_KEYS)
+                key = rng.randrange(keys)
                 write(process, "invoke", "send", f"{key} {index}")
                 logs[key].append(index - 1)
                 write(process, "ok", "send", f"{key} [{len(logs[key]) - 1} {index - 1}]")
             else:
-                poll(process, sorted(rng.sample(range(JEPSEN_KEYS), 4)))
-        for key in range(JEPSEN_KEYS):
+                poll(process, sorted(rng.sample(range(keys), 4)))
+        for key in range(keys):
             while positions[0][key] < len(logs[key]):
                 poll(0, [key])
     return file

@@ -84,7 +84,7 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
     type=click.Choice(["none", "findings", "all"]),
     default="findings",
     show_default=True,
-    help="Draw plots of no run, of runs with breaches or permitted findings, or of all; logjudge report draws later.",
+    help="SVG plots of runs with breaches or permitted findings, or SVG and PNG of all. logjudge report draws later.",
 )
 @click.option("--no-plots", "plots", flag_value="none", help="Short for --plots none.")
 @engine_options(default="spark")

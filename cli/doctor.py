@@ -97,6 +97,15 @@ def _extras() -> Iterator[Check]:
         yield Check("ok", "Spark Connect", f"grpcio {version('grpcio')}, for --remote")
     except PackageNotFoundError:
         yield Check("optional", "Spark Connect", "not installed", "pip install 'logjudge[connect]' for --remote")
+    try:
+        yield Check("ok", "confluent-kafka", f"{version('confluent-kafka')}, for `logjudge record`")
+    except PackageNotFoundError:
+        remedy = "pip install 'logjudge[record]' for `logjudge record`"
+        yield Check("optional", "confluent-kafka", "not installed", remedy)
+    if os.environ.get("KAFKA_HOME") or shutil.which("mvn"):
+        yield Check("ok", "Kafka", os.environ.get("KAFKA_HOME") or "Maven fetches its jars, for `logjudge lab`")
+    else:
+        yield Check("optional", "Kafka", "neither KAFKA_HOME nor Maven", "set one up for `logjudge lab`")
 
 
 def hadoop_version() -> str:

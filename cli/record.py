@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from ..histories.errors import UsageError
 from ..histories.output_folder import check_target
@@ -21,6 +23,8 @@ from .paths import LocalPath
 if TYPE_CHECKING:
     from ..histories.recording.session import Progress
 
+ALWAYS = frozenset(("out", "judges", "quiet", "bootstrap", "scenario"))
+OF_SCENARIOS = frozenset(("kafka",))
 _UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
 
 
@@ -109,6 +113,7 @@ def command(
         return
     if (scenario is None) == (bootstrap is None):
         raise UsageError("expected either --bootstrap-server (your cluster) or --lab (a cluster on this machine)")
+    _refuse_options_that_do_nothing(ctx, scenario is not None)
     folder = out or Path(scenario or options["workload"])
     judged = folder.with_name(folder.name + "-judged")
     if judges:
@@ -126,6 +131,18 @@ def command(
         click.echo(f"{folder}: judge it with `logjudge check {folder}`")
         ctx.exit(EXIT_USAGE if done.problem else 0)
     ctx.exit(ctx.invoke(check, runs=(str(folder),), out=str(judged), engine="local"))
+
+
+def _refuse_options_that_do_nothing(ctx: click.Context, is_scenario: bool) -> None:
+    """Raises UsageError: a scenario has its own workload, clients and topic, and only a scenario has a version."""
+    for name in ctx.params:
+        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in ALWAYS and (name in OF_SCENARIOS) != is_scenario:
+            option = "--" + {"replicas": "replication-factor", "file": "client-config", "seconds": "duration"}.get(
+                name, name.replace("_", "-")
+            )
+            mode = "--lab, whose scenario sets it" if is_scenario else "--bootstrap-server"
+            raise UsageError(f"found {option} with {mode}; leave it out")
 
 
 def _record_lab(name: str, folder: Path, options: dict[str, Any], report: _Report) -> Any:
@@ -186,6 +203,7 @@ class _Report:
         self._quiet = quiet
         self._is_terminal = sys.stderr.isatty()
         self._calls = 0
+        self._last = (time.monotonic(), 0)  # when a line was shown, and the acknowledged sends until then
 
     def show(self, progress: Progress, left: float | None) -> None:
         """A line of rates, outcomes, lag, faults and the time left."""
@@ -194,8 +212,13 @@ class _Report:
         if self._quiet or not (is_terminal or self._calls % 10 == 1):
             return
         faults = "; ".join(f"{kind} {nodes}" for kind, nodes in progress.faults.items()) or "no fault"
+        (before, sent), now = self._last, time.monotonic()
+        self._last = now, progress.sends["ok"]
+        rate = (progress.sends["ok"] - sent) / max(now - before, 0.001)
         time_left = "" if left is None else f"; {left:.0f} s left"
-        line = f"{_outcomes(progress)}; {progress.read:,} read, lag {progress.lag:,}; {faults}{time_left}"
+        line = (
+            f"{_outcomes(progress)} ({rate:.0f}/s); {progress.read:,} read, lag {progress.lag:,}; {faults}{time_left}"
+        )
         click.echo(f"\r\x1b[K{line}" if is_terminal else line, err=True, nl=not is_terminal)
 
     def notice(self, text: str) -> None:

@@ -13,7 +13,7 @@ from .operations import UNKNOWN, Action, Model
 def step(state: Any, action: Action) -> Any:
     """The value of the key after the action; a get's result is the value, a put's and an append's any.
 
-    A key that was never put has the empty string, and null says the same. Only to strings may be appended.
+    A key that was never put has the empty string; null means the same. Only strings can be appended to.
     """
     if action.f == "get":
         result = action.result

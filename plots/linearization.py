@@ -79,13 +79,13 @@ def _cut(text: str, length: int) -> str:
 
 
 def choose(operations: Sequence[Operation], part: Part, shrunk: Minimal | None) -> list[int]:
-    """The operations to draw, as indices: those of a minimal failure, and the last before the blocked one."""
-    wanted: list[int] = list(shrunk.operations[:MAX_OPERATIONS]) if shrunk else []
+    """The operations to draw, as indices: those that contradict each other, and the last before the blocked one."""
+    wanted: list[int] = list(shrunk.operations if shrunk else part.witness)[:MAX_OPERATIONS]
     chosen = part.operations
-    if part.blocked is not None:
-        limit = operations[part.blocked].end
-        assert limit is not None
-        wanted.append(part.blocked)
+    last = part.witness[-1] if part.blocked is None and part.witness else part.blocked
+    if last is not None:
+        limit = operations[last].end or operations[last].call
+        wanted.append(last)
         # An operation without a completion counts from its call.
         chosen = [i for i in chosen if operations[i].call <= limit]
         chosen = sorted(chosen, key=lambda i: operations[i].end or operations[i].call, reverse=True)
@@ -106,7 +106,7 @@ class _Figure:
     def __init__(self, judgement: Judgement, part: Part, shrunk: Minimal | None) -> None:
         self.judgement, self.part = judgement, part
         self.operations = judgement.history.operations
-        self.minimal = set(shrunk.operations) if shrunk else set()
+        self.minimal = set(shrunk.operations if shrunk else part.witness)
         self.chosen = choose(self.operations, part, shrunk)
         lanes = dict.fromkeys(self.operations[i].process for i in self.chosen)
         self.lanes = {process: place for place, process in enumerate(sorted(lanes, key=_lane_order))}

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
@@ -22,7 +23,6 @@ from typing import Any, NamedTuple
 from . import PLOTS, draw, style
 from .escaping import file_name
 
-ENDINGS = ("png", "svg")
 MAX_SECONDS = 600  # of one request; then the figures are drawn here
 
 
@@ -77,28 +77,29 @@ def _stop_painter() -> None:
         process.communicate()
 
 
-def paint(folder: Path, figures: dict[str, Any], jobs: list[Job]) -> list[str]:
-    """Draws the figures into an existing folder, each as PNG and SVG; returns their headings."""
-    headings = _painted(folder, figures, jobs) if _painters else {}
+def paint(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> list[str]:
+    """Draws the figures into an existing folder, each with the endings (svg, png); returns their headings."""
+    headings = _painted(folder, figures, jobs, endings) if _painters else {}
     return [
-        headings[number] if number in headings else _paint_one(folder, figures, job) for number, job in enumerate(jobs)
+        headings[number] if number in headings else _paint_one(folder, figures, job, endings)
+        for number, job in enumerate(jobs)
     ]
 
 
-def _paint_one(folder: Path, figures: dict[str, Any], job: Job) -> str:
+def _paint_one(folder: Path, figures: dict[str, Any], job: Job, endings: Sequence[str]) -> str:
     figure = draw(job.plot, figures, job.subject)
-    for ending in ENDINGS:
+    for ending in endings:
         style.save(figure, folder / f"{job.stem}.{ending}")
     return figure.get_suptitle()
 
 
-def _painted(folder: Path, figures: dict[str, Any], jobs: list[Job]) -> dict[int, str]:
+def _painted(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> dict[int, str]:
     """The headings of the figures that the other process drew, by number."""
     process = _painters[0]
     assert process.stdin is not None
     assert process.stdout is not None
     headings: dict[int, str] = {}
-    request = {"folder": str(folder.absolute()), "figures": figures, "jobs": jobs}
+    request = {"folder": str(folder.absolute()), "figures": figures, "jobs": jobs, "endings": endings}
     timer = Timer(MAX_SECONDS, _kill, [process])
     timer.start()
     try:
@@ -134,7 +135,7 @@ def _serve() -> None:
         for _ in range(min(_cores(), len(jobs))):
             if (child := os.fork()) == 0:
                 os.close(feed)
-                _work(numbers, Path(request["folder"]), request["figures"], jobs)
+                _work(numbers, Path(request["folder"]), request["figures"], jobs, request["endings"])
             children.append(child)
         with open(feed, "wb", buffering=0) as file:  # noqa: PTH123
             for number in range(len(jobs)):
@@ -145,11 +146,11 @@ def _serve() -> None:
         _reply(None)
 
 
-def _work(numbers: int, folder: Path, figures: dict[str, Any], jobs: list[Job]) -> None:
+def _work(numbers: int, folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> None:
     """Draws the figures whose numbers it reads first, and ends the process."""
     try:
         while number := os.read(numbers, 1):
-            _reply([number[0], _paint_one(folder, figures, jobs[number[0]])])
+            _reply([number[0], _paint_one(folder, figures, jobs[number[0]], endings)])
     finally:
         os._exit(0)  # what is missing is drawn again by the caller, which reports the error
 

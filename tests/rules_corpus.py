@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
     @property
     def breaks(self) -> bool:
-        return any(_rule_of(found) == self.rule for found in self.found)
+        return any(rule_of(found) == self.rule for found in self.found)
 
 
 def load(folder: Path = _FOLDER) -> list[Case]:
@@ -48,7 +48,8 @@ def _cases(file: Path) -> list[Case]:
     return cases
 
 
-def _rule_of(found: str) -> str:
+def rule_of(found: str) -> str:
+    """The rule of a finding as the corpus writes it."""
     return found.partition("@")[0].rpartition(":")[2]
 
 

@@ -151,6 +151,7 @@ def test_plots_are_drawn_as_the_options_say(offset: int, options: list[str], dra
     findings = json.loads((tmp_path / "out" / "verdict.json").read_text())["findings"]
     assert bool(findings) == bool(offset)
     assert bool(list((tmp_path / "out").glob("plots/*.svg"))) == drawn
+    assert bool(list((tmp_path / "out").glob("plots/*.png"))) == ("all" in options)
     assert (tmp_path / "out" / "report.html").exists()
 
 

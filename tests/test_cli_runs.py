@@ -76,7 +76,7 @@ def test_runs_without_a_name_of_their_own_get_one(tmp_path: Path) -> None:
     assert [report["input"]["name"] for report in reports] == ["a-history", "b-history"]
 
 
-def test_an_index_of_others_is_not_overwritten_and_nothing_is_judged(tmp_path: Path) -> None:
+def test_a_foreign_index_is_refused_before_anything_is_judged(tmp_path: Path) -> None:
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "index.html").write_text("<p>my site")
     runs = [write_run(tmp_path / name, valid(), FINAL) for name in ("a", "b")]

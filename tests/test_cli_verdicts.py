@@ -46,7 +46,7 @@ def test_an_allowed_loss_of_a_real_run_is_valid_with_all_that_follows_from_it(tm
     assert check(source, "--out", tmp_path / "plain").return_value == 1
 
 
-def test_rules_that_were_left_out_are_named_and_nothing_is_claimed_of_them(tmp_path: Path) -> None:
+def test_skipped_rules_are_named_and_have_no_verdict(tmp_path: Path) -> None:
     schema = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
     screen = check(LOSSY, "--only", "duplicate", "--out", tmp_path / "only").output
     verdict = json.loads((tmp_path / "only" / "verdict.json").read_text())

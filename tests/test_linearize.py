@@ -39,7 +39,7 @@ def test_the_model_follows_from_the_format(name: str, code: int) -> None:
 
 def test_a_breach_is_reported_with_its_line() -> None:
     output = run(DATA / "etcd_057.log", "--minimal").output
-    assert "e-" not in output.splitlines()[0]  # a short time is told in ms
+    assert "e-" not in output.splitlines()[0]  # a short time is shown in ms
     assert "cannot be placed: line 153: process 12 read → 4" in output
     assert "states possible before it: " in output
     assert "minimal failure: 6 operations:" in output
@@ -83,7 +83,7 @@ def test_a_picture_is_written(tmp_path: Path) -> None:
     assert isinstance(result.exception, LogjudgeError)
 
 
-def test_a_model_of_ones_own(tmp_path: Path) -> None:
+def test_a_model_of_the_user(tmp_path: Path) -> None:
     model = write(
         tmp_path / "my_model.py",
         "class Bank:",

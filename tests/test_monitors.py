@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from random import Random
 
 import pytest
-from logjudge.models.operations import UNKNOWN, Action, Operation
+from logjudge.models.operations import UNKNOWN, Action, ModelError, Operation
 from logjudge.models.porcupine import check_operations
-from logjudge.models.porcupine.spans import UNDECIDED
+from logjudge.models.porcupine.columns import NULL, Columns, check_columns
+from logjudge.models.porcupine.part_history import UNDECIDED
 from logjudge.models.specifications import MODELS
-from monitor_agreement import INSERT, TAKE, agreement, by_monitor
+from monitor_agreement import INSERT, NAMES, TAKE, agreement, by_monitor, random_history
 
 
-@pytest.mark.parametrize("name", INSERT)
+@pytest.mark.parametrize("name", NAMES)
 def test_monitors_agree_with_search_and_permutations(name: str) -> None:
     compared = agreement(name, 1500, seed=11)
     assert compared.wrong is None
@@ -23,11 +25,11 @@ def test_monitors_agree_with_search_and_permutations(name: str) -> None:
 def test_the_ambiguous_is_left_to_the_search(name: str) -> None:
     insert = Action(INSERT[name], 1, None)
     twice = [Operation(insert, 0, 1), Operation(insert, 2, 3)]
-    assert by_monitor(name, twice) == UNDECIDED
+    assert by_monitor(name, twice)[0] == UNDECIDED
     if name != "register":
         # Which of both values the open operation took is not known.
         operations = [Operation(insert, 0, 1), Operation(Action(TAKE[name], None, UNKNOWN), 2)]
-        assert by_monitor(name, operations) == UNDECIDED
+        assert by_monitor(name, operations)[0] == UNDECIDED
 
 
 def long_history(name: str, count: int, wrong: bool) -> list[Operation]:
@@ -55,3 +57,62 @@ def test_a_long_history_is_decided_by_its_monitor(name: str) -> None:
     result = check_operations(MODELS[name], long_history(name, 60_000, wrong=True))
     assert (result.verdict, result.parts[0].method) == ("illegal", "monitor")
     assert result.parts[0].witness
+
+
+def as_columns(name: str, operations: list[Operation]) -> Columns | None:
+    """The same operations in arrays; None if arrays cannot express them."""
+    model, rows = MODELS[name], []
+    for (f, value, result, _), call, end, _ in operations:
+        if (name, f) == ("set", "read") or (isinstance(result, tuple) and len(result) != 1):
+            return None
+        answer = result[0] if isinstance(result, tuple) else result
+        known = result is not UNKNOWN and answer is not None
+        rows.append((model.functions.index(f), value, int(answer) if known else None, call, end))
+    return Columns(*([NULL if each is None else each for each in column] for column in zip(*rows, strict=True)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_have_the_verdict_of_their_operations(name: str) -> None:
+    rng, compared = Random(3), 0
+    for _ in range(300):
+        operations = random_history(name, rng)
+        # In arrays, what did not complete has no answer.
+        operations = [
+            each if each.end is not None else each._replace(action=each.action._replace(result=UNKNOWN))
+            for each in operations
+        ]
+        columns = as_columns(name, operations)
+        if columns is None:
+            continue
+        compared += 1
+        result = check_columns(MODELS[name], columns)
+        assert result.verdict == check_operations(MODELS[name], operations).verdict, operations
+    assert compared > 60
+
+
+def test_columns_are_checked_key_by_key() -> None:
+    f, value, result = [0, 0, 1, 1], [1, 1, NULL, NULL], [NULL, NULL, 1, 2]
+    columns = Columns(f, value, result, call=[0, 1, 10, 11], end=[5, 6, 15, 16], key=[7, 8, 7, 8])
+    checked = check_columns(MODELS["queue"], columns)
+    assert checked.worst is not None
+    assert (checked.verdict, checked.worst.key, checked.worst.witness) == ("illegal", 8, [3])
+
+
+def test_columns_that_do_not_fit_are_an_error() -> None:
+    with pytest.raises(ModelError, match="lengths"):
+        check_columns(MODELS["queue"], Columns([0], [1], [NULL], [0], [1, 2]))
+    with pytest.raises(ModelError, match="ends at 1, called at 5"):
+        check_columns(MODELS["queue"], Columns([0], [1], [NULL], [5], [1]))
+    with pytest.raises(ModelError, match="cannot express"):
+        check_columns(MODELS["register"], Columns([2], [1], [NULL], [0], [1]))
+    with pytest.raises(ModelError, match="expected one of"):
+        check_columns(MODELS["counter"], Columns([0], [1], [NULL], [0], [1]))
+
+
+def test_many_keys_with_values_of_their_own_take_linear_time() -> None:
+    """Each part numbers its own values: 4,000 keys of 20,000 values would be 80 million steps."""
+    keys = [number % 4000 for number in range(20_000)]
+    columns = Columns([0] * 20_000, range(20_000), [NULL] * 20_000, range(20_000), range(1, 20_001), keys)
+    began = time.process_time()
+    assert check_columns(MODELS["queue"], columns).verdict == "ok"
+    assert time.process_time() - began < 5

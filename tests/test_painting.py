@@ -36,7 +36,7 @@ def painter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def drawn(folder: Path, figures: dict[str, Any]) -> tuple[list[str], dict[str, bytes]]:
     folder.mkdir()
-    headings = paint(folder, figures, jobs_of(figures))
+    headings = paint(folder, figures, jobs_of(figures), ("svg", "png"))
     return headings, {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -72,7 +72,7 @@ def test_a_figure_that_fails_is_drawn_here_and_raises(figures: dict[str, Any], t
     wrong = [jobs[0], jobs[1]._replace(subject={"partition": "none-9"}), *jobs[2:]]
     (tmp_path / "out").mkdir()
     with pytest.raises(StopIteration):
-        paint(tmp_path / "out", figures, wrong)
+        paint(tmp_path / "out", figures, wrong, ("svg",))
     assert (tmp_path / "out" / f"{jobs[-1].stem}.svg").is_file(), "the others were drawn"
     assert painter
 

@@ -15,6 +15,7 @@ from logjudge.analysis.linearizability.linearize import (
     check_by_key,
     decode,
     encode,
+    evidence,
     judge_history,
     judge_payload,
 )
@@ -62,16 +63,20 @@ def test_an_unwritten_value_shrinks_to_its_read() -> None:
     assert minimal.operations == [read]
 
 
-def test_a_long_history_shrinks_as_well() -> None:
+@pytest.mark.parametrize("unambiguous", [True, False])
+def test_a_long_history_shrinks_as_well(unambiguous: bool) -> None:
+    """The witness of a monitor fails by itself; without a monitor, the operations fail after those before them."""
     operations = register_run(5000, 5, seed=4, values=None)
     read = max(i for i, each in enumerate(operations) if each.action.f == "read")
     early = next(each.action.value for each in operations[4900:] if each.action.f == "write")
     operations[read] = operations[read]._replace(action=operations[read].action._replace(result=early))
+    if not unambiguous:
+        operations += [Operation(Action("write", "twice", None), end - 1, end) for end in (-10, -8)]
     minimal = minimal_failure(REGISTER, operations, check_operations(REGISTER, operations).parts[0])
     assert minimal is not None
     assert len(minimal.operations) == 2
     assert read in minimal.operations
-    assert len(minimal.before) > 4500
+    assert (len(minimal.before) > 4500) == (not unambiguous)
 
 
 @pytest.mark.parametrize("recent", [200, 3])
@@ -193,3 +198,36 @@ def test_an_error_elsewhere_names_the_operation() -> None:
     judged = json.loads(judge_payload(payload.encode()))
     assert judged["operation"] == 1
     assert "'pop'" in judged["error"]
+
+
+WRONG = {
+    "stack": [("push", -1, None), ("push", -2, None), ("pop", None, -1), ("pop", None, -2)],
+    "queue": [("enqueue", -1, None), ("enqueue", -2, None), ("dequeue", None, -2), ("dequeue", None, -1)],
+    "priority-queue": [("insert", -2, None), ("insert", -1, None), ("delete-min", None, -1), ("delete-min", None, -2)],
+    "set": [("add", -1, None), ("contains", -1, False)],
+}
+
+
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_the_witness_of_a_long_history_is_its_minimal_failure(name: str) -> None:
+    """Thousands of right operations, one after the other, and a few wrong ones at nine tenths."""
+    insert, take = MODELS[name].functions[:2]
+    right = [
+        action
+        for value in range(3_000)
+        for action in (Action(insert, value, None), Action(take, value if name == "set" else None, value))
+    ]
+    actions = [*right[:5_400], *(Action(*fields) for fields in WRONG[name]), *right[5_400:]]
+    operations = [Operation(action, 2 * place, 2 * place + 1) for place, action in enumerate(actions)]
+    result = check_operations(MODELS[name], operations)
+    part = result.worst
+    assert part is not None
+    assert part.verdict == "illegal"
+    assert part.method == "monitor"
+    minimal = minimal_failure(MODELS[name], operations, part)
+    assert minimal is not None
+    assert 1 <= len(minimal.operations) <= 4
+    assert all(5_400 <= i < 5_404 for i in minimal.operations)
+    judgement = Judgement(MODELS[name], history_of(operations), result)
+    assert "contradict" in "".join(evidence(judgement))
+    assert draw(judgement, None)

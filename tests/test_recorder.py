@@ -12,11 +12,12 @@ import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from aiokafka import errors as aiokafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from kafka_clients import KafkaError, KafkaException, Message, Metadata
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import open_run
@@ -38,60 +39,6 @@ def completions(folder: Path) -> list[tuple[str, str]]:
 
 def verdict(folder: Path) -> dict[str, Any]:
     return verdict_of(judge_run(open_run(folder)))
-
-
-class Metadata(NamedTuple):
-    topic: str
-    partition: int
-    offset: int
-
-
-class KafkaError:
-    """The interface of confluent_kafka.KafkaError."""
-
-    def __init__(self, code: int, name: str, text: str) -> None:
-        self._code, self._name, self._text = code, name, text
-
-    def code(self) -> int:
-        return self._code
-
-    def name(self) -> str:
-        return self._name
-
-    def str(self) -> str:
-        return self._text
-
-
-class KafkaException(Exception):  # noqa: N818
-    """As confluent_kafka raises it."""
-
-
-class Message:
-    """The interface of confluent_kafka.Message."""
-
-    def __init__(self, partition: int, offset: int, value: bytes, error: KafkaError | None = None) -> None:
-        self._partition, self._offset, self._value, self._error = partition, offset, value, error
-
-    def topic(self) -> str:
-        return "orders"
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes:
-        return self._value
-
-    def key(self) -> None:
-        return None
-
-    def error(self) -> KafkaError | None:
-        return self._error
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1700000000000
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
 )
 def test_the_impact_includes_what_is_permitted(name: str, parts: tuple[str, ...], tmp_path: Path) -> None:
     run = real(name)
-    write_report(tmp_path, run.verdict, run.findings, run.figures, plots=False)
+    write_report(tmp_path, run.verdict, run.findings, run.figures, plots=())
     text = (tmp_path / "report.md").read_text().replace("\\", "")
     assert all(part in text for part in parts)
 
@@ -188,7 +188,7 @@ def test_a_finding_without_values_has_no_line_for_them(tmp_path: Path) -> None:
         (run.findings, True),
         (run.findings.with_columns(values=pl.col("values").list.head(0)), False),
     ):
-        write_report(tmp_path, run.verdict, findings, run.figures, plots=False)
+        write_report(tmp_path, run.verdict, findings, run.figures, plots=())
         assert ("Values: " in (tmp_path / "report.md").read_text()) == has_values
 
 
@@ -213,7 +213,7 @@ def test_a_known_cause_is_in_the_report(tmp_path: Path) -> None:
         "lost": None,
     }
     verdict = {name: value for name, value in run.verdict.items() if name != "incidents"}
-    write_report(tmp_path, {**verdict, "causes": [cause]}, run.findings, run.figures, plots=False)
+    write_report(tmp_path, {**verdict, "causes": [cause]}, run.findings, run.figures, plots=())
     for name in ("report.html", "report.md"):
         text = (tmp_path / name).read_text()
         for part in ("high-watermark-truncation", "broker 2 truncated to 635", "server.log", "Kafka 0.11", "KIP-101"):

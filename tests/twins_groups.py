@@ -65,6 +65,19 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     reader = next((member for member in members if twin.dirty(member)), "") if dirty else ""
     commits = _committed(twin, members)
     last = commits[-1][1] if commits else 0
+    # An assigned offset was committed, too.
+    done = max((op.done for op, _ in commits), default=-1)
+    commits += sorted(
+        (
+            (op, offset)
+            for op in twin.ops
+            if op.process in members and op.outcome == "ok" and op.told.get("group") and op.begun >= done
+            for offset, _ in places(op, "assign")
+            if offset > last
+        ),
+        key=lambda each: each[0].done,
+    )
+    last = commits[-1][1] if commits else 0
     first, reset = 0, False
     if polls:
         begun = min(op.done for op, _ in polls)

@@ -7,7 +7,7 @@ explains why the first acknowledgement was lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,22 @@ class Repeated:
     acks: str | None = None  # of its send
 
 
-def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[str, Any] | None) -> Explanation:
-    """The explanation of a duplicate; producer: the process in run.json."""
-    held = _held_records(timeline, repeated)
-    copies = held.filter(pl.col("value") == repeated.value)
-    replaced = held.filter(pl.col("value").is_null() | (pl.col("value") != repeated.value))["offset"].to_list()
+def explain_repeated(
+    timeline: Timeline,
+    repeated: Repeated,
+    producer: Mapping[str, Any] | None,
+    records: Sequence[Mapping[str, Any]] | None = None,
+) -> Explanation:
+    """The explanation of a duplicate; producer: the process in run.json.
+
+    `records`: the brokers' records at its offsets. There may be thousands of duplicates, so the caller can look all of
+    them up at once (`records_at`).
+    """
+    if records is None:
+        records = [row for rows in records_at(timeline, repeated.offsets).values() for row in rows]
+    held = _held_records(timeline, repeated, records)
+    copies = [row for row in held if row["value"] == repeated.value]
+    replaced = [row["offset"] for row in held if row["value"] != repeated.value]
     if replaced:
         # The first copy was truncated before the second was written, so this is no duplicate of a retry.
         places = ", ".join(map(str, replaced))
@@ -52,9 +63,9 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
     about = producer or {}
     configured, acks = about.get("enable.idempotence"), repeated.acks or str(about.get("acks", "all"))
     idempotent = idempotence(about, acks)
-    if idempotent or copies["producer_id"].drop_nulls().len():
+    if idempotent or any(row["producer_id"] is not None for row in copies):
         return Explanation("unknown", missing=["how an idempotent producer wrote a record twice"])
-    if idempotent is None and copies.height < 2:
+    if idempotent is None and len(copies) < 2:
         return Explanation(
             "unknown",
             missing=["whether the producer was idempotent (run.json, or the batches' producer ids)"],
@@ -66,7 +77,7 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
     if idempotent is False:
         text = f"acks={acks} disables idempotence" if configured is None else "enable.idempotence=false"
         facts.append(Fact(f"{text} for {repeated.process}", "configured", source="run.json"))
-    for row in copies.iter_rows(named=True):
+    for row in copies:
         epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
         at_end = row["snapshot"] == timeline.replica_logs.last
         copy = "a copy is" if at_end else f"a copy was {where(row['snapshot'])}"
@@ -81,28 +92,44 @@ def explain_repeated(timeline: Timeline, repeated: Repeated, producer: Mapping[s
     )
 
 
-def _held_records(timeline: Timeline, repeated: Repeated) -> pl.DataFrame:
+def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
+    """The brokers' records of each offset, without control records."""
+    wanted = pl.Series(list(offsets), dtype=pl.Int64).implode()
+    there = timeline.replica_logs.records.filter(pl.col("offset").is_in(wanted) & pl.col("control").is_null())
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in there.iter_rows(named=True):
+        found.setdefault(row["offset"], []).append(row)
+    return found
+
+
+def _held_records(
+    timeline: Timeline, repeated: Repeated, records: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
     """The records at the offsets of the copies at the end, from the leader's log if it is known.
 
     A log that held all copies at once is preferred even if it was truncated later: there the second copy was written
     while the first one was in the log.
     """
     replica_logs = timeline.replica_logs
-    there = replica_logs.records.filter(pl.col("offset").is_in(list(repeated.offsets)) & pl.col("control").is_null())
-    held = there.filter(pl.col("snapshot") == replica_logs.last)
-    if replica_logs.leader is not None and (held["broker"] == replica_logs.leader).any():
-        held = held.filter(pl.col("broker") == replica_logs.leader)
-    if held["value"].ne_missing(repeated.value).any():
-        own = there.filter(pl.col("value") == repeated.value)
-        logs = own.group_by("snapshot", "broker").agg(pl.col("offset").n_unique().alias("copies"))
-        whole = logs.filter(pl.col("copies") == len(set(repeated.offsets))).sort("snapshot", "broker").head(1)
-        held = own.join(whole, on=["snapshot", "broker"], how="semi") if whole.height else held
-    return held.unique("offset", keep="first", maintain_order=True).sort("offset")
+    held = [row for row in records if row["snapshot"] == replica_logs.last]
+    of_leader = [row for row in held if row["broker"] == replica_logs.leader]
+    held = of_leader or held
+    if any(row["value"] != repeated.value for row in held):
+        own = [row for row in records if row["value"] == repeated.value]
+        copies: dict[tuple[str, str], set[int]] = {}
+        for row in own:
+            copies.setdefault((row["snapshot"], row["broker"]), set()).add(row["offset"])
+        whole = min((log for log, offsets in copies.items() if offsets == set(repeated.offsets)), default=None)
+        held = [row for row in own if (row["snapshot"], row["broker"]) == whole] or held
+    by_offset: dict[int, Mapping[str, Any]] = {}
+    for row in held:
+        by_offset.setdefault(row["offset"], row)
+    return [by_offset[offset] for offset in sorted(by_offset)]
 
 
-def _elections_between(timeline: Timeline, copies: pl.DataFrame) -> list[Fact]:
+def _elections_between(timeline: Timeline, copies: Sequence[Mapping[str, Any]]) -> list[Fact]:
     """The elections between the epochs of the copies."""
-    epochs = copies["leader_epoch"].drop_nulls().to_list()
+    epochs = [row["leader_epoch"] for row in copies if row["leader_epoch"] is not None]
     if len(epochs) < 2 or epochs[0] == epochs[-1]:
         return []
     return [term.facts[0] for term in timeline.terms.values() if epochs[0] < term.epoch <= epochs[-1] and term.facts]

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import polars as pl
@@ -15,12 +15,12 @@ from ...histories.bundle import Run, Settings
 from ...histories.files import HANDED_ON_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
 from ...histories.tables import CONTEXT, SENDS
-from ..kernel import Common, Judged, Tables, judge_unit, to_frame
+from ..batches import Unit, batches_of
+from ..kernel import Common, Judged, Tables, judge_unit, screen_batch, to_frame
 from ..results import Results
 from ..stages import (
     REFERRING_TABLES,
     Parts,
-    Unit,
     choose_batches,
     close_waiting,
     decode_batches,
@@ -41,20 +41,27 @@ class Gathered:
 
     results: Results
     units: dict[Unit, Tables]
+    small: list[Tables]  # of batches of partitions with few rows
     common: Common
 
 
 def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     """Reads every split, then judges partition by partition."""
+    run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
     gathered = gather(run, progress)
-    results, units = gathered.results, gathered.units
+    results, units, common = gathered.results, gathered.units, gathered.common
+    unproved: dict[Unit, frozenset[str]] = {}
+    for small in gathered.small:
+        summaries, rules = screen_batch(small, units, common, run.settings)
+        results.add_judged(pl.DataFrame(), summaries)
+        unproved |= rules
     order = sorted(units)
 
     # A Jepsen history is one unit, so all cores share the partitions within it.
     each = _on_all_cores if len(order) == 1 else map
 
     def judge(unit: Unit) -> Judged:
-        return judge_unit(unit.topic, unit.partition, units.pop(unit), gathered.common, run.settings, each)
+        return judge_unit(*unit, units.pop(unit), common, run.settings, each, unproved.get(unit))
 
     judged = _on_all_cores(judge, order)
     for done, (findings, summaries) in enumerate(judged):
@@ -70,6 +77,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     """
     results = Results(run)
     units: dict[Unit, Tables] = {}
+    small: dict[int, Tables] = {}
     context, unplaced, waiting = [], [], []
     shared: Tables = {}
     headers: dict[Unit, list[pl.DataFrame]] = {}
@@ -77,6 +85,8 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     def take(parts: Parts) -> None:
         for unit, table, rows in parts.observations:
             units.setdefault(unit, {}).setdefault(table, []).append(rows)
+        for batch, table, rows in parts.small:
+            small.setdefault(batch, {}).setdefault(table, []).append(rows)
         context.extend(parts.context)
         unplaced.extend(parts.unplaced)
         for table, rows in parts.shared:
@@ -110,7 +120,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     results.context = _concat(context, CONTEXT).sort("completed", "at")
     tables = {table: pl.concat(frames) for table, frames in shared.items()}
     common = Common(results.context, _concat(unplaced, SENDS), tables)
-    return Gathered(results, units, common)
+    return Gathered(results, units, [small[batch] for batch in sorted(small)], common)
 
 
 def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:

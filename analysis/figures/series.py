@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,15 @@ from .bins import Bins, Ints, bins_over
 PER_OCTAVE = 4  # latency buckets for each doubling: a bucket is 19 % wide
 MAX_CONSUMERS = 16
 OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # names in `over_time`
+
+
+class SendsAndReads(Protocol):
+    """The observations of one or many partitions."""
+
+    @property
+    def sends(self) -> pl.DataFrame: ...
+    @property
+    def reads(self) -> pl.DataFrame: ...
 
 
 def lost_values(findings: list[Finding]) -> pl.Series:
@@ -59,9 +68,8 @@ def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
     return dict(zip(("ok", "fail", "info"), tally.tolist(), strict=True))
 
 
-def unplaced_outcomes(p: Partition) -> dict[str, Any] | None:
-    """Outcomes of the topic's sends without a known partition. Equal in all its partitions, so merging takes one."""
-    sends = p.unplaced
+def unplaced_outcomes(sends: pl.DataFrame) -> dict[str, Any] | None:
+    """Outcomes of a topic's sends without a known partition. Equal in all its partitions, so merging takes one."""
     if not len(sends):
         return None
     times = sends.select(pl.coalesce("completed", "invoked")).to_series().to_numpy()
@@ -69,7 +77,7 @@ def unplaced_outcomes(p: Partition) -> dict[str, Any] | None:
     return {"bins": bins.to_json(), "series": outcomes(sends, bins)}
 
 
-def latency(p: Partition, bins: Bins) -> list[list[int]]:
+def latency(p: SendsAndReads, bins: Bins) -> list[list[int]]:
     """Acknowledged sends by completion bin and latency bucket, as parallel lists: bin, bucket, count."""
     sent = p.sends.filter((pl.col("outcome") == "ok") & ~pl.col("synthetic") & pl.col("completed").is_not_null())
     if not len(sent):
@@ -81,7 +89,7 @@ def latency(p: Partition, bins: Bins) -> list[list[int]]:
     return [(cells // wide).tolist(), (cells % wide).tolist(), counts.tolist()]
 
 
-def over_time(p: Partition, acknowledged: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
+def over_time(p: SendsAndReads, acknowledged: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
     """Counts by bin.
 
     ok, fail, info: sends. read: records. acked, lost: by acknowledgement time. seen: acknowledged values by their first

@@ -25,6 +25,9 @@ PATIENCE = 20.0  # seconds for the initial states, and for shrinking
 RECENT = 200  # operations that are shrunk; those that ended earlier stay certain if they are needed
 DOUBTED = 2000  # the most operations that are doubted together: with more, too many states are possible
 MAYBE = "maybe"
+# Functions of unambiguous histories that put a value there, and those that answer one.
+INSERTS = frozenset(("write", "put", "enqueue", "push", "insert"))
+ANSWERS = frozenset(("read", "get", "dequeue", "pop", "delete-min"))
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,19 @@ class _Shrinker:
 def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Part) -> Minimal | None:
     """A few operations that show why a part of a history is illegal.
 
-    `part` is the engine's result. After PATIENCE the fewest operations so far are returned; None if the part is not
-    illegal.
+    `part` is the engine's result. The witness of a monitor is few operations already; those that put a value there are
+    left out if another one took or read it, as that proves them. After PATIENCE the fewest operations so far are
+    returned; None if the part is not illegal.
     """
+    if part.witness:
+        actions = [operations[i].action for i in part.witness]
+        proved = {action.result for action in actions if action.f in ANSWERS}
+        certain = [
+            i
+            for i, action in zip(part.witness, actions, strict=True)
+            if action.f not in INSERTS or action.value not in proved
+        ]
+        return Minimal(certain, [])
     if part.blocked is None or part.verdict != "illegal":
         return None
     last = operations[part.blocked].end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -39,12 +39,8 @@ class Readings(NamedTuple):
 
 def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> Readings | None:
     """The parts of a partition; None: no deletion of its topic is recorded."""
-    times = snapshot_times(settings)
-    copies = copies_of(tables.get("properties"), times)
-    metadata = shared.get("metadata")
-    recorded, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started_ms(settings))
-    found = generations_of(recorded, faults_on(topic, context), copies, is_complete)
-    if len(found) == 1 and found[0].deleted is None:
+    found = _generations(topic, tables, shared, context, settings)
+    if not _has_deletion(found):
         return None
     found = _with_unrecorded(found, tables)
 
@@ -55,6 +51,26 @@ def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, 
     if len(certain) == len(found) and certain[-1] == found[-1]:
         return Readings(parts(found), [])
     return Readings(parts(certain), parts(found))
+
+
+def topics_with_deletions(topics: Iterable[str], shared: Frames, context: pl.DataFrame, settings: Settings) -> set[str]:
+    """The topics with a recorded deletion, of partitions without brokers' files."""
+    if "metadata" not in shared and not context["detail"].str.contains("-topic", literal=True).any():
+        return set()
+    return {topic for topic in topics if _has_deletion(_generations(topic, {}, shared, context, settings))}
+
+
+def _generations(
+    topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
+) -> list[TopicGeneration]:
+    copies = copies_of(tables.get("properties"), snapshot_times(settings))
+    metadata = shared.get("metadata")
+    recorded, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started_ms(settings))
+    return generations_of(recorded, faults_on(topic, context), copies, is_complete)
+
+
+def _has_deletion(found: Sequence[TopicGeneration]) -> bool:
+    return len(found) > 1 or found[0].deleted is not None
 
 
 def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[TopicGeneration]:

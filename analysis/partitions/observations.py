@@ -92,10 +92,8 @@ class Observations:
 
     @cached_property
     def last_heal(self) -> int:
-        """Time (ns) of the last fault or heal; without one MIN_INT64, as some clocks begin below 0."""
-        faults = self.context.filter(pl.col("kind").is_in(["fault", "heal"]))
-        last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
-        return last if isinstance(last, int) else MIN_INT64
+        """Time (ns) of the last fault or heal."""
+        return last_heal(self.context)
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
@@ -139,6 +137,13 @@ class Observations:
             & pl.col("offset").is_not_null()
             & (pl.col("outcome") == "ok")
         )
+
+
+def last_heal(context: pl.DataFrame) -> int:
+    """Time (ns) of the last fault or heal; without one MIN_INT64, as some clocks begin below 0."""
+    faults = context.filter(pl.col("kind").is_in(["fault", "heal"]))
+    last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
+    return last if isinstance(last, int) else MIN_INT64
 
 
 def once(function: Callable[[Observed], Result]) -> Callable[[Observed], Result]:

@@ -25,8 +25,8 @@ from .rule import Rule
     summary="A group passed over records for good",
     breach=(
         "A record is below the group's last committed offset, and no member handled it by the end of the "
-        "run. Or a record is below the group's first position, which auto.offset.reset chose. A record that "
-        "took the offset of a lost one counts too."
+        "run. The offset that the group assigns proves a commit, too. Or the record is below the group's first "
+        "position, which auto.offset.reset chose. A record that took the offset of a lost one counts too."
     ),
     not_a_breach=(
         "Without handle events a poll counts as handling, and a transaction handles what it polls and "
@@ -46,7 +46,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
     recorders = p.context.filter(pl.col("kind") == "handles")["process"]
     for group, members in _groups(p).items():
-        commits = commits_of(p, members)
+        commits = _with_unrecorded(p, members, commits_of(p, members))
         polled = p.reads.filter(pl.col("process").is_in(members))
         first, reset = _first_position(p, members, polled)
         existing_here = _existing_for_group(p, members, commits, first, polled)
@@ -94,14 +94,17 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
     for run in _runs(missed, done):
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         row = covering.row(0, named=True) if len(covering) else commits.row(-1, named=True)
+        is_recorded = row["kind"] == "commit"
+        when = f"at {seconds(row['completed'])}" if is_recorded else f"before {seconds(row['completed'])}"
+        proof = f"{row['process']} commits" if is_recorded else f"{row['process']} is assigned the committed offset"
         yield _finding(
             p,
             group,
             run,
-            f"{_called(group)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but no member"
+            f"{_called(group)} committed {p.name}@{row['offset']} {when}, but no member"
             f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}",
             "violation",
-            (f"{row['process']} commits {row['offset']}", row["at"]),
+            (f"{proof} {row['offset']}", row["at"]),
         )
 
 
@@ -259,6 +262,22 @@ def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:
         & (pl.col("outcome") == "ok")
         & pl.col("offset").is_not_null()
     ).sort("completed", "at", "index")
+
+
+def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
+    """The commits, and group assignments after the last of them whose offset is greater.
+
+    Such an offset was committed without a record: an automatic commit of a member that was killed before its callback.
+    """
+    assigned = p.marks.filter(
+        (pl.col("kind") == "assign")
+        & pl.col("group")
+        & pl.col("process").is_in(members)
+        & (pl.col("outcome") == "ok")
+        & (pl.col("offset") > (commits["offset"][-1] if len(commits) else 0))
+        & (pl.col("invoked") >= (commits["completed"][-1] if len(commits) else MIN_INT64))
+    )
+    return pl.concat([commits, assigned.sort("completed", "at", "index")])
 
 
 def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:

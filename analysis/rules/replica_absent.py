@@ -46,7 +46,8 @@ def acknowledged_absent(p: Partition) -> Iterator[Result]:
 @collected
 def judge_absence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     """One finding for each run of adjacent acknowledged records that are absent from the same logs."""
-    acked = generations(sends.filter(pl.col("acknowledged")), "place")
+    # A transaction's sends share a place, so each send has a number.
+    acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:
         return
     bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
@@ -61,7 +62,7 @@ def judge_absence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     absent = _absent(logs, acked, leader)
     if not absent.height:
         return
-    absent = absent.join(_legally_absent(logs, bounds, absent, sends, leader), on="place", how="anti")
+    absent = absent.join(_legally_absent(logs, bounds, absent, sends, leader), on="send", how="anti")
     outdated = absent.filter(pl.col("held").fill_null(False))
     if outdated.height:
         yield Unknown(
@@ -70,10 +71,10 @@ def judge_absence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
             " ended, or changed after it"
         )
         absent = absent.filter(~_is_outdated(bounds, leader))
-    unsure = absent.join(_maybe_present(logs, bounds, absent, leader), on="place", how="semi")
+    unsure = absent.join(_maybe_present(logs, bounds, absent, leader), on="send", how="semi")
     if unsure.height:
         yield Unknown(_unsure_reason(logs, unsure, bounds, leader))
-    for run in _runs(acked, absent.join(unsure, on="place", how="anti")):
+    for run in _runs(acked, absent.join(unsure, on="send", how="anti")):
         yield _absence(logs, run, leader)
 
 
@@ -94,9 +95,9 @@ def _absent(logs: ReplicaLogs, acked: pl.DataFrame, leader: str | None) -> pl.Da
     anywhere = _without(acked, held)
     in_leader = _without(acked, held.filter(pl.col("broker") == leader)) if leader else anywhere.clear()
     return (
-        pl.concat([anywhere, in_leader.join(anywhere, on="place", how="anti")])
-        .with_columns(pl.col("place").is_in(anywhere["place"].implode()).alias("everywhere"))
-        .sort("offset", "place", nulls_last=True)
+        pl.concat([anywhere, in_leader.join(anywhere, on="send", how="anti")])
+        .with_columns(pl.col("send").is_in(anywhere["send"].implode()).alias("everywhere"))
+        .sort("offset", "send", nulls_last=True)
     )
 
 
@@ -115,12 +116,12 @@ def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 def _legally_absent(
     logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, sends: pl.DataFrame, leader: str | None
 ) -> pl.DataFrame:
-    """The places of absent sends that retention, delete-records or compaction explain."""
+    """The numbers of absent sends that retention, delete-records or compaction explain."""
     records = _last_records(logs)
     own = bounds.filter(pl.col("broker") == leader) if leader else bounds
     start = own["start"].min()
     below = absent.filter(pl.col("offset") < start) if start is not None else absent.clear()
-    legal = [below.select("place")]
+    legal = [below.select("send")]
     cleaned = bounds["cleaned"].max()
     if logs.compacted is not False and (logs.compacted or cleaned is not None):
         # A later record with the key explains it: in a log, or in the history, as its tombstone may be gone.
@@ -132,11 +133,11 @@ def _legally_absent(
         )
         latest = later.drop_nulls("key").group_by("key").agg(pl.col("offset").max().alias("latest"))
         keyed = absent.join(latest, on="key", how="left")
-        legal.append(keyed.filter(pl.col("latest") > pl.col("offset")).select("place"))
+        legal.append(keyed.filter(pl.col("latest") > pl.col("offset")).select("send"))
         # Compaction removes a tombstone itself once delete.retention.ms has passed.
-        legal.append(keyed.filter(pl.col("value").is_null()).select("place"))
+        legal.append(keyed.filter(pl.col("value").is_null()).select("send"))
         if cleaned is not None and absent["key"].null_count() == absent.height:
-            legal.append(absent.filter(pl.col("offset") < cleaned).select("place"))
+            legal.append(absent.filter(pl.col("offset") < cleaned).select("send"))
     return pl.concat(legal).unique()
 
 
@@ -147,7 +148,7 @@ def _is_outdated(bounds: pl.DataFrame, leader: str | None) -> pl.Expr:
 
 
 def _maybe_present(logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, leader: str | None) -> pl.DataFrame:
-    """The places of absent sends that may be in a damaged range, or in a log that was not collected."""
+    """The numbers of absent sends that may be in a damaged range, or in a log that was not collected."""
     damage = logs.damage.filter((pl.col("snapshot") == logs.last) & pl.col("first_offset").is_not_null())
     if leader is not None:
         damage = damage.filter(pl.col("broker") == leader)
@@ -155,12 +156,12 @@ def _maybe_present(logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame
         absent.filter(
             (pl.col("offset") >= row["first_offset"])
             & (pl.lit(row["last_offset"] is None) | (pl.col("offset") <= (row["last_offset"] or 0)))
-        ).select("place")
+        ).select("send")
         for row in damage.iter_rows(named=True)
     ]
     if leader is None and (not logs.replicas or set(logs.replicas) - set(bounds["broker"])):
-        hidden.append(absent.select("place"))
-    return pl.concat([absent.select("place").clear(), *hidden]).unique()
+        hidden.append(absent.select("send"))
+    return pl.concat([absent.select("send").clear(), *hidden]).unique()
 
 
 def _unsure_reason(logs: ReplicaLogs, unsure: pl.DataFrame, bounds: pl.DataFrame, leader: str | None) -> str:
@@ -179,9 +180,9 @@ def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
     unplaced = absent.filter(pl.col("offset").is_null())
     placed = absent.filter(pl.col("offset").is_not_null())
     yield from unplaced.partition_by("everywhere", maintain_order=True)
-    present = acked.join(placed, on="place", how="anti").drop_nulls("offset")
+    present = acked.join(placed, on="send", how="anti").drop_nulls("offset")
     present = present.select("offset", pl.col("invoked").alias("since"))
-    for event in events(placed, "place"):
+    for event in events(placed, "send"):
         between = beside(present, event.select("offset", pl.col("completed").alias("until")))
         yield from adjacent_runs(event, between, "everywhere")
 

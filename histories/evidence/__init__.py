@@ -1,1 +1,1 @@
-"""Readers of what brokers keep: segments, checkpoints, cluster metadata, their own logs."""
+"""Readers of brokers' files: segments, checkpoints, cluster metadata, logs."""

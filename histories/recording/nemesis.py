@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ class Nemesis:
 
     def __init__(self, session: Session, lab: Lab, scenario: LabScenario) -> None:
         self.session, self.lab, self.scenario = session, lab, scenario
-        self.is_done = False
+        self._stopping = threading.Event()
         self._roles: dict[str, list[str]] = {}
         self._dead: list[str] = []
         self._paused: list[str] = []
@@ -52,10 +53,21 @@ class Nemesis:
         """Carry out all steps, unless the session stops before."""
         self._look()
         for step in self.scenario.steps:
-            if self.session.stopping.is_set():
+            if self._is_over():
                 return
             self._steps[step["do"]](step)
-        self.is_done = True
+
+    def stop(self) -> None:
+        """Let `run` end after its present step."""
+        self._stopping.set()
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() or self.session.stopping.is_set()
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._is_over():
+            self._stopping.wait(min(left, 0.2))
 
     def heal(self) -> None:
         """End every fault that lasts."""
@@ -85,7 +97,7 @@ class Nemesis:
 
     def _wait(self, step: Step) -> None:
         if "until" not in step:
-            self.session.stopping.wait(step["seconds"])
+            self._sleep(step["seconds"])
             return
         conditions: dict[str, Callable[[], bool]] = {
             "in-sync": lambda: all(are_in_sync(self.session.admin, topic) for topic in self.session.topics),
@@ -94,12 +106,12 @@ class Nemesis:
             "led": lambda: self._leader() != "-1",
         }
         end = time.monotonic() + WAIT_SECONDS
-        while not self.session.stopping.is_set() and not conditions[step["until"]]():
+        while not self._is_over() and not conditions[step["until"]]():
             if time.monotonic() > end:
                 raise LogjudgeError(
                     f"the cluster was not {step['until']} within {WAIT_SECONDS:.0f} s, as the scenario expects"
                 )
-            self.session.stopping.wait(0.1)
+            self._sleep(0.1)
 
     def _leader(self) -> str:
         return str(leaders(self.session.admin, self.session.load.topic)[0])
@@ -206,7 +218,7 @@ class Nemesis:
                 future.result(30)
             fault.ok()
         self.session.recorder.configure_topic(topic, partitions=count)
-        self.session.stopping.wait(step["known_after_seconds"])
+        self._sleep(step["known_after_seconds"])
         self.session.partitions = count
 
     def _note(self) -> None:

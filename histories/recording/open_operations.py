@@ -89,7 +89,7 @@ class Send(OpenOperation):
         self._topic = topic
 
     def ok(self, partition: int | None = None, offset: int | None = None) -> None:
-        """It was acknowledged, at this place; None or a negative offset where the client was told none (acks=0)."""
+        """It was acknowledged, at this place; None or a negative offset if the client received none (acks=0)."""
         journal = self._journal
         with journal.lock:
             if self._outcome or journal.log.is_closed:

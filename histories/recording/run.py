@@ -53,8 +53,7 @@ def record(request: Request, report: Report, notice: Notice) -> Recorded:
 
 def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice: Notice) -> Recorded:
     """Start a cluster, record a workload under faults, and add the brokers' files. Raises LogjudgeError."""
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder}: found files, expected a new folder for the run")
+    _need_new(folder)
     kafka = fetch_kafka(scenario.kafka)
     lab_folder = folder.absolute().with_name(folder.name + "-lab")
     plan = Plan(
@@ -77,9 +76,15 @@ def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice:
     return done
 
 
+def _need_new(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder}: found files, expected a new or empty folder for the run")
+
+
 def _record(
     request: Request, report: Report, notice: Notice, make_nemesis: Callable[[Session], Nemesis] | None = None
 ) -> Recorded:
+    _need_new(request.folder)
     workload = WORKLOADS[request.workload]
     admin = admin_client(request.settings)
     system = {"name": "kafka"} | ({"version": request.version} if request.version else {})
@@ -132,8 +137,12 @@ def _work(session: Session, request: Request, report: Report, nemesis: Nemesis |
             session.wait(request.seconds, show)
             return
         thread = session.background(nemesis.run, "nemesis")
-        while thread.is_alive():
-            session.wait(1.0, show, lambda: not thread.is_alive())
+        try:
+            while thread.is_alive() and not session.stopping.is_set():
+                session.wait(1.0, show, lambda: not thread.is_alive())
+        finally:
+            nemesis.stop()
+            thread.join()
 
 
 def with_user_settings(scenario: LabScenario, kafka: str) -> LabScenario:

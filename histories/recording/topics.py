@@ -37,7 +37,7 @@ class Topic:
 def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
     """Make topics and wait until every partition has a leader. Raises LogjudgeError.
 
-    An existing topic is refused: its earlier records would look like records that nobody sent.
+    An existing topic is refused: its earlier records would look like records without a send.
     """
     from confluent_kafka.admin import NewTopic
 
@@ -73,7 +73,7 @@ def _refusal(name: str, error: Any) -> LogjudgeError:
 
 
 def metadata(admin: Any, topic: str) -> Any:
-    """What the cluster says of a topic. Raises LogjudgeError."""
+    """The cluster's description of a topic. Raises LogjudgeError."""
     try:
         return admin.list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
     except confluent_kafka().KafkaException as error:

@@ -17,7 +17,7 @@ SEND, APPEND, ACKNOWLEDGED, GIVE_UP, READ, HANDLE = "send", "append", "acknowled
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What was done with values: an action, and what tells it apart from the same action at other times."""
+    """What was done with values: an action, and what distinguishes it from the same action at other times."""
 
     actor: str  # the client; empty for a leader
     action: str

@@ -7,7 +7,8 @@ check_operations(REGISTER, [Operation(write, 0, 10), Operation(read, 5, 12)])
 """
 
 from ..operations import UNKNOWN, Action, Event, Model, ModelError, Operation
-from .check import DEFAULT_MEMORY, Part, Result, Verdict, check_events, check_operations, warm_up
+from .check import DEFAULT_MEMORY, check_events, check_operations, warm_up
+from .result import Part, Result, Verdict
 
 __all__ = [
     "DEFAULT_MEMORY",

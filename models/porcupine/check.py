@@ -14,10 +14,9 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +25,13 @@ from ..operations import UNKNOWN, Action, Event, Model, ModelError, Operation, S
 from ..register import REGISTER
 from ..specifications import MODELS
 from .quick_search import QuickSearch
+from .result import Part, Result, Verdict
 from .steps import Budget, Found, History, Steps, number_actions
 
 if TYPE_CHECKING:
     from ..compiled import Ints
     from .compiled_search import CompiledSearch
     from .encoding import Encoding
-
-Verdict = Literal["ok", "illegal", "unknown"]
 
 DEFAULT_MEMORY = 2 << 30  # bytes
 STATES = 100  # states that a result keeps at most
@@ -43,54 +41,10 @@ OPERATION_BYTES = 300
 # Parts of so many operations at most are searched shortly first, so many candidates, all in one call or a few.
 SMALL, SHORT, CHUNK = 5_000, 20_000, 1_000
 NEVER = float("inf")
+EXPLAINED = 100_000  # operations of an illegal part with a witness that is searched for the one that cannot be placed
 LONG = 400_000  # candidates of a first turn of a long search
 NOT_BEGUN = Found(None, 0, [[]], [], 0)
 ILLEGAL = Found("illegal", 0, [], [], 0)  # without the evidence, which another search collects
-
-
-@dataclass(frozen=True)
-class Part:
-    """What was found out about one independent object (all of the history where the model has no partition).
-
-    Operations are given as indices into the list that was checked.
-    """
-
-    key: Hashable
-    verdict: Verdict
-    operations: list[int] = field(repr=False)
-    completed: int  # how many of them completed
-    placed: int  # how many of those, by the order of their ends, some linearization places: how far it came
-    configurations: int  # how many were looked at
-    # ok: one complete linearization. Else the longest partial ones, one for each state that they end in.
-    linearizations: list[list[int]] = field(repr=False)
-    # The operation that could not be placed (the first to complete that no linearization reaches), and the
-    # states possible before it; None and empty where the verdict is ok.
-    blocked: int | None = None
-    states: list[Any] = field(default_factory=list)
-    reason: str = ""  # why it is unknown
-    # Which algorithm decided. A monitor gives no linearization; of an illegal part it gives up to four operations that
-    # contradict each other, beside what a short search finds.
-    method: Literal["search", "monitor"] = "search"
-    witness: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Result:
-    """The verdict on a history, and what was found out about each part that was looked at.
-
-    The parts after an illegal one are not looked at. `seconds` is the search alone, to the verdict, with all
-    steps of the model: not the check, numbering and telling apart of the actions before it, nor the collection of
-    evidence after it, nor compilation where `warm_up` came before.
-    """
-
-    verdict: Verdict
-    seconds: float
-    parts: list[Part]
-
-    @property
-    def worst(self) -> Part | None:
-        """The part that decides the verdict: the illegal one, or the first unknown, or else the first."""
-        return next((part for part in self.parts if part.verdict == self.verdict), None)
 
 
 class _Parts:
@@ -137,6 +91,8 @@ class _Check:
                 counts[action] += 1
                 completed[action] += end is not None
             self.encoding = encode(model, self.actions, Counts(counts, completed))
+            if self.encoding is not None and len(self.actions) <= SMALL:
+                _ = self._searched  # as all numbering of actions, before the search
         self.began = time.perf_counter()
         self.parts = _Parts(model, self.actions, self.history)
         self.found: dict[int, Found] = {}
@@ -159,29 +115,38 @@ class _Check:
         self.seconds = time.perf_counter() - self.began
         illegal = [part for part, found in self.found.items() if found.verdict == "illegal"]
         if illegal and self.found[illegal[0]] is ILLEGAL:
-            search = self._search(illegal[0], Budget(None, self.budget.memory))
-            searched = search.run(LONG if illegal[0] in self.witness else NEVER)
-            found = self._placed(illegal[0], search.found(searched))
-            if searched is None:
-                found = found._replace(verdict="illegal", front=0, states=[], reason="")
-            self.found[illegal[0]] = found
+            self.found[illegal[0]] = self._explain(illegal[0])
         verdict: Verdict = "illegal" if illegal else "ok"
         if not illegal and any(found.verdict is None for found in self.found.values()):
             verdict = "unknown"
         return Result(verdict, self.seconds, [self._part(part, self.found[part]) for part in sorted(self.found)])
 
+    def _explain(self, part: int) -> Found:
+        """How far an illegal part can be placed; a long one with a witness is not searched for it."""
+        known = part in self.witness
+        if known and self.parts.sizes[part] > EXPLAINED:
+            return ILLEGAL
+        search = self._search(part, Budget(None, self.budget.memory))
+        verdict = search.run(LONG if known else NEVER)
+        found = self._placed(part, search.found(verdict))
+        return found if verdict else found._replace(verdict="illegal", front=0, states=[], reason="")
+
     @cached_property
     def _events(self) -> tuple[Ints, Ints, Ints]:
         """The events part by part, where those of each part start, and the actions of all operations."""
-        from .layout import events_of, split_events
+        from .layout import events_of, split_by_part
 
-        events, part_of, count = events_of(self.history), self.parts.of, len(self.parts.keys)
-        starts = np.array([0, len(events)], np.int32)
-        if count > 1:
-            ends = np.bincount(part_of[-1 - events[events < 0]], minlength=count)
-            starts = np.concatenate([[0], np.cumsum(self.parts.sizes + ends)]).astype(np.int32)
-            events = split_events(events, part_of, starts)
+        events, starts = split_by_part(events_of(self.history), self.parts.of, len(self.parts.keys))
         return events, starts, np.array(self.history.action_of, np.int32)
+
+    @cached_property
+    def _searched(self) -> Ints:
+        """The actions of all operations as the search compares them: equal if instruction and observation are."""
+        assert self.encoding is not None
+        first: dict[tuple[Any, ...], int] = {}
+        rows = enumerate(zip(self.encoding.machine.code.tolist(), self.observes, strict=True))
+        merged = [first.setdefault((*code, observes), number) for number, (code, observes) in rows]
+        return np.array(merged, np.int32)[np.array(self.history.action_of, np.int32)]
 
     def _completed(self, part: int) -> int:
         starts = self._events[1]
@@ -193,8 +158,7 @@ class _Check:
         if not parts or not self.encoding.monitor or self.budget.is_late():
             return parts
         from .monitors import monitor_parts
-        from .spans import ILLEGAL as BROKEN
-        from .spans import UNDECIDED
+        from .part_history import LINEARIZABLE, UNDECIDED
 
         events, starts, action_of = self._events
         _, initial, _, values, kind = self.encoding
@@ -207,9 +171,9 @@ class _Check:
                 continue
             self.witness[part] = []
             self.found[part] = Found("ok", self._completed(part), [], [], 0)
-            if verdict == BROKEN:
+            if verdict != LINEARIZABLE:
                 self.found[part] = ILLEGAL
-                self.witness[part] = sorted({int(i) for i in witness if i >= 0}, key=self.history.calls.__getitem__)
+                self.witness[part] = sorted(set(witness.tolist()), key=self.history.calls.__getitem__)
                 return []
         return [part for part in parts if part not in self.found]
 
@@ -222,7 +186,8 @@ class _Check:
         small = [part for part in parts if self.parts.sizes[part] <= SMALL]
         if not small or self.budget.is_late():
             return parts
-        events, starts, action_of = self._events
+        events, starts, _ = self._events
+        action_of = self._searched
         machine = new_trie(self.encoding.machine, len(action_of) + 64)
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
         arrays = events, starts, action_of, np.array(self.observes, np.int32), machine, self.encoding.initial
@@ -268,8 +233,12 @@ class _Check:
             steps = self.begun[part][0]
         else:
             steps = Steps(self.model, self.actions, self.observes, self.encoding)
-        indices = self.parts.operations(part)
-        return CompiledSearch(self.history if len(self.parts.keys) == 1 else self.history.part(indices), steps, budget)
+        history = self.history
+        if self.encoding is not None:
+            history = history._replace(action_of=self._searched)
+        if len(self.parts.keys) > 1:
+            history = history.part(self.parts.operations(part))
+        return CompiledSearch(history, steps, budget)
 
     def _placed(self, part: int, found: Found) -> Found:
         """What a search of a part alone found, with operations as indices into the history."""

@@ -49,7 +49,7 @@ class CompiledSearch:
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
         self.layout = lay_out(events_of(history), action_of, *scratch)
         observes = np.array([steps.observes[i] for i in self.actions], np.int32)
-        self.search = arrays.new_search(self.layout, machine, observes, initial)
+        self.search = arrays.new_search(self.layout, machine, observes, initial, scratch[1])
         if steps.encoding is None:
             number = {action: i for i, action in enumerate(self.actions)}
             known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
@@ -64,19 +64,19 @@ class CompiledSearch:
                 self.reason = "the time ran out"
                 break
             registers[arrays.FUEL] = FUEL
-            said = kernel.search(self.search)
-            if said == kernel.FOUND:
+            outcome = kernel.search(self.search)
+            if outcome == kernel.FOUND:
                 return "ok"
-            if said == kernel.EXHAUSTED:
+            if outcome == kernel.EXHAUSTED:
                 return "illegal"
-            if said == kernel.MISSING:
+            if outcome == kernel.MISSING:
                 self.enough = self._provide_steps()
-            elif said == kernel.FULL:
+            elif outcome == kernel.FULL:
                 self.enough = self._grow()
         return None
 
     def _provide_steps(self) -> bool:
-        """Call the model for the pairs that the search asked for; False if there is no memory left.
+        """Call the model for the pairs that the search requested; False if there is no memory left.
 
         A model that is compiled lacks only room for a new state.
         """
@@ -87,9 +87,9 @@ class CompiledSearch:
                 return False
             self.search = search._replace(machine=grow_trie(machine))
             return True
-        asked: list[list[int]] = search.asked[: search.registers[arrays.ASKED]].tolist()
-        state, few = asked[0][0], len(self.actions) <= WHOLE_ROW
-        wanted = range(len(self.actions)) if few else dict.fromkeys(pair[1] for pair in asked)
+        requests: list[list[int]] = search.requests[: search.registers[arrays.REQUESTS]].tolist()
+        state, few = requests[0][0], len(self.actions) <= WHOLE_ROW
+        wanted = range(len(self.actions)) if few else dict.fromkeys(pair[1] for pair in requests)
         known, row = steps.table, state * steps.width
         unknown = [action for action in wanted if row + self.actions[action] not in known]
         return self._add_steps([(state, action, steps.ask(state, self.actions[action])) for action in unknown])

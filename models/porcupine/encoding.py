@@ -105,12 +105,12 @@ def _register(actions: Sequence[Action], _: Counts) -> Encoding:
 
 
 def _key_value(actions: Sequence[Action], counts: Counts) -> Encoding | None:
-    asked = {"" if action.value is None else action.value for action in actions if action.f != "get"}
+    arguments = {"" if action.value is None else action.value for action in actions if action.f != "get"}
     if not any(action.f == "append" for action in actions):
         return _values_by_key(actions)
-    if not all(isinstance(value, str) for value in asked):
+    if not all(isinstance(value, str) for value in arguments):
         return None
-    written = sorted(asked - {""})
+    written = sorted(arguments - {""})
     # If no value begins with another, only one sequence of values spells a content: a label is a whole value.
     spelled = not any(after.startswith(before) for before, after in pairwise(written))
     writer = _Writer()
@@ -192,7 +192,7 @@ def _set(actions: Sequence[Action], _: Counts) -> Encoding:
         else:
             labels = sorted({number(element) for element in result})
             code.append((m.IS, writer.word(labels), 0) if len(labels) == len(result) else (m.NEVER, 0, 0))
-    return writer.finish(code, writer.decode_labels(frozenset))
+    return writer.finish(code, writer.decode_labels(frozenset), monitor=m.SET)
 
 
 def _append_log(actions: Sequence[Action], _: Counts) -> Encoding:
@@ -267,7 +267,7 @@ def _lock(actions: Sequence[Action], _: Counts) -> Encoding:
     for f, value, _result, _key in actions:
         owner = writer.number(value)
         code.append((m.CAS, 0, owner) if f == "acquire" else (m.CAS, owner, 0))
-    return writer.finish(code, writer.decode_value(lambda owner: () if owner is m else (owner,)))
+    return writer.finish(code, writer.decode_value(lambda owner: () if owner is m else (owner,)), monitor=m.LOCK)
 
 
 ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action], Counts], Encoding | None]]] = {

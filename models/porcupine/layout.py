@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..compiled import Ints, compiled
 from .steps import History
@@ -37,17 +38,31 @@ def events_of(history: History) -> Ints:
         known = np.array([i for i, end in enumerate(ends) if end is not None], np.int32)
         ends = [end for end in ends if end is not None]
     times = np.array([*history.calls, *ends])
-    if times.dtype == np.int64 or (
+    exact = (
         times.dtype == np.float64 and np.abs(times, where=np.isfinite(times), out=np.zeros(len(times))).max() < EXACT
-    ):
-        # Stable, and the calls come first: so do they among equal times.
-        order = np.argsort(times, kind="stable")
-    else:
-        # Python compares ints and floats exactly, whatever their size; numpy would round them.
+    )
+    if times.dtype != np.int64 and not exact:
+        # Python compares ints and floats exactly, whatever their size; numpy would round them: rank them.
         times_list = [*history.calls, *ends]
-        order = np.array(sorted(range(len(times_list)), key=times_list.__getitem__), dtype=np.int64)  # type: ignore[arg-type]
-    events = np.concatenate([np.arange(count, dtype=np.int32), -1 - known])
-    return events[order]
+        ranks = {time: rank for rank, time in enumerate(sorted(set(times_list)))}
+        times = np.array([ranks[time] for time in times_list])
+    return order_events(times, count, known)
+
+
+def order_events(times: NDArray[Any], count: int, completed: Ints) -> Ints:
+    """The events of which `times` has the calls of all operations, and then the ends of the completed ones."""
+    # Stable, and the calls come first: so do they among equal times.
+    order = np.argsort(times, kind="stable")
+    return np.concatenate([np.arange(count, dtype=np.int32), -1 - completed])[order]
+
+
+def split_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
+    """The events part by part, and where those of each part start; the last is where they end."""
+    if parts == 1:
+        return events, np.array([0, len(events)], np.int32)
+    sizes = np.bincount(part_of[np.where(events < 0, -1 - events, events)], minlength=parts)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return split_events(events, part_of, starts), starts
 
 
 @compiled

@@ -15,7 +15,7 @@ import numpy as np
 from ..compiled import Ints, Longs, compiled
 from .tables import place_of, rehash_pairs
 
-IMPOSSIBLE, UNASKED = -1, -2  # in the place of a state: the answer does not fit; not known yet, or no room for it
+IMPOSSIBLE, NOT_KNOWN = -1, -2  # in the place of a state: the answer does not fit; not known yet, or no room for it
 
 # Instructions, with their arguments a and b.
 PASS, NEVER, READ, WRITE, ADD = range(5)  # of values: READ a, WRITE a, ADD a
@@ -26,7 +26,7 @@ DEQUEUE, DEQUEUE_ANY, POP, POP_ANY = range(16, 20)  # label a, first or last
 INSERT, INCLUDE, REMOVE, CONTAINS, LACKS = range(20, 25)  # label a; INSERT may repeat it
 
 # Which of monitors.py knows the model.
-NO_MONITOR, REGISTER, LOG, QUEUE, STACK, PRIORITY_QUEUE = range(6)
+NO_MONITOR, REGISTER, LOG, QUEUE, STACK, PRIORITY_QUEUE, SET, LOCK = range(8)
 
 # Columns of a node.
 PARENT, LABEL, SIZE, DEPTH, JUMP, FIRST, LINK, COLUMNS = range(8)
@@ -39,7 +39,7 @@ class Machine(NamedTuple):
     units: Ints  # the words, one after the other: labels, or characters
     word_start: Ints  # where each word starts; one longer than the words
     spelled: Ints  # [1] if a label is a word and its text counts, [0] if a label is a unit
-    matched: Ints  # by action: the only node whose content it reads, -1 while unknown
+    matched: Ints  # by action: the longest node whose content is known to begin the word that it reads
     nodes: Ints  # a row each; the root is 0
     node_keys: Longs  # int64: node << 32 | label, plus 1; 0 where empty
     node_values: Ints
@@ -51,7 +51,7 @@ def new_trie(machine: Machine, room: int) -> Machine:
     nodes = np.zeros((room, COLUMNS), np.int32)
     size = 2 << max(4, (room - 1).bit_length())
     return machine._replace(
-        matched=np.full(len(machine.code), -1, np.int32),
+        matched=np.zeros(len(machine.code), np.int32),
         nodes=nodes,
         node_keys=np.zeros(size, np.int64),
         node_values=np.empty(size, np.int32),
@@ -69,7 +69,7 @@ def grow_trie(machine: Machine) -> Machine:
 
 @compiled
 def child(m: Machine, node: int, label: int) -> int:
-    """The node with one more label; UNASKED if there is no room for it."""
+    """The node with one more label; NOT_KNOWN if there is no room for it."""
     key = ((node << 32) | label) + 1
     place = place_of(m.node_keys, key)
     if m.node_keys[place] == key:
@@ -77,7 +77,7 @@ def child(m: Machine, node: int, label: int) -> int:
         return known
     made: int = m.node_count[0]
     if made == len(m.nodes):
-        return UNASKED
+        return NOT_KNOWN
     m.node_count[0] = made + 1
     m.node_keys[place] = key
     m.node_values[place] = made
@@ -126,15 +126,36 @@ def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
 
 
 @compiled
-def reads(m: Machine, node: int, action: int) -> bool:
-    """Whether the content is what the action reads. One node at most has it: its number is kept."""
-    if m.matched[action] >= 0:
-        return bool(m.matched[action] == node)
-    low, high = m.word_start[m.code[action, 1]], m.word_start[m.code[action, 1] + 1]
-    if m.nodes[node, SIZE] != high - low or not ends_with(m, node, low, high):
+def ancestor(m: Machine, node: int, depth: int) -> int:
+    """The node on the way to this one that is so deep."""
+    while m.nodes[node, DEPTH] > depth:
+        jump = m.nodes[node, JUMP]
+        node = jump if m.nodes[jump, DEPTH] >= depth else m.nodes[node, PARENT]
+    return node
+
+
+@compiled
+def begins(m: Machine, node: int, action: int) -> bool:
+    """Whether the content begins the word that the action reads. Only one way leads to it: how far is kept."""
+    low = m.word_start[m.code[action, 1]]
+    if m.nodes[node, SIZE] > m.word_start[m.code[action, 1] + 1] - low:
+        return False
+    known = m.matched[action]
+    if m.nodes[node, DEPTH] <= m.nodes[known, DEPTH]:
+        return ancestor(m, known, m.nodes[node, DEPTH]) == node
+    if ancestor(m, node, m.nodes[known, DEPTH]) != known:
+        return False
+    if not ends_with(m, node, low + m.nodes[known, SIZE], low + m.nodes[node, SIZE]):
         return False
     m.matched[action] = node
     return True
+
+
+@compiled
+def reads(m: Machine, node: int, action: int) -> bool:
+    """Whether the content is what the action reads."""
+    word = m.code[action, 1]
+    return m.nodes[node, SIZE] == m.word_start[word + 1] - m.word_start[word] and begins(m, node, action)
 
 
 @compiled
@@ -142,12 +163,7 @@ def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     """Whether the labels from `start` on are those of the word, and perhaps others after them."""
     low, high = m.word_start[word], m.word_start[word + 1]
     depth = start + high - low
-    if m.nodes[node, DEPTH] < depth:
-        return False
-    while m.nodes[node, DEPTH] > depth:
-        jump = m.nodes[node, JUMP]
-        node = jump if m.nodes[jump, DEPTH] >= depth else m.nodes[node, PARENT]
-    return ends_with(m, node, low, high)
+    return m.nodes[node, DEPTH] >= depth and ends_with(m, ancestor(m, node, depth), low, high)
 
 
 @compiled
@@ -170,7 +186,7 @@ def without_first(m: Machine, node: int) -> int:
     for each in chain:
         link = child(m, link, m.nodes[each, LABEL])
         if link < 0:
-            return UNASKED
+            return NOT_KNOWN
         m.nodes[each, LINK] = link
     return int(link)
 
@@ -229,7 +245,7 @@ def step_observation(m: Machine, instruction: int, action: int, state: int) -> b
 
 @compiled
 def step(m: Machine, state: int, action: int) -> int:
-    """The state after the action, IMPOSSIBLE, or UNASKED if the trie is full."""
+    """The state after the action, IMPOSSIBLE, or NOT_KNOWN if the trie is full."""
     instruction, a, b = m.code[action, 0], m.code[action, 1], m.code[action, 2]
     if instruction == PASS:
         return state

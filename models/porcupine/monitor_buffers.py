@@ -8,13 +8,12 @@ import numpy as np
 
 from ..compiled import Ints, compiled
 from .machine import APPEND, DEQUEUE, DEQUEUE_ANY, INSERT, LENGTH, POP, POP_ANY
-from .spans import ILLEGAL, LINEARIZABLE, UNDECIDED, Spans
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
 
 class Values(NamedTuple):
-    """The values of a buffer that were certainly inserted, by label: operations, and their times."""
+    """The values of a buffer that were certainly inserted, ascending: operations, and their times."""
 
-    label: Ints
     put: Ints
     take: Ints  # -1 if never taken
     put_call: Ints
@@ -24,48 +23,48 @@ class Values(NamedTuple):
 
 
 @compiled
-def collect(events: Ints, spans: Spans, action_of: Ints, code: Ints, values: int, witness: Ints):  # type: ignore[no-untyped-def]
-    """The values of a buffer, by label, and a verdict where that is known already, else -1."""
-    put, take = np.full(values, -1, np.int32), np.full(values, -1, np.int32)
+def collect(h: PartHistory):  # type: ignore[no-untyped-def]
+    """A verdict where it is known already, else -1; its witness; and the values of a buffer."""
+    put, take = np.full(h.values, -1, np.int32), np.full(h.values, -1, np.int32)
+    witness = no_witness()
     ambiguous = open_take = False
-    for i in events:
-        if i < 0:
-            continue
-        instruction, value = code[action_of[i], 0], code[action_of[i], 1]
-        done = spans.end[i] < spans.never
+    for i in range(len(h.call)):
+        instruction, value = h.instruction[i], h.value[i]
+        done = h.end[i] < h.never
         if instruction == APPEND or instruction == INSERT:  # noqa: SIM109 (numba has no `in` for these)
             ambiguous |= put[value] >= 0
             put[value] = i
         elif instruction == DEQUEUE or instruction == POP:  # noqa: SIM109
             ambiguous |= not done
             if take[value] >= 0:
-                witness[0], witness[1] = take[value], i
+                witness = np.array([take[value], i], np.int32)
             take[value] = i
         elif instruction == DEQUEUE_ANY or instruction == POP_ANY:  # noqa: SIM109
             ambiguous |= done
             open_take = True
-    verdict = UNDECIDED if ambiguous else ILLEGAL if witness[0] >= 0 else -1
-    labels = np.empty(values, np.int32)
+    verdict = UNDECIDED if ambiguous else ILLEGAL if len(witness) > 0 else -1
+    certain_values = np.empty(h.values, np.int32)
     count = 0
-    for value in range(values):
+    for value in range(h.values):
         i, j = put[value], take[value]
-        if verdict >= 0 or (i < 0 and j < 0) or (j < 0 and spans.end[i] == spans.never):
+        if verdict >= 0 or (i < 0 and j < 0) or (j < 0 and h.end[i] == h.never):
             continue
         if j < 0 and open_take:
             verdict = UNDECIDED
-        elif i < 0 or (j >= 0 and spans.end[j] < spans.call[i]):
-            witness[0], witness[1] = j, i
-            verdict = ILLEGAL
-        labels[count] = value
+        elif i < 0:
+            verdict, witness = ILLEGAL, np.array([j], np.int32)
+        elif j >= 0 and h.end[j] < h.call[i]:
+            verdict, witness = ILLEGAL, np.array([j, i], np.int32)
+        certain_values[count] = value
         count += 1
-    labels = labels[:count]
-    put, take = put[labels], take[labels]
-    take_call, take_end = np.full(count, spans.never, np.int32), np.full(count, spans.never + 1, np.int32)
-    if verdict < 0:
-        for k in range(count):
-            if take[k] >= 0:
-                take_call[k], take_end[k] = spans.call[take[k]], spans.end[take[k]]
-    return verdict, Values(labels, put, take, spans.call[put], spans.end[put], take_call, take_end)
+    if verdict >= 0:
+        count = 0
+    put, take = put[certain_values[:count]], take[certain_values[:count]]
+    take_call, take_end = np.full(count, h.never, np.int32), np.full(count, h.never + 1, np.int32)
+    for k in range(count):
+        if take[k] >= 0:
+            take_call[k], take_end[k] = h.call[take[k]], h.end[take[k]]
+    return verdict, witness, Values(put, take, h.call[put], h.end[put], take_call, take_end)
 
 
 @compiled
@@ -76,24 +75,51 @@ def certain(v: Values, never: int) -> Ints:
         if v.put_end[k] < v.take_call[k]:
             cover[v.put_end[k]] += 1
             cover[v.take_call[k]] -= 1
-    return np.cumsum(cover).astype(np.int32)
+    for time in range(1, len(cover)):
+        cover[time] += cover[time - 1]
+    return cover
 
 
 @compiled
-def find_never_empty(events: Ints, spans: Spans, action_of: Ints, code: Ints, cover: Ints) -> int:
-    """An operation that found the buffer empty while a value was certainly present at every moment; else -1."""
+def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
+    """The operations of the fewest values above one that leave no time from low to high without one certainly there."""
+    last = np.full(never + 1, -1, np.int32)
+    for k in range(above + 1, len(v.put)):
+        last[v.put_end[k]] = k
+    chain = np.empty(2 * len(v.put), np.int32)
+    length, time, best, reached = 0, 0, -1, low
+    while reached < high and time <= reached:
+        k = last[time]
+        if k >= 0 and (best < 0 or v.take_call[k] > v.take_call[best]):
+            best = k
+        if time == reached and best >= 0:
+            if v.take_call[best] <= reached:
+                break
+            chain[length] = v.put[best]
+            length += 1
+            if v.take[best] >= 0:
+                chain[length] = v.take[best]
+                length += 1
+            reached = v.take_call[best]
+        time += 1
+    return chain[:length]
+
+
+@compiled
+def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
+    """What contradicts an operation that found the buffer empty while a value was certainly present all the time."""
     empty = np.zeros(len(cover) + 1, np.int32)
     for time in range(len(cover)):
         empty[time + 1] = empty[time] + (cover[time] == 0)
-    for i in events:
-        found_empty = i >= 0 and code[action_of[i], 0] == LENGTH and spans.end[i] < spans.never
-        if found_empty and empty[spans.end[i]] == empty[spans.call[i]]:
-            return int(i)
-    return -1
+    for i in range(len(h.call)):
+        found_empty = h.instruction[i] == LENGTH and h.end[i] < h.never
+        if found_empty and empty[h.end[i]] == empty[h.call[i]]:
+            return np.append(covering(v, -1, h.call[i], h.end[i], h.never), np.int32(i)).astype(np.int32)
+    return no_witness()
 
 
 @compiled
-def check_queue(v: Values, never: int, witness: Ints) -> int:
+def check_queue(v: Values, never: int) -> tuple[int, Ints]:
     """First in, first out: none is taken before one that was certainly put before it is."""
     called, ended = np.full(never + 1, -1, np.int32), np.full(never + 1, -1, np.int32)
     for k in range(len(v.put)):
@@ -106,38 +132,38 @@ def check_queue(v: Values, never: int, witness: Ints) -> int:
             slowest = k
         k = called[time]
         if k >= 0 and slowest >= 0 and v.take_end[k] < v.take_call[slowest]:
-            witness[0], witness[1], witness[2], witness[3] = v.put[slowest], v.put[k], v.take[k], v.take[slowest]
-            return ILLEGAL
-    return LINEARIZABLE
+            return ILLEGAL, np.array([v.put[slowest], v.put[k], v.take[k], v.take[slowest]], np.int32)
+    return LINEARIZABLE, no_witness()
 
 
 @compiled
-def check_priority_queue(v: Values, never: int, witness: Ints) -> int:
+def root_of(free: Ints, time: int) -> int:
+    """The first time from this one on that is not covered; the way there is shortened."""
+    root = time
+    while free[root] != root:
+        root = free[root]
+    while free[time] != root:
+        free[time], time = root, free[time]
+    return root
+
+
+@compiled
+def check_priority_queue(v: Values, never: int) -> tuple[int, Ints]:
     """Each take needs a moment at which no value of higher priority is certainly present.
 
     That is enough: at a moment at which none is, all values may be moved before it or after it, so that the buffer is
-    empty there, and what is legal stays so. Labels ascend with the priority. `free` leads from a time to the next one
+    empty there, and what is legal stays so. Values ascend with the priority. `free` leads from a time to the next one
     that is not covered yet.
     """
     free = np.arange(never + 2).astype(np.int32)
     for k in range(len(v.put) - 1, -1, -1):
         if v.take[k] >= 0:
             time = max(v.take_call[k], v.put_call[k])
-            root = time
-            while free[root] != root:
-                root = free[root]
-            while free[time] != root:
-                free[time], time = root, free[time]
-            if root >= v.take_end[k]:
-                witness[0], witness[1] = v.put[k], v.take[k]
-                return ILLEGAL
-        time = v.put_end[k]
+            if root_of(free, time) >= v.take_end[k]:
+                chain = covering(v, k, time, v.take_end[k], never)
+                return ILLEGAL, np.append(chain, np.array([v.put[k], v.take[k]], np.int32)).astype(np.int32)
+        time = root_of(free, v.put_end[k])
         while time < v.take_call[k]:
-            root = time
-            while free[root] != root:
-                root = free[root]
-            if root >= v.take_call[k]:
-                break
-            free[root] = root + 1
-            time = root + 1
-    return LINEARIZABLE
+            free[time] = time + 1
+            time = root_of(free, time + 1)
+    return LINEARIZABLE, no_witness()

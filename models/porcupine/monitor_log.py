@@ -6,114 +6,104 @@ import numpy as np
 
 from ..compiled import Ints, compiled
 from .machine import APPEND, LENGTH, LENGTH_MAX, SLICE
-from .spans import ILLEGAL, LINEARIZABLE, UNDECIDED, Spans
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
+
+UNSEEN = -2  # in the place of a value; -1 is one that nothing appends
 
 
 @compiled
-def place_appends(
-    events: Ints,
-    spans: Spans,
-    action_of: Ints,
-    code: Ints,
-    values: int,
-    units: Ints,
-    word_start: Ints,
-    position: Ints,
-    witness: Ints,
-) -> tuple[int, int]:
-    """The offset of each append of a log (-1: none), how many offsets are known, and a verdict, else -1."""
-    appends = 0
-    for i in events:
-        appends += i >= 0 and code[action_of[i], 0] == APPEND
-    owner, value_at = np.full(appends + 1, -1, np.int32), np.full(appends + 1, -1, np.int32)
-    appender, length = np.full(values, -1, np.int32), 0
-    for i in events:
-        if i < 0 or code[action_of[i], 0] != APPEND:
+def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints):  # type: ignore[no-untyped-def]
+    """A verdict, or -1; its witness; by append its offset (-1: none) and the operation that shows it; the length."""
+    count, appends, length = len(h.call), 0, 0
+    for i in range(count):
+        appends += h.instruction[i] == APPEND
+    position, source = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    owner, appender = np.full(appends + 1, -1, np.int32), np.full(h.values, -1, np.int32)
+    value_at, shown_by = np.full(appends + 1, UNSEEN, np.int32), np.full(appends + 1, -1, np.int32)
+    verdict, witness = -1, no_witness()
+    for i in range(count):
+        if h.instruction[i] != APPEND:
             continue
-        position[i] = -1
-        value, offset = code[action_of[i], 1], code[action_of[i], 2]
-        if offset >= 0 and spans.end[i] == spans.never:
-            return length, UNDECIDED
+        value, offset = h.value[i], h.extra[i]
         if offset < 0:
             if appender[value] >= 0:
-                return length, UNDECIDED
+                verdict = UNDECIDED
             appender[value] = i
+        elif h.end[i] == h.never:
+            verdict = UNDECIDED
+        elif offset >= appends:
+            return ILLEGAL, np.array([i], np.int32), position, source, length
+        elif owner[offset] >= 0:
+            return ILLEGAL, np.array([owner[offset], i], np.int32), position, source, length
+        else:
+            owner[offset], shown_by[offset], value_at[offset] = i, i, value
+            position[i], source[i] = offset, i
+            length = max(length, offset + 1)
+    for i in range(count):
+        if h.end[i] == h.never or (h.instruction[i] != LENGTH and h.instruction[i] != SLICE):
             continue
-        if offset >= appends or owner[offset] >= 0:
-            witness[0] = i
-            return length, ILLEGAL
-        owner[offset], value_at[offset], position[i] = i, value, offset
-        length = max(length, offset + 1)
-    for i in events:
-        if i < 0 or spans.end[i] == spans.never:
-            continue
-        instruction, a, b = code[action_of[i], 0], code[action_of[i], 1], code[action_of[i], 2]
-        known = a if instruction == LENGTH else 0
-        if instruction == SLICE:
-            known = b + word_start[a + 1] - word_start[a]
+        first = word_start[h.value[i]] if h.instruction[i] == SLICE else 0
+        known = h.value[i]
+        if h.instruction[i] == SLICE:
+            known = h.extra[i] + word_start[h.value[i] + 1] - first
+            position[i] = known
         if known > appends:
-            witness[0] = i
-            return length, ILLEGAL
+            return ILLEGAL, np.array([i], np.int32), position, source, length
         length = max(length, known)
-        if instruction != SLICE:
+        if h.instruction[i] != SLICE:
             continue
-        position[i] = known
-        for place in range(known - b):
-            value = units[word_start[a] + place]
-            if value_at[b + place] < 0:
-                value_at[b + place] = value
-            elif value_at[b + place] != value:
-                witness[0] = i
-                return length, ILLEGAL
+        for place in range(known - h.extra[i]):
+            value, offset = local_of[units[first + place]], h.extra[i] + place
+            if value_at[offset] == UNSEEN:
+                value_at[offset], shown_by[offset] = value, i
+            elif value_at[offset] != value:
+                return ILLEGAL, np.array([shown_by[offset], i], np.int32), position, source, length
     for offset in range(length):
-        if owner[offset] >= 0:
+        if verdict >= 0 or owner[offset] >= 0:
+            continue
+        if value_at[offset] == UNSEEN:
+            verdict = UNDECIDED
             continue
         i = appender[value_at[offset]] if value_at[offset] >= 0 else -1
         if i < 0 or position[i] >= 0:
-            return length, UNDECIDED
-        position[i] = offset
-    for i in events:
-        if i >= 0 and code[action_of[i], 0] == APPEND and position[i] < 0 and spans.end[i] < spans.never:
-            return length, UNDECIDED
-    return length, -1
+            verdict = ILLEGAL
+            witness = np.array([shown_by[offset], source[i] if i >= 0 else -1], np.int32)
+        else:
+            position[i], source[i] = offset, shown_by[offset]
+    for i in range(count):
+        if verdict < 0 and h.instruction[i] == APPEND and position[i] < 0 and h.end[i] < h.never:
+            verdict = UNDECIDED
+    return verdict, witness, position, source, length
 
 
 @compiled
-def check_log(
-    events: Ints, spans: Spans, action_of: Ints, code: Ints, position: Ints, length: int, witness: Ints
-) -> int:
+def check_log(h: PartHistory, position: Ints, source: Ints, length: int) -> tuple[int, Ints]:
     """The offsets order the appends, and the reads between them: none may end before one is called that precedes it.
 
     An append at offset p has the rank 2p + 1; what finds the log p long stands before it at 2p. `latest` is, by rank,
     the operation called last that has to precede all that follows.
     """
     latest = np.full(2 * length + 3, -1, np.int32)
-    rank = np.full(len(events), 0, np.int32)  # by place: what has to precede the operation is below it
-    for place in range(len(events)):
-        i = events[place]
-        if i < 0:
-            continue
-        instruction, a = code[action_of[i], 0], code[action_of[i], 1]
-        known = spans.end[i] < spans.never
+    rank = np.zeros(len(h.call), np.int32)  # what has to precede the operation is below it
+    for i in range(len(h.call)):
+        known = h.end[i] < h.never
         own = -1
-        if instruction == APPEND and position[i] >= 0:
-            own = rank[place] = 2 * position[i] + 1
-        elif known and instruction == LENGTH:
-            own = rank[place] = 2 * a
-        elif known and instruction == LENGTH_MAX and a <= length:
-            own = 2 * a
-        elif known and instruction == SLICE:
-            rank[place] = 2 * position[i]
-        if own >= 0 and (latest[own] < 0 or spans.call[i] > spans.call[latest[own]]):
+        if h.instruction[i] == APPEND and position[i] >= 0:
+            own = rank[i] = 2 * position[i] + 1
+        elif known and h.instruction[i] == LENGTH:
+            own = rank[i] = 2 * h.value[i]
+        elif known and h.instruction[i] == LENGTH_MAX and h.value[i] <= length:
+            own = 2 * h.value[i]
+        elif known and h.instruction[i] == SLICE:
+            rank[i] = 2 * position[i]
+        if own >= 0 and (latest[own] < 0 or h.call[i] > h.call[latest[own]]):
             latest[own] = i
     for each in range(1, len(latest)):
         before = latest[each - 1]
-        if latest[each] < 0 or (before >= 0 and spans.call[before] > spans.call[latest[each]]):
+        if latest[each] < 0 or (before >= 0 and h.call[before] > h.call[latest[each]]):
             latest[each] = before
-    for place in range(len(events)):
-        if rank[place] > 0:
-            before = latest[rank[place] - 1]
-            if before >= 0 and spans.end[events[place]] < spans.call[before]:
-                witness[0], witness[1] = events[place], before
-                return ILLEGAL
-    return LINEARIZABLE
+    for i in range(len(h.call)):
+        before = latest[rank[i] - 1] if rank[i] > 0 else -1
+        if before >= 0 and h.end[i] < h.call[before]:
+            return ILLEGAL, np.array([i, source[i], before, source[before]], np.int32)
+    return LINEARIZABLE, no_witness()

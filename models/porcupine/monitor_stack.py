@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..compiled import Ints, compiled
-from .monitor_buffers import Values
-from .spans import ILLEGAL, LINEARIZABLE
+from .monitor_buffers import Values, covering
+from .part_history import ILLEGAL, LINEARIZABLE, no_witness
 
 
 @compiled
@@ -97,14 +97,15 @@ def find_latest(latest: Ints, end: Ints, low: int, high: int) -> int:
 
 
 @compiled
-def check_stack(v: Values, never: int) -> int:
+def check_stack(v: Values, never: int) -> tuple[int, Ints]:
     """Last in, first out: take away the bottom value of each stretch of time that is covered, again and again.
 
     Where no value is certainly present, the stack may be empty: all that it holds may be taken before or put after.
     Throughout a covered stretch it is not empty, so that one value lies at its bottom all the time: it was put before
     any other of the stretch has to be, and is taken after any other has to be. Which one of several such does not
     matter, since either may be moved to the bottom; and if none is, the history is illegal. A value whose put and take
-    overlap may come and go at one moment, and is left out. Stretches are looked at from left to right.
+    overlap may come and go at one moment, and is left out. Stretches are looked at from left to right. A few values
+    that cover a stretch have no bottom either, and show that the history is illegal.
     """
     size = 2
     while size < never + 2:
@@ -113,6 +114,7 @@ def check_stack(v: Values, never: int) -> int:
     latest = np.full(2 * size, -1, np.int32)
     called = np.full(never + 1, -1, np.int32)
     left = 0
+    is_left = v.put_end < v.take_call
     for k in range(len(v.put)):
         if v.put_end[k] < v.take_call[k]:
             add_cover(least, added, v.put_end[k], v.take_call[k], 1)
@@ -129,8 +131,13 @@ def check_stack(v: Values, never: int) -> int:
             entered += 1
         k = find_latest(latest, v.take_end, start, stop)
         if k < 0 or v.take_end[k] < stop:
-            return ILLEGAL
+            rest = np.flatnonzero(is_left)
+            others = Values(
+                v.put[rest], v.take[rest], v.put_call[rest], v.put_end[rest], v.take_call[rest], v.take_end[rest]
+            )
+            return ILLEGAL, covering(others, -1, start, stop, never)
         set_latest(latest, v.take_end, v.put_end[k], -1)
         add_cover(least, added, v.put_end[k], v.take_call[k], -1)
+        is_left[k] = False
         left -= 1
-    return LINEARIZABLE
+    return LINEARIZABLE, no_witness()

@@ -3,7 +3,8 @@
 A history is unambiguous if no two operations insert the same value, so that it is known which insertion each answer
 speaks of. Times are places among all events, so that no two are equal. Of a value, `put` is the insertion and `take`
 the removal; it is certainly present from the end of `put` to the call of `take`. Every monitor answers UNDECIDED where
-the history is ambiguous, or operations of unknown outcome leave a choice; then the search decides.
+the history is ambiguous, or operations of unknown outcome leave a choice; then the search decides. Of an illegal
+history it names a few operations that contradict each other, whatever the others did.
 
 Sources: registers, Gibbons and Korach, "Testing shared memories" (1997). Queues, the four bad patterns of Henzinger,
 Sezgin and Vafeiadis (CONCUR 2013). Stacks and priority queues, decrease and conquer after Lee and Mathur (OOPSLA 2025,
@@ -15,131 +16,159 @@ from __future__ import annotations
 import numpy as np
 
 from ..compiled import Ints, compiled
-from .machine import LOG, PASS, QUEUE, READ, REGISTER, STACK, WRITE, Machine
+from .machine import CAS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
 from .monitor_buffers import certain, check_priority_queue, check_queue, collect, find_never_empty
 from .monitor_log import check_log, place_appends
+from .monitor_set import check_members, check_reads
 from .monitor_stack import check_stack
-from .spans import ILLEGAL, LINEARIZABLE, UNDECIDED, Spans
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness, select_part
 
 
 @compiled
-def check_register(
-    events: Ints, spans: Spans, action_of: Ints, code: Ints, values: int, initial: int, witness: Ints
-) -> int:
+def check_register(h: PartHistory) -> tuple[int, Ints]:
     """A write and its reads form a zone: from their first end to their last call, or the other way round.
 
     A forward zone (first end before last call) has to hold its value throughout, so that two must not overlap; the
     operations of a backward one need only a point in common, outside of all forward ones.
     """
-    writer, first, last = np.full(values, -1, np.int32), np.full(values, -1, np.int32), np.full(values, -1, np.int32)
-    for i in events:
-        if i < 0:
-            continue
-        instruction, value = code[action_of[i], 0], code[action_of[i], 1]
+    nothing = no_witness()
+    writer, first = np.full(h.values, -1, np.int32), np.full(h.values, -1, np.int32)
+    last = np.full(h.values, -1, np.int32)
+    for i in range(len(h.call)):
+        instruction, value = h.instruction[i], h.value[i]
         if instruction == WRITE:
-            if writer[value] >= 0 or value == initial:
-                return UNDECIDED
+            if writer[value] >= 0 or value == h.initial:
+                return UNDECIDED, nothing
             writer[value] = i
         elif instruction == READ:
-            if spans.end[i] < spans.never:
-                if first[value] < 0 or spans.end[i] < spans.end[first[value]]:
+            if h.end[i] < h.never:
+                if first[value] < 0 or h.end[i] < h.end[first[value]]:
                     first[value] = i
-                if last[value] < 0 or spans.call[i] > spans.call[last[value]]:
+                if last[value] < 0 or h.call[i] > h.call[last[value]]:
                     last[value] = i
         elif instruction != PASS:
-            return UNDECIDED
-    starts = np.full(len(events) + 1, -1, np.int32)  # the zone that starts at a time, by its value; 0 is before all
-    for value in range(values):
+            return UNDECIDED, nothing
+    starts = np.full(h.never + 1, -1, np.int32)  # the zone that starts at a time, by its value; 0 is before all
+    for value in range(h.values):
         write, read = writer[value], first[value]
-        if read < 0 and (write < 0 or spans.end[write] == spans.never):
+        if read < 0 and (write < 0 or h.end[write] == h.never):
             continue
-        if value == initial:
+        if value == h.initial:
             starts[0] = value
             continue
         if write < 0:
-            witness[0] = read
-            return ILLEGAL
-        if read >= 0 and spans.end[read] < spans.call[write]:
-            witness[0], witness[1] = read, write
-            return ILLEGAL
-        if read < 0 or spans.end[write] < spans.end[read]:
+            return ILLEGAL, np.array([read], np.int32)
+        if read >= 0 and h.end[read] < h.call[write]:
+            return ILLEGAL, np.array([read, write], np.int32)
+        if read < 0 or h.end[write] < h.end[read]:
             first[value] = write
-        if read < 0 or spans.call[write] > spans.call[last[value]]:
+        if read < 0 or h.call[write] > h.call[last[value]]:
             last[value] = write
-        starts[1 + min(spans.end[first[value]], spans.call[last[value]])] = value
+        starts[1 + min(h.end[first[value]], h.call[last[value]])] = value
     holder = -1  # the value of the forward zone that started last
     for started in starts:
         value = int(started)
         if value < 0:
             continue
-        if holder >= 0 and spans.call[last[holder]] > spans.end[first[value]]:
-            witness[0], witness[1] = first[holder], last[holder]
-            witness[2], witness[3] = first[value], last[value]
-            return ILLEGAL
-        if value == initial or spans.end[first[value]] < spans.call[last[value]]:
+        if holder >= 0 and h.call[last[holder]] > h.end[first[value]]:
+            return ILLEGAL, np.array([first[holder], last[holder], first[value], last[value]], np.int32)
+        if value == h.initial or h.end[first[value]] < h.call[last[value]]:
             holder = value
-    return LINEARIZABLE
+    return LINEARIZABLE, nothing
 
 
 @compiled
-def check_buffer(kind: int, events: Ints, spans: Spans, action_of: Ints, code: Ints, values: int, witness: Ints) -> int:
-    """A queue, a stack or a priority queue."""
-    verdict, v = collect(events, spans, action_of, code, values, witness)
-    if verdict >= 0:
-        return int(verdict)
-    witness[0] = find_never_empty(events, spans, action_of, code, certain(v, spans.never))
-    if witness[0] >= 0:
-        return ILLEGAL
-    if kind == QUEUE:
-        return check_queue(v, spans.never, witness)
-    if kind == STACK:
-        return check_stack(v, spans.never)
-    return check_priority_queue(v, spans.never, witness)
+def check_lock(h: PartHistory) -> tuple[int, Ints]:
+    """Owners that do one operation at a time: from the end of an acquire to the call of its release nobody else holds.
 
-
-@compiled
-def monitor(
-    kind: int, events: Ints, action_of: Ints, machine: Machine, values: int, initial: int, call: Ints, end: Ints
-) -> tuple[int, Ints]:
-    """The verdict on one part, and up to four operations that show an illegal one, filled up with -1.
-
-    `call` and `end` are scratch by operation, `values` is how many values the machine's code numbers.
+    That is enough: each may acquire just before that stretch and release just after it.
     """
-    witness = np.full(4, -1, np.int32)
-    code, never = machine.code, len(events)
-    for place in range(never):
-        i = events[place]
-        if i >= 0:
-            call[i], end[i] = place, never
-        else:
-            end[-1 - i] = place
-    spans = Spans(call, end, never)
+    nothing = no_witness()
+    last = np.full(h.values, -1, np.int32)  # by owner: the operation called last
+    held = np.full(h.never + 1, -1, np.int32)  # by the end of an acquire: the acquire
+    release = np.full(len(h.call), -1, np.int32)
+    for i in range(len(h.call)):
+        owner = h.value[i]
+        before = last[owner]
+        if h.instruction[i] != CAS or (before >= 0 and h.end[before] > h.call[i]):
+            return UNDECIDED, nothing
+        last[owner] = i
+        acquires = h.extra[i] != 0
+        follows = before >= 0 and h.extra[before] != 0
+        if h.end[i] < h.never and acquires and follows:
+            return ILLEGAL, np.array([before, i], np.int32)
+        if not acquires and follows:
+            release[before] = i
+        elif not acquires and h.end[i] < h.never:
+            return ILLEGAL, np.array([before, i], np.int32)
+        if acquires and h.end[i] < h.never:
+            held[h.end[i]] = i
+    holder = -1
+    for acquire in held:
+        if acquire < 0:
+            continue
+        if holder >= 0 and (release[holder] < 0 or h.call[release[holder]] > h.end[acquire]):
+            return ILLEGAL, np.array([holder, release[holder], acquire], np.int32)
+        holder = acquire
+    return LINEARIZABLE, nothing
+
+
+@compiled
+def check_buffer(kind: int, h: PartHistory) -> tuple[int, Ints]:
+    """A queue, a stack or a priority queue."""
+    verdict, witness, v = collect(h)
+    if verdict >= 0:
+        return verdict, witness
+    witness = find_never_empty(h, v, certain(v, h.never))
+    if len(witness) > 0:
+        return ILLEGAL, witness
+    if kind == QUEUE:
+        return check_queue(v, h.never)
+    if kind == STACK:
+        return check_stack(v, h.never)
+    return check_priority_queue(v, h.never)
+
+
+@compiled
+def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tuple[int, Ints]:
+    """The verdict on one part, and the operations that show an illegal one."""
     if kind == REGISTER:
-        return check_register(events, spans, action_of, code, values, initial, witness), witness
-    if kind != LOG:
-        return check_buffer(kind, events, spans, action_of, code, values, witness), witness
-    position = np.empty(len(action_of), np.int32)
-    length, verdict = place_appends(
-        events, spans, action_of, code, values, machine.units, machine.word_start, position, witness
-    )
-    if verdict < 0:
-        verdict = check_log(events, spans, action_of, code, position, length, witness)
-    return verdict, witness
+        return check_register(h)
+    if kind == LOCK:
+        return check_lock(h)
+    if kind == SET:
+        verdict, witness, low, high = check_members(h)
+        if verdict < 0:
+            return check_reads(h, low, high, machine.units, machine.word_start, local_of)
+        return verdict, witness
+    if kind == LOG:
+        verdict, witness, position, source, length = place_appends(h, machine.units, machine.word_start, local_of)
+        return (verdict, witness) if verdict >= 0 else check_log(h, position, source, length)
+    return check_buffer(kind, h)
 
 
 @compiled
 def monitor_parts(
     kind: int, events: Ints, starts: Ints, chosen: Ints, action_of: Ints, machine: Machine, values: int, initial: int
 ) -> tuple[Ints, Ints]:
-    """`monitor` for each chosen part, until one is illegal: verdicts, and the witness of the last."""
+    """`monitor` for each chosen part, until one is illegal: verdicts, and the witness of the last.
+
+    `values` is how many values the machine's code numbers.
+    """
     verdicts = np.full(len(chosen), UNDECIDED, np.int32)
-    call, end = np.empty(len(action_of), np.int32), np.empty(len(action_of), np.int32)
-    witness = np.full(4, -1, np.int32)
+    local_of, number_of = np.full(values, -1, np.int32), np.empty(len(action_of), np.int32)
+    witness = no_witness()
     for place in range(len(chosen)):
         part = chosen[place]
-        verdicts[place], witness = monitor(
-            kind, events[starts[part] : starts[part + 1]], action_of, machine, values, initial, call, end
-        )
+        own = events[starts[part] : starts[part + 1]]
+        h = select_part(own, action_of, machine.code, initial, local_of, number_of)
+        verdicts[place], found = monitor(kind, h, machine, local_of)
         if verdicts[place] == ILLEGAL:
+            witness = h.origin[found[found >= 0]]
             break
+        for i in h.origin if len(chosen) > 1 else h.origin[:0]:
+            for column in range(1, 3):
+                value = machine.code[action_of[i], column]
+                if 0 <= value < values:
+                    local_of[value] = -1
     return verdicts, witness

@@ -61,7 +61,7 @@ class QuickSearch:
         done = sorted(completed, key=ends.__getitem__)  # type: ignore[arg-type] # none of these is None
         self.n = n = len(done)
         self.given = given = done + lost  # the index of each number
-        # What is not completed is not asked for its end. Sentinels end the loops over them: NaN is not before
+        # What is not completed has no end. Sentinels end the loops over them: NaN is not before
         # anything, and the time before all is found at -1, too.
         self.ends: list[float] = [*picked(ends, done), float("-inf")]
         self.calls: list[float] = [*picked(calls, done), float("nan")]
@@ -72,14 +72,14 @@ class QuickSearch:
         self.forgot = False  # whether something was forgotten, so that not everything was tried
         self.moves: list[Configuration] = []
         # Configurations that wait for operations of unknown outcome, by front: the furthest is tried first, because it
-        # is what stopped the search. Those of the present dive are not among them yet: most are never asked for.
+        # is what stopped the search. Those of the present dive are not among them yet: most are never needed.
         self.late: list[Configuration] = []
         self.waiting: list[Configuration] = []
         self.cleared = 0  # configurations that are no longer in the memo
         self.path: Path = None  # where the search ended
         self.best = -1  # the furthest front of those that led nowhere
-        self.furthest = self.progress = 0  # the furthest front when last asked, and the number of its configuration
-        self.asked_before = len(steps.table)
+        self.furthest = self.progress = 0  # the furthest front at the last look, and the number of its configuration
+        self.steps_before = len(steps.table)
         self.dead_ends: dict[int, Path] = {}  # the path to each state at the best front that leads nowhere
         self.limit = PATIENCE  # the size of the memo at which to ask again whether to go on
         # What a dive needs at hand.
@@ -93,9 +93,9 @@ class QuickSearch:
         """Search until there is a verdict, or until it gets hard: None."""
         configuration: Configuration | None = (None, -1, 0, (), (), (), 0, -1, NEW)
         while configuration is not None:
-            said = self._dive(configuration)
-            if said != STUCK:
-                return "ok" if said == ARRIVED else None
+            outcome = self._dive(configuration)
+            if outcome != STUCK:
+                return "ok" if outcome == ARRIVED else None
             configuration = self._back()
         return None if self.forgot else "illegal"
 
@@ -221,8 +221,8 @@ class QuickSearch:
         visited = self.cleared + len(memo)
         if front > self.furthest:
             self.furthest, self.progress = front, visited
-        asked = len(self.steps.table) - self.asked_before
-        if visited > PATIENCE + 2 * asked or visited - self.progress > STILL:
+        new_steps = len(self.steps.table) - self.steps_before
+        if visited > PATIENCE + 2 * new_steps or visited - self.progress > STILL:
             return True
         if len(memo) > MEMO:
             self.cleared += len(memo)

@@ -13,7 +13,7 @@ for their calls, so the earliest-called is used first, and a multiset of classes
 Multisets are nodes of a trie (`bags`), reached by their classes in ascending order: one number each, equal
 when they are.
 
-Five rules leave out configurations that cannot change the verdict:
+Six rules leave out configurations that cannot change the verdict:
 - an observation (an action that the model declares never to change a state, such as a read) that fits comes
   next at once: in any linearization of the rest it may be moved to the front. This holds of no other action
   that happens to leave the present state as it is: its place may be later, where it does change one;
@@ -22,6 +22,8 @@ Five rules leave out configurations that cannot change the verdict:
   it. So no linearization with the fewest such operations is lost;
 - of two configurations that differ in the used operations of unknown outcome alone, one of which used none,
   the other is left out: what it leads to the first leads to as well, as it has all of them left to use;
+- of operations that may be next and have equal actions the first to end is next, and one of unknown outcome is the
+  last: they may change places in any linearization;
 - a configuration is expanded once.
 
 Operations of unknown outcome are tried late: the configurations in which they may be used wait until the
@@ -39,19 +41,21 @@ import numpy as np
 
 from ..compiled import Ints, compiled
 from .layout import lay_out, trace
-from .machine import IMPOSSIBLE, UNASKED, Machine
+from .machine import IMPOSSIBLE, NOT_KNOWN, Machine
 from .search_state import (
-    ASKED,
     AT,
     BAG,
     BAGS,
     BEST,
     COUNT,
     DEPTH,
+    DISTANCE,
     FUEL,
     HELD,
     LATEST,
     PARENT,
+    PROGRESS,
+    REQUESTS,
     ROOM,
     SLOTS,
     STACKED,
@@ -64,10 +68,12 @@ from .search_state import (
     remember,
     step_of,
 )  # fmt: skip
+from .search_ways import find_ways, request_step, target_of, urgency
 from .tables import FRONT
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
 
+STILL, MAX_DISTANCE = 32, 256  # configurations without progress before a jump back, of so many fronts at most
 PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
 
 
@@ -102,6 +108,8 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
         s.stack[s.registers[STACKED]] = row
         s.registers[STACKED] += 1
         best = s.registers[BEST]
+        if front > configs[best, FRONT]:
+            s.registers[PROGRESS], s.registers[DISTANCE] = row, 1
         if front > configs[best, FRONT] or (
             front == configs[best, FRONT] and configs[row, DEPTH] > configs[best, DEPTH]
         ):
@@ -157,16 +165,6 @@ def go_to(s: Search, row: int) -> None:
 
 
 @compiled
-def ask(s: Search, state: int, action: int) -> None:
-    """Note a pair that the caller has to provide; those beyond the room are asked for the next time."""
-    asked = s.registers[ASKED]
-    if asked < len(s.asked):
-        s.asked[asked, 0] = state
-        s.asked[asked, 1] = action
-        s.registers[ASKED] = asked + 1
-
-
-@compiled
 def state_without(s: Search, row: int) -> int:
     """The state before the operation of unknown outcome that led to a row; else IMPOSSIBLE."""
     if row == 0 or s.configs[row, TAKEN] >= 0:
@@ -187,39 +185,34 @@ def wait(s: Search, row: int) -> None:
 @compiled
 def expand(s: Search, row: int) -> bool:
     """Stack what completed operations lead to from the present configuration; False if steps lack."""
-    n = len(s.action)
-    state = s.configs[row, STATE]
-    node = s.after[2 * n]
-    while node < n:
-        stepped = step_of(s, state, s.action[node])
-        if stepped == state and s.observes[s.action[node]]:
-            s.registers[ASKED] = 0
-            push(s, row, node, state)
-            return True
-        if stepped == UNASKED:
-            ask(s, state, s.action[node])
-        s.way_states[node] = stepped
-        s.registers[FUEL] -= 1
-        node = s.after[node]
-    if s.registers[ASKED] > 0:
+    ways = find_ways(s, row)
+    if ways < -1:
+        push(s, row, -2 - ways, s.configs[row, STATE])
+        return True
+    if ways < 0:
         return False
+    front = s.configs[row, FRONT]
     without = state_without(s, row)
-    ways = 0
-    node = s.after[2 * n]
-    while node < n:
-        stepped = s.way_states[node]
+    target, front_fits, possible = target_of(s, ways), False, 0
+    for way in range(ways):
+        node, stepped = s.ways[way], s.way_states[way]
         if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
-            # By insertion, the last to end first: what has to be placed first is stacked last.
-            place = ways
-            while place > 0 and s.ways[place - 1] < node:
-                s.ways[place] = s.ways[place - 1]
-                place -= 1
-            s.ways[place] = node
-            ways += 1
-        node = s.after[node]
-    for node in s.ways[:ways]:
-        push(s, row, node, s.way_states[node])
-    if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]:
+            front_fits |= node == front
+            s.ways[possible], s.way_states[possible] = node, stepped
+            possible += 1
+    # By insertion: what is to be tried first is stacked last.
+    for way in range(possible):
+        node, stepped = s.ways[way], s.way_states[way]
+        order = node - len(s.action) * urgency(s, node, stepped, front, front_fits, target)
+        place = way
+        while place > 0 and s.way_orders[place - 1] < order:
+            s.ways[place], s.way_states[place] = s.ways[place - 1], s.way_states[place - 1]
+            s.way_orders[place] = s.way_orders[place - 1]
+            place -= 1
+        s.ways[place], s.way_states[place], s.way_orders[place] = node, stepped, order
+    for way in range(possible):
+        push(s, row, s.ways[way], s.way_states[way])
+    if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[front]:
         wait(s, row)
     return True
 
@@ -232,24 +225,56 @@ def expand_late(s: Search, row: int) -> bool:
     for kind in range(len(s.used)):
         if s.member_rank[s.class_start[kind]] >= limit:
             break
-        if step_of(s, state, s.class_action[kind]) == UNASKED:
-            ask(s, state, s.class_action[kind])
-    if s.registers[ASKED] > 0:
+        if step_of(s, state, s.class_action[kind]) == NOT_KNOWN:
+            request_step(s, state, s.class_action[kind])
+    if s.registers[REQUESTS] > 0:
         return False
     without = state_without(s, row)
+    n = len(s.action)
+    node = s.after[2 * n]
+    while node < n:
+        s.way_of[s.action[node]] = 0
+        node = s.after[node]
     for kind in range(len(s.used)):
         if s.member_rank[s.class_start[kind]] >= limit:
             break
         s.registers[FUEL] -= 1
         member = s.class_start[kind] + s.used[kind]
-        if member == s.class_start[kind + 1] or s.member_rank[member] >= limit:
+        if member == s.class_start[kind + 1] or s.member_rank[member] >= limit or s.way_of[s.class_action[kind]] == 0:
             continue
         stepped = step_of(s, state, s.class_action[kind])
         if stepped == state or stepped == IMPOSSIBLE:  # noqa: SIM109 (numba has no `in` for these)
             continue
         if without == IMPOSSIBLE or step_of(s, without, s.class_action[kind]) != stepped:
             push(s, row, -1 - kind, stepped)
+    node = s.after[2 * n]
+    while node < n:
+        s.way_of[s.action[node]] = -1
+        node = s.after[node]
     return True
+
+
+@compiled
+def jump_back(s: Search) -> None:
+    """Go on from an alternative further back: what stops a search was often chosen long before.
+
+    The distance doubles with each jump, and starts anew with progress. Nothing is left out: what is passed over stays
+    stacked, or waits.
+    """
+    registers = s.registers
+    last = registers[STACKED] - 1
+    place = last
+    limit = s.configs[registers[BEST], FRONT] - registers[DISTANCE]
+    while place > 0 and s.configs[s.stack[place], FRONT] > limit:
+        place -= 1
+    row = s.stack[place]
+    while place < last:
+        s.stack[place] = s.stack[place + 1]
+        place += 1
+    s.stack[last] = row
+    registers[LATEST] = min(registers[LATEST], s.configs[row, FRONT])
+    registers[DISTANCE] = 2 * registers[DISTANCE] if registers[DISTANCE] < MAX_DISTANCE else 1
+    registers[PROGRESS] = registers[COUNT]
 
 
 @compiled
@@ -260,7 +285,7 @@ def search(s: Search) -> int:
     """
     n = len(s.action)
     registers = s.registers
-    registers[ASKED] = 0
+    registers[REQUESTS] = 0
     while True:
         while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
             registers[LATEST] -= 1
@@ -268,8 +293,15 @@ def search(s: Search) -> int:
         late = registers[STACKED] == 0 or s.configs[top, FRONT] + PATIENCE < registers[LATEST]
         if late:
             if registers[LATEST] < 0:
-                return EXHAUSTED
+                registers[LATEST] = n
+                while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
+                    registers[LATEST] -= 1
+                if registers[LATEST] < 0:
+                    return EXHAUSTED
             top = s.late_head[registers[LATEST]]
+        elif registers[COUNT] - registers[PROGRESS] > STILL:
+            jump_back(s)
+            continue
         elif s.configs[top, FRONT] == n:
             registers[BEST] = top
             return FOUND
@@ -313,7 +345,7 @@ def search_parts(  # type: ignore[no-untyped-def]
     for place in range(len(chosen)):
         part = chosen[place]
         layout = lay_out(events[starts[part] : starts[part + 1]], action_of, number_of, class_of)
-        s = new_search(layout, machine, observes, initial)
+        s = new_search(layout, machine, observes, initial, class_of)
         s.registers[FUEL] = fuel
         outcomes[place] = search(s)
         configurations[place] = s.registers[COUNT]

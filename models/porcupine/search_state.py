@@ -8,14 +8,14 @@ import numpy as np
 
 from ..compiled import Ints, Longs, compiled
 from .layout import Layout
-from .machine import UNASKED, Machine, step
+from .machine import NOT_KNOWN, Machine, step
 from .tables import FRONT, hash_of, place_of
 
 # Columns of a configuration. Its key is all from FRONT on, of any width: the slots' bits take what they need.
 PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
 
 # The registers of a search, kept between its pauses.
-COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, ASKED, FUEL, ROOM, REGISTERS = range(12)
+COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, REQUESTS, FUEL, ROOM, PROGRESS, DISTANCE, REGISTERS = range(14)
 
 
 class Search(NamedTuple):
@@ -35,7 +35,9 @@ class Search(NamedTuple):
     path: Ints  # configurations from the first to the present, by depth
     used: Ints  # members used of each class
     ways: Ints  # scratch: the completed operations that may be next,
-    way_states: Ints  # and the states after them, by place in the list
+    way_states: Ints  # the states after them,
+    way_orders: Ints  # in which order they are stacked,
+    way_of: Ints  # and by action its place among them, -1 between expansions
     registers: Longs  # int64
     # The configurations, and where the search goes next.
     configs: Ints  # a row each
@@ -50,13 +52,13 @@ class Search(NamedTuple):
     bag_values: Ints
     bag_parent: Ints
     bag_class: Ints
-    asked: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
+    requests: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
     machine: Machine  # the model's steps, compiled, if it is built in; then the step table stays empty
 
 
 @compiled
-def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int) -> Search:
-    """A search at its start; `initial` is the number of the first state."""
+def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, way_of: Ints) -> Search:
+    """A search at its start; `initial` is the number of the first state, `way_of` is -1 for each action."""
     n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
     room = layout.slots + kinds + 2
     rows = 64
@@ -65,6 +67,7 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int) -
     registers = np.zeros(REGISTERS, np.int64)
     registers[COUNT] = registers[STACKED] = registers[BAGS] = 1
     registers[LATEST] = -1
+    registers[DISTANCE] = 1
     registers[ROOM] = room
     configs = np.empty((rows, SLOTS + (layout.slots + 31) // 32), np.int32)
     configs[0] = 0
@@ -86,7 +89,9 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int) -
         path,
         np.zeros(kinds, np.int32),
         np.empty(layout.slots, np.int32),
-        np.empty(n, np.int32),
+        np.empty(layout.slots, np.int32),
+        np.empty(layout.slots, np.int32),
+        way_of,
         registers,
         configs,
         np.zeros(2 * rows, np.int32),
@@ -108,12 +113,12 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int) -
 
 @compiled
 def step_of(s: Search, state: int, action: int) -> int:
-    """The state after the action, IMPOSSIBLE, or UNASKED."""
+    """The state after the action, IMPOSSIBLE, or NOT_KNOWN."""
     if len(s.machine.code) > 0:
         return step(s.machine, state, action)
     key = ((state << 32) | action) + 1
     place = place_of(s.step_keys, key)
-    return s.step_values[place] if s.step_keys[place] == key else UNASKED
+    return s.step_values[place] if s.step_keys[place] == key else NOT_KNOWN
 
 
 @compiled

@@ -66,7 +66,7 @@ class Budget:
 
 
 class Steps:
-    """The steps that were asked for: the model is called once for each pair of a state and an action."""
+    """The steps that a search needs: the model is called once for each pair of a state and an action."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The parts of a run, composed: brokers, quorum, coordinator and clients on one event loop.
 
-Each part gets what it needs of the others here, as a callable or as a port (ports.py); none of them knows the cluster.
+Each part gets what it needs of the others here, as a callable or as a port (ports.py); no part refers to the cluster.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Cluster:
         return {node: b.replicas[partition].log for node, b in self.brokers.items() if partition in b.replicas}
 
     def leader_replica(self, partition: int) -> Replica | None:
-        """The replica of a partition's leader, if it has one that knows of it."""
+        """The replica of a partition's leader; None if there is no leader, or if it does not act as one yet."""
         state = self.quorum.states[partition]
         if state.leader == NO_LEADER:
             return None

@@ -1,6 +1,6 @@
 """The configuration of a run: Kafka's names and defaults, and a few options that only a simulator has.
 
-Times are kept in microseconds; names that end in `.ms` are given in milliseconds. The simulator's own
+Times are in microseconds; names that end in `.ms` are given in milliseconds. The simulator's own
 options begin with `simulation.`. A broker may have options of its own (`for_broker`), as happens by mistake in real
 clusters.
 """

@@ -165,7 +165,7 @@ class Ledger:
     def _check_committed(self, replica: ReplicaView, now: int) -> None:
         partition, log = replica.partition, replica.log
         committed = self._committed[partition]
-        gone: tuple[int, int, int] | None = None  # the first row that is missing, and the offsets from it on that are
+        gone: tuple[int, int, int] | None = None  # the number of the first missing row, its offset, and the end
         for number, (base, end, uid) in enumerate(committed.rows()):
             if end <= log.start:
                 continue

@@ -49,7 +49,7 @@ def explain_loss(
         elif truncation.broker == broker and truncation.reason == "high-watermark" and truncation.time > ack.time:
             above = truncation if truncation.end > ack.base else above
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
-        # No replica kept it, so no election could have.
+        # No replica has it any more, so no other election would have saved it.
         cause, detail = "correlated-failure", "all in sync that had it lost their unflushed tails with the power"
     elif elected.unclean and not elected.recalled:
         cause, detail = "unclean-election", "it was not in the ISR"

@@ -113,7 +113,7 @@ Records = list[tuple[int, Batch]]  # partition and records, as a poll returns th
 
 
 class History(Protocol):
-    """What a run tells its recorder about clients and faults.
+    """What a run reports to its recorder about clients and faults.
 
     Times are simulated microseconds; each process numbers its own operations.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -55,10 +56,14 @@ _INK = {
 
 
 def write_report(
-    folder: Path, verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], plots: bool = True
+    folder: Path,
+    verdict: dict[str, Any],
+    findings: pl.DataFrame,
+    figures: dict[str, Any],
+    plots: Sequence[str] = ("svg", "png"),
 ) -> None:
-    """Writes report.html, report.md and, if wanted, plots/*.png, *.svg into an existing folder."""
-    pictures = _draw_all(folder / "plots", figures) if plots else []
+    """Writes report.html, report.md and, if not empty, plots/ with these endings into an existing folder."""
+    pictures = _draw_all(folder / "plots", figures, plots) if plots else []
     values = _template_values(verdict, findings, figures, pictures)
     for name in ("report.html", "report.md"):
         text = environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(values)
@@ -71,12 +76,12 @@ def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[
     return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
 
 
-def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
-    """Draws every figure that has data; returns its names, caption and SVG for the page."""
+def _draw_all(folder: Path, figures: dict[str, Any], endings: Sequence[str]) -> list[dict[str, Any]]:
+    """Draws every figure that has data; returns its names, files, caption and SVG for the page."""
     folder.mkdir(exist_ok=True)
     jobs = jobs_of(figures)
-    pictures: list[dict[str, str]] = []
-    for job, heading in zip(jobs, paint(folder, figures, jobs), strict=True):
+    pictures: list[dict[str, Any]] = []
+    for job, heading in zip(jobs, paint(folder, figures, jobs, endings), strict=True):
         svg = (folder / f"{job.stem}.svg").read_text(encoding="utf-8")
         title = " ".join(map(str, job.subject.values()))
         is_first = not pictures or pictures[-1]["plot"] != job.plot
@@ -84,6 +89,7 @@ def _draw_all(folder: Path, figures: dict[str, Any]) -> list[dict[str, str]]:
             {
                 "plot": job.plot,
                 "stem": job.stem,
+                "files": [f"plots/{job.stem}.{ending}" for ending in endings],
                 "title": title,
                 "label": style.printable(f"{LABELS[job.plot]} {title}".strip()),
                 "caption": PLOTS[job.plot].CAPTION if is_first else "",  # once per kind
@@ -107,7 +113,7 @@ def inline_svg(svg: str, stem: str, alternative: str) -> str:
 
 
 def _template_values(
-    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, str]]
+    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The values that the templates show."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])

@@ -58,7 +58,7 @@ def write_result(
 ) -> None:
     """Write verdict.json, findings.parquet, quarantine.jsonl, figures.json and the report into an existing folder.
 
-    `plots`: `all`, `findings` (only of a run with a breach or a permitted finding) or `none`.
+    `plots`: `all` (SVG and PNG), `findings` (SVG of a run with a breach or a permitted finding) or `none`.
     """
     from .postmortem import write_report
 
@@ -70,8 +70,9 @@ def write_result(
     with (folder / "quarantine.jsonl").open("wb") as file:
         results.quarantine().write_ndjson(file)
     save_figures(folder, figures)
-    is_drawn = plots == "all" or (plots == "findings" and bool((findings["severity"] != "note").any()))
-    write_report(folder, report, findings, figures, is_drawn)
+    is_broken = bool((findings["severity"] != "note").any())
+    endings = {"all": ("svg", "png"), "findings": ("svg",) if is_broken else (), "none": ()}[plots]
+    write_report(folder, report, findings, figures, endings)
 
 
 def save_figures(folder: Path, figures: dict[str, Any]) -> None:

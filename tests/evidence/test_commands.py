@@ -100,7 +100,7 @@ def test_each_kind_of_breach_has_its_reason_for_no_cause() -> None:
 
 @pytest.mark.parametrize("place", ["orders-0@99999999", "nope-7", "nope-7@1", "nonsense", "orders-0@", "orders-0@-1"])
 @pytest.mark.parametrize("command", ["explain", "diff", "timeline"])
-def test_what_is_not_there_costs_one_sentence(unpacked: Unpack, place: str, command: str) -> None:
+def test_a_missing_place_is_one_sentence(unpacked: Unpack, place: str, command: str) -> None:
     with pytest.raises(LogjudgeError) as caught:
         run(command, unpacked("clean-a"), place)
     assert "\n" not in str(caught.value)

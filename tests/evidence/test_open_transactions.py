@@ -10,7 +10,7 @@ from logjudge.analysis.rules.loss import lost_write
 from logjudge.histories.bundle import Settings
 from logjudge.histories.tables import READS, SENDS
 
-from .test_replicas import logs
+from .replica_texts import logs
 
 PROCESSES = {"final": {"role": "final"}, "t": {"transactional.id": "tx-t"}}
 

@@ -76,7 +76,7 @@ def test_legal_absences_are_those_of_the_truth(recorded):
         assert not covered & set(there)
 
 
-def test_markers_and_aborted_records_are_nothing_to_miss(recorded):
+def test_markers_and_aborted_records_are_never_missing(recorded):
     run = recorded("transactions-a")
     ranges = legal_absences(run.replica_logs("orders", 0))
     assert set(ranges["reason"]) == {"a control record", "of an aborted transaction"}

@@ -13,7 +13,9 @@ from logjudge.histories.errors import InputError, UsageError
 from logjudge.histories.recording.client_recorder import ClientRecorder
 from logjudge.histories.recording.kafka_clients import ClientSettings, read_properties, recorded
 from logjudge.histories.recording.recorder import Recorder
+from logjudge.histories.recording.run import Request, record
 from logjudge.histories.recording.scenarios import load, names
+from logjudge.histories.recording.session import Load
 from logjudge.histories.recording.workloads import WORKLOADS
 
 pytest.importorskip("confluent_kafka")
@@ -66,6 +68,8 @@ def test_a_wrong_protocol_is_one_sentence_that_names_tls(tmp_path: Path, closing
         ((), "expected either --bootstrap-server"),
         (("--lab", "clean", "--bootstrap-server", "h:1"), "expected either --bootstrap-server"),
         (("--lab", "claen"), "did you mean clean"),
+        (("--lab", "clean", "--client-config", "x"), "found --client-config with --lab, whose scenario sets it"),
+        (("--bootstrap-server", "h:1", "--kafka", "3.9"), "found --kafka with --bootstrap-server"),
         (("--bootstrap-server", "h:1", "--workload", "transaction"), "did you mean transactions"),
         (("--bootstrap-server", "h:1", "--duration", "soon"), "expected a time such as 60s"),
         (("--bootstrap-server", "h:1", "--producer", "acks"), "found --producer acks, expected NAME=VALUE"),
@@ -74,6 +78,17 @@ def test_a_wrong_protocol_is_one_sentence_that_names_tls(tmp_path: Path, closing
 )
 def test_options_that_do_not_fit_are_one_sentence(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     assert message in refused(tmp_path, *arguments)
+
+
+def test_a_folder_with_files_is_refused_and_stays(tmp_path: Path, closing_port: int) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes").write_text("mine")
+    done = shell("record", "--lab", "clean", "--out", "run", cwd=tmp_path)
+    assert (done.returncode, "run: found files" in done.stderr) == (2, True)
+    settings = ClientSettings(f"127.0.0.1:{closing_port}")
+    with pytest.raises(UsageError, match="found files"):
+        record(Request(tmp_path / "run", "append-and-read", 1.0, Load("t"), settings), lambda *_: None, print)
+    assert (tmp_path / "run" / "notes").read_text() == "mine"
 
 
 def test_a_configuration_that_the_client_refuses_is_one_sentence(tmp_path: Path) -> None:
@@ -126,6 +141,15 @@ def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -
     crash = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()][-1]
     assert crash["op"] not in operations
     assert 0 < lines[0]["time"] < crash["time"]
+
+
+def test_topics_and_snapshots_are_described_while_the_run_goes_on(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run", topics={"t": {"partitions": 1}})
+    recorder.configure_topic("t", partitions=2, **{"cleanup.policy": "delete"})
+    assert recorder.snapshot("before") == tmp_path / "run" / "snapshots" / "before"
+    content = json.loads((recorder.finish() / "run.json").read_text())
+    assert content["topics"] == {"t": {"partitions": 2, "cleanup.policy": "delete"}}
+    assert content["snapshots"]["before"]["time"] > 0
 
 
 def test_every_scenario_is_whole() -> None:

@@ -45,7 +45,7 @@ class Message:
         self.was_closed = True
 
 
-def test_nothing_arrives_behind_a_message_that_was_lost() -> None:
+def test_messages_after_a_lost_one_do_not_arrive() -> None:
     loop = EventLoop()
     network = Network(loop, Random(1), 1000, 0)
     old, other = Connection(201), Connection(202)
@@ -68,7 +68,7 @@ def test_nothing_arrives_behind_a_message_that_was_lost() -> None:
     assert arrived[2:] == [again]
 
 
-def test_nothing_arrives_behind_a_message_that_a_cut_swallowed() -> None:
+def test_messages_after_one_lost_to_a_partition_do_not_arrive() -> None:
     loop = EventLoop()
     network = Network(loop, Random(1), 1000, 0)
     connection = Connection(201)
@@ -156,7 +156,7 @@ def _lose_the_first_request(cluster: Cluster) -> None:
         (Fault(5 * SECOND, "partition", (201,), 4 * SECOND), 2000),
     ],
 )
-def test_with_acks_0_a_broken_connection_makes_the_producer_ask_who_leads(fault: Fault, least: int) -> None:
+def test_with_acks_0_a_broken_connection_makes_the_producer_refresh_its_metadata(fault: Fault, least: int) -> None:
     """KafkaApis.handleProduceRequest closes the connection over an error, as nobody waits for an answer."""
     options = {
         "acks": "0",

@@ -33,7 +33,6 @@ def test_a_controller_that_dies_while_no_other_lives_comes_back_with_a_new_epoch
     assert [d[0] for d in details(facts, "controller")] == [1, 2, 3]
     assert not details(facts, "refused-controller")
     assert cluster.final
-    assert cluster.quorum.states[0].isr != ()
     assert len(cluster.quorum.states[0].isr) == 3
 
 
@@ -87,8 +86,8 @@ def test_a_new_leader_reports_no_end_before_its_mark_reaches_its_epoch(variant: 
 
 
 @pytest.mark.parametrize("variant", ["high-watermark", "kip-101", "kip-279", "kip-320"])
-def test_who_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
-    """Broker 3 dies, which was an epoch of its own in ZooKeeper's time, and broker 2 went on fetching from broker 1."""
+def test_only_kip_320_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
+    """Broker 3 dies. With ZooKeeper this raises the leader epoch, and broker 2 keeps fetching from broker 1."""
     _, facts = run(variant, {}, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
     begun = [time for time, node, kind, _ in facts if node == 2 and kind in ("follower", "truncate") and time > SECOND]
     continued = [d for _, node, kind, d in facts if node == 2 and kind == "follows-on"]
@@ -112,11 +111,11 @@ def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
         ("kraft", (101, 102), True),
         ("kraft", (100,), True),
         ("kip-320", (101, 102), True),
-        ("high-watermark", (101, 102), False),  # its session is ZooKeeper's
+        ("high-watermark", (101, 102), False),  # ZooKeeper keeps its session
         ("high-watermark", (100,), True),
     ],
 )
-def test_a_session_needs_whoever_keeps_it(variant: str, to: tuple[int, ...], replaced: bool) -> None:
+def test_a_session_ends_if_its_keeper_hears_nothing(variant: str, to: tuple[int, ...], replaced: bool) -> None:
     _, facts = run(variant, {}, Fault(2 * SECOND, "one-way", (1,), 4 * SECOND, 0, to))
     assert any(fact[2] == "fenced" and fact[3] == (1,) for fact in facts) == replaced
 
@@ -146,7 +145,7 @@ def test_a_client_can_be_cut_off(cut: Fault) -> None:
 
 
 def test_the_old_isr_change_reaches_the_controller_after_5_quiet_seconds() -> None:
-    """ISR propagation through ZooKeeper: looked at every 2.5 s, sent once quiet for 5 s."""
+    """ISR propagation through ZooKeeper: checked every 2.5 s, sent after 5 s without a change."""
     options = {"broker.session.timeout.ms": 60000, "simulation.ops": 200}
     _, facts = run("high-watermark", options, Fault(3 * SECOND, "pause", (3,), 11 * SECOND))
     updated, propagated = (

@@ -89,7 +89,7 @@ def test_the_last_replica_standing_loses_what_elr_keeps() -> None:
     assert not losses(load("elr").run())
 
 
-def test_the_lagging_mark_harms_only_who_joins_at_it() -> None:
+def test_a_lagging_mark_harms_only_replicas_that_join_at_it() -> None:
     scenario = load("isr-join-lagging-mark")
     assert sum(one.ack.end - one.ack.base for one in losses(scenario.run())) == 17
     assert not losses(replace(scenario, variant="kip-320").run())

@@ -53,7 +53,7 @@ def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> Non
     assert "no-acknowledged-loss held, but the scenario file expects it to be broken" in repeated.output
 
 
-def test_nothing_smaller_fails_after_shrinking() -> None:
+def test_a_shrunk_scenario_needs_each_of_its_faults() -> None:
     space = Space("high-watermark")
     seed = explore(space, range(200), (LOSS,), True).first[LOSS][0]
     small, _ = shrink(space.scenario(seed), LOSS)

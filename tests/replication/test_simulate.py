@@ -33,7 +33,7 @@ def simulate(out: Path, seed: int) -> str:
     return str(result.exception) if result.exception else result.output
 
 
-def test_it_writes_over_its_own_bundle_and_over_nothing_else(tmp_path: Path) -> None:
+def test_only_its_own_bundle_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("")
     refused = "found a folder with other files"
     assert refused in simulate(tmp_path, 1)

@@ -41,6 +41,7 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
     found = [
         ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
+    found += [("small", "", batch, table, pack(frame)) for batch, table, frame in parts.small]
     found += [("headers", unit.topic, unit.partition, "", pack(frame)) for unit, frame in parts.headers]
     found += [("jobs", unit.topic, unit.partition, "", pack(frame)) for unit, frame in parts.jobs]
     for kind in ("context", "unplaced", "quarantine", "damage"):
@@ -78,10 +79,12 @@ def in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFr
 
 
 def pack(frame: pl.DataFrame) -> bytes:
+    """A table as compressed Arrow IPC."""
     buffer = io.BytesIO()
     frame.rechunk().write_ipc(buffer, compression="lz4")
     return buffer.getvalue()
 
 
 def unpack(payload: bytes) -> pl.DataFrame:
+    """The table of `pack`."""
     return pl.read_ipc(io.BytesIO(payload))

@@ -20,12 +20,10 @@ from ....histories.bundle import Run, Settings
 from ....histories.evidence.parts import Part
 from ....histories.files import SPLIT_BYTES, Split
 from ....histories.pairing import PLACED_EVENTS
-from ....histories.tables import CONTEXT, SENDS
-from ...kernel import Common, Tables, judge_unit, to_frame
+from ...batches import Unit, batches_of
 from ...stages import (
     REFERRING_TABLES,
     Parts,
-    Unit,
     choose_batches,
     close_waiting,
     decode_batches,
@@ -34,7 +32,8 @@ from ...stages import (
     read_split,
 )
 from . import handing_on
-from .blocks import BLOCK, BUCKETS, SCHEMA, Map, Row, first_turn, in_turn, pack, rows_of, to_batches, unpack
+from .batching import batch_of, judging
+from .blocks import BLOCK, BUCKETS, SCHEMA, Map, first_turn, in_turn, pack, rows_of, to_batches, unpack
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
 from .session import parallel_tasks, shuffle_tasks
 
@@ -52,6 +51,7 @@ def plan(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Dat
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
+    run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
     settings = run.settings.to_json()
     # The broadcast waits until everything is read, which may take longer than Spark's default of five minutes.
     session.conf.set("spark.sql.broadcastTimeout", "-1")
@@ -63,12 +63,12 @@ def plan(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Dat
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     if any(part.kind == "headers" for part in run.evidence):
         blocks = _with_records(session, run, blocks)
-    observed = blocks.filter(F.col("kind") == "observations")
-    units = observed.select("topic", "partition").distinct()
+    observed = blocks.filter(F.col("kind").isin("observations", "small"))
+    observed = observed.withColumn("batch", batch_of(run.settings.batches))
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
-    shared = everywhere.drop("topic", "partition").crossJoin(F.broadcast(units))
-    units_blocks = observed.unionByName(shared).repartition(tasks, "topic", "partition")
-    judged = units_blocks.groupBy("topic", "partition").applyInArrow(_judging(settings), BLOCK)
+    shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
+    batches = observed.unionByName(shared).repartition(tasks, "batch")
+    judged = batches.groupBy("batch").applyInArrow(judging(settings), BLOCK)
     reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
     return judged.unionByName(reported)
 
@@ -223,25 +223,3 @@ def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
         return pa.Table.from_batches(to_batches(rows_of(parts, "", _LAST)), SCHEMA)
 
     return close
-
-
-def _judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
-    # The annotations make Spark pass a group's blocks one after the other, never all at once.
-    def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settings = Settings.from_json(settings_json)
-        tables: Tables = {}
-        common: Tables = {}
-        for kind, name, frame in in_turn(batches):
-            home = tables if kind == "observations" else common
-            home.setdefault(name or kind, []).append(frame)
-        context = pl.concat([pl.DataFrame(schema=CONTEXT), *common.pop("context", [])]).sort("completed", "at")
-        unplaced = pl.concat([pl.DataFrame(schema=SENDS), *common.pop("unplaced", [])])
-        shared = {table: pl.concat(frames) for table, frames in common.items()}
-        topic, partition = (value.as_py() for value in key)
-        findings, summaries = judge_unit(topic, partition, tables, Common(context, unplaced, shared), settings)
-        rows: list[Row] = [("summaries", topic, partition, "", 0, json.dumps(summaries).encode())]
-        if findings:
-            rows.append(("findings", topic, partition, "", 0, pack(to_frame(findings))))
-        yield from to_batches(rows)
-
-    return judge

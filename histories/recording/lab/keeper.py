@@ -54,18 +54,22 @@ class Keeper:
         """Answer one request: {"ok": …} or {"error": …}."""
         try:
             request = json.loads(await reader.readline() or b"{}")
-            if not secrets.compare_digest(str(request.get("token")), self.token):
-                return
-            async with self._turn:
-                done: Request = {"ok": await self._requests[request["do"]](request)}
-        except LogjudgeError as error:
-            done = {"error": str(error)}
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            done = {"error": f"the lab could not do this ({type(error).__name__}: {error})"}
-        finally:
-            if not writer.is_closing() and "done" in locals():
+            if secrets.compare_digest(str(request.get("token")), self.token):
+                async with self._turn:
+                    done = await self._done(request)
                 writer.write(json.dumps(done).encode() + b"\n")
+        except (ValueError, AttributeError, OSError):
+            pass  # no request of ours
+        finally:
             writer.close()
+
+    async def _done(self, request: Request) -> Request:
+        try:
+            return {"ok": await self._requests[request["do"]](request)}
+        except LogjudgeError as error:
+            return {"error": str(error)}
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            return {"error": f"the lab could not do this ({type(error).__name__}: {error})"}
 
     async def _status(self, _: Request) -> Request:
         return {

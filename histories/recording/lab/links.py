@@ -186,7 +186,7 @@ class Network:
         return link.port
 
     def around(self, node: str, clients: bool) -> Iterator[Link]:
-        """The links from and to a node; those from the clients only if they are asked for."""
+        """The links from and to a node; those from the clients only on request."""
         for link in self.links.values():
             if node in (link.source, link.target) and (clients or link.source != CLIENTS):
                 yield link

@@ -71,7 +71,7 @@ def listener(source: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens."""
+    """Ports on which no process listens."""
     found: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with socket.socket() as probe:

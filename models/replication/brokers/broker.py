@@ -77,7 +77,7 @@ class Broker:
         self.isr = IsrManager(
             process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
         )
-        self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids)
+        self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids.__next__)
         self.fetches = FetchHandler(process, network, self.manager, rules, config, self.isr.expand)
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
         self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.partitions)

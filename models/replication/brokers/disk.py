@@ -6,6 +6,7 @@ Segment roll, retention and compaction belong here, as tasks that `tick` runs, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -16,46 +17,25 @@ from .process import Process
 from .replica import Replica
 
 
+@dataclass(slots=True, eq=False)
 class Disk:
     """What of one broker outlives its process, and the tasks that write it."""
 
-    __slots__ = (
-        "_config",
-        "_due_checkpoint",
-        "_due_flush",
-        "_due_recovery",
-        "_due_start",
-        "_due_writeback",
-        "_halt",
-        "_ledger",
-        "_process",
-        "_replicas",
-        "_rng",
-        "is_full",
-        "recovery_points",
-        "request_delay",
-        "start_points",
-    )
-
-    def __init__(
-        self,
-        process: Process,
-        replicas: dict[int, Replica],
-        config: Config,
-        rng: Random,
-        ledger: Ledger,
-        halt: Callable[[str], None],
-    ) -> None:
-        self._process = process
-        self._replicas = replicas
-        self._config = config
-        self._rng = rng
-        self._ledger = ledger
-        self._halt = halt
-        self.is_full = False
-        self.request_delay = 0  # microseconds that a slow disk adds to each request
-        self.recovery_points: dict[int, int] = {}  # recovery-point-offset-checkpoint
-        self.start_points: dict[int, int] = {}  # log-start-offset-checkpoint
+    _process: Process
+    _replicas: dict[int, Replica]
+    _config: Config
+    _rng: Random
+    _ledger: Ledger
+    _halt: Callable[[str], None]
+    is_full: bool = field(default=False, init=False)
+    request_delay: int = field(default=0, init=False)  # microseconds that a slow disk adds to each request
+    recovery_points: dict[int, int] = field(default_factory=dict, init=False)  # recovery-point-offset-checkpoint
+    start_points: dict[int, int] = field(default_factory=dict, init=False)  # log-start-offset-checkpoint
+    _due_checkpoint: int = field(init=False)
+    _due_flush: int = field(init=False)
+    _due_recovery: int = field(init=False)
+    _due_start: int = field(init=False)
+    _due_writeback: int = field(init=False)
 
     def restart(self) -> None:
         """Begin the intervals of all tasks anew, as a new process does."""

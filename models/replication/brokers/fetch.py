@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from ..config import Config
 from ..network import Network
@@ -22,28 +23,18 @@ from .replica import Replica
 from .replica_manager import ReplicaManager
 
 
+@dataclass(slots=True, eq=False)
 class FetchHandler:
     """Serves records (ReplicaManager.fetchMessages), and learns from followers' fetches how far they are."""
 
-    __slots__ = ("_config", "_expand_isr", "_manager", "_network", "_parked", "_parked_consumers", "_process", "_rules")
-
-    def __init__(
-        self,
-        process: Process,
-        network: Network,
-        manager: ReplicaManager,
-        rules: Rules,
-        config: Config,
-        expand_isr: Callable[[Replica, int], None],
-    ) -> None:
-        self._process = process
-        self._network = network
-        self._manager = manager
-        self._rules = rules
-        self._config = config
-        self._expand_isr = expand_isr
-        self._parked: dict[int, FetchRequest] = {}  # by follower
-        self._parked_consumers: dict[int, list[FetchRequest]] = {}  # by partition
+    _process: Process
+    _network: Network
+    _manager: ReplicaManager
+    _rules: Rules
+    _config: Config
+    _expand_isr: Callable[[Replica, int], None]
+    _parked: dict[int, FetchRequest] = field(default_factory=dict, init=False)  # by follower
+    _parked_consumers: dict[int, list[FetchRequest]] = field(default_factory=dict, init=False)  # by partition
 
     def restart(self) -> None:
         """A new process has no requests."""

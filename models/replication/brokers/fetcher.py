@@ -2,7 +2,7 @@
 
 In a new leader epoch a partition is first truncated, by its high watermark or by asking for epochs, as the rules say,
 and only then fetched. Simplification: it asks in all versions, though since 2.7 (KIP-595) a follower fetches at once
-and the answer to its fetch says where the logs part.
+and the leader's answer gives the offset at which the logs diverge.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Fetcher:
         loop.at(self.wait_until, self.step)
 
     def on_closed(self, request: FetchRequest | EpochRequest) -> None:
-        """The connection closed, perhaps with a request whose answer no longer counts."""
+        """The connection closed: drop the request under way, and wait before the next one."""
         if request.connection is not self.connection or self.closed:
             return
         self._context.network.abandon(self.connection)
@@ -174,7 +174,7 @@ class Fetcher:
             self.on_closed(request)
 
     def on_epochs(self, request: EpochRequest) -> None:
-        """The leader's answer says where our last epoch ends in its log."""
+        """Truncate as the leader's answer requires, which has the end of our last epoch in its log."""
         if self._context.process.defer(self.on_epochs, request) or request is not self.request or self.closed:
             return
         self.request = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..network import Network
@@ -13,17 +14,15 @@ from .process import RUNNING, Process
 Handlers = Mapping[type[Request], Callable[[Any], None]]
 
 
+@dataclass(slots=True, eq=False)
 class Inbox:
     """Takes every request of clients and followers (KafkaApis.handle)."""
 
-    __slots__ = ("_disk", "_disk_free", "_handlers", "_network", "_process")
-
-    def __init__(self, process: Process, network: Network, disk: Disk, handlers: Handlers) -> None:
-        self._process = process
-        self._network = network
-        self._disk = disk
-        self._handlers = handlers
-        self._disk_free = 0
+    _process: Process
+    _network: Network
+    _disk: Disk
+    _handlers: Handlers
+    _disk_free: int = field(default=0, init=False)
 
     def restart(self) -> None:
         """A new process has no requests waiting for the disk."""

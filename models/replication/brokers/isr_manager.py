@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 
 from ..config import MS, SECOND, Config
@@ -21,51 +22,28 @@ PROPAGATION_QUIET = 5 * SECOND  # ReplicaManager.IsrChangePropagationBlackOut
 PROPAGATION_LATEST = 60 * SECOND  # ReplicaManager.IsrChangePropagationInterval
 
 
+@dataclass(slots=True, eq=False)
 class IsrManager:
     """Proposes ISRs to the quorum, and applies what it stored."""
 
-    __slots__ = (
-        "_advance",
-        "_changed",
-        "_config",
-        "_controller",
-        "_due_propagation",
-        "_due_shrink",
-        "_last_propagation",
-        "_ledger",
-        "_network",
-        "_process",
-        "_replicas",
-        "_rng",
-        "_rules",
-    )
-
-    def __init__(
-        self,
-        process: Process,
-        network: Network,
-        replicas: dict[int, Replica],
-        controller: Controller,
-        rules: Rules,
-        config: Config,
-        ledger: Ledger,
-        rng: Random,
-        advance: Callable[[Replica], None],
-    ) -> None:
-        self._process = process
-        self._network = network
-        self._replicas = replicas
-        self._controller = controller
-        self._rules = rules
-        self._config = config
-        self._ledger = ledger
-        self._rng = rng
-        self._advance = advance
+    _process: Process
+    _network: Network
+    _replicas: dict[int, Replica]
+    _controller: Controller
+    _rules: Rules
+    _config: Config
+    _ledger: Ledger
+    _rng: Random
+    _advance: Callable[[Replica], None]
+    _changed: list[int] = field(init=False)  # partitions whose ISR changed since the controller was notified
+    _due_propagation: int = field(init=False)
+    _due_shrink: int = field(init=False)
+    _last_propagation: int = field(init=False)
 
     def restart(self) -> None:
         """Begin the intervals anew, as a new process does."""
         now = self._process.loop.now
-        self._changed: list[int] = []  # partitions whose ISR changed since the controller was notified
+        self._changed = []
         self._last_propagation = now
         self._due_shrink = now + self._config.lag_time_max // 2 + int(self._rng.random() * SECOND)
         self._due_propagation = now + PROPAGATION_CHECK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ..config import Config
 from ..events import Followed, Led
@@ -19,49 +20,22 @@ from .replica_manager import ReplicaManager
 OnLeader = Callable[[Replica, PartitionState], None]
 
 
+@dataclass(slots=True, eq=False)
 class Leadership:
     """Applies LeaderAndIsr requests to the replicas, and keeps the metadata cache."""
 
-    __slots__ = (
-        "_config",
-        "_fetchers",
-        "_fetches",
-        "_isr",
-        "_manager",
-        "_on_leader",
-        "_process",
-        "_produces",
-        "_rules",
-        "controller_epoch",
-        "leaving",
-        "metadata",
-    )
-
-    def __init__(
-        self,
-        process: Process,
-        manager: ReplicaManager,
-        isr: IsrManager,
-        fetchers: FetcherManager,
-        produces: ProduceHandler,
-        fetches: FetchHandler,
-        rules: Rules,
-        config: Config,
-        metadata: dict[int, PartitionState],
-        on_leader: OnLeader,
-    ) -> None:
-        self._process = process
-        self._manager = manager
-        self._isr = isr
-        self._fetchers = fetchers
-        self._produces = produces
-        self._fetches = fetches
-        self._rules = rules
-        self._config = config
-        self._on_leader = on_leader
-        self.metadata = metadata
-        self.controller_epoch = 0
-        self.leaving = False  # in controlled shutdown
+    _process: Process
+    _manager: ReplicaManager
+    _isr: IsrManager
+    _fetchers: FetcherManager
+    _produces: ProduceHandler
+    _fetches: FetchHandler
+    _rules: Rules
+    _config: Config
+    metadata: dict[int, PartitionState]
+    _on_leader: OnLeader
+    controller_epoch: int = field(default=0, init=False)
+    leaving: bool = field(default=False, init=False)  # in controlled shutdown
 
     def restart(self) -> None:
         """A new process knows no controller and no metadata."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import count
+from dataclasses import dataclass, field
 
 from ..config import Config
 from ..ledger import Ledger
@@ -30,29 +30,18 @@ class ClientQueue:
         self.waiting: deque[ProduceRequest] = deque()
 
 
+@dataclass(slots=True, eq=False)
 class ProduceHandler:
     """Appends batches as leader, and answers once they are replicated (ReplicaManager.appendRecords)."""
 
-    __slots__ = ("_config", "_disk", "_ledger", "_manager", "_network", "_next_uid", "_process", "_queues")
-
-    def __init__(
-        self,
-        process: Process,
-        network: Network,
-        manager: ReplicaManager,
-        disk: Disk,
-        config: Config,
-        ledger: Ledger,
-        uids: count[int],
-    ) -> None:
-        self._process = process
-        self._network = network
-        self._manager = manager
-        self._disk = disk
-        self._config = config
-        self._ledger = ledger
-        self._next_uid: Callable[[], int] = uids.__next__
-        self._queues: dict[int, ClientQueue] = {}
+    _process: Process
+    _network: Network
+    _manager: ReplicaManager
+    _disk: Disk
+    _config: Config
+    _ledger: Ledger
+    _next_uid: Callable[[], int]
+    _queues: dict[int, ClientQueue] = field(default_factory=dict, init=False)
 
     def restart(self) -> None:
         """A new process has no connections."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..network import Network
 from ..partition_state import PartitionState
 from ..requests import NONE, NOT_LEADER, ApiVersionsRequest, EpochRequest, MetadataRequest, OffsetsRequest, Request
@@ -10,26 +12,16 @@ from .process import Process
 from .replica_manager import ReplicaManager
 
 
+@dataclass(slots=True, eq=False)
 class QueryHandler:
     """Answers from the replicas and the metadata cache."""
 
-    __slots__ = ("_manager", "_metadata", "_network", "_partitions", "_process", "_rules")
-
-    def __init__(
-        self,
-        process: Process,
-        network: Network,
-        manager: ReplicaManager,
-        rules: Rules,
-        metadata: dict[int, PartitionState],
-        partitions: int,
-    ) -> None:
-        self._process = process
-        self._network = network
-        self._manager = manager
-        self._rules = rules
-        self._metadata = metadata
-        self._partitions = partitions
+    _process: Process
+    _network: Network
+    _manager: ReplicaManager
+    _rules: Rules
+    _metadata: dict[int, PartitionState]
+    _partitions: int
 
     def answer_epochs(self, request: EpochRequest) -> None:
         """OffsetsForLeaderEpoch."""

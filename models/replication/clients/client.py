@@ -9,7 +9,7 @@ from ..ports import Inboxes
 from ..requests import MetadataRequest
 from ..rules import Rules
 
-METADATA_TIMEOUT = 2 * SECOND  # then another broker is asked
+METADATA_TIMEOUT = 2 * SECOND  # then the request goes to another broker
 METADATA_PAUSE = 100 * MS  # retry.backoff.ms
 
 

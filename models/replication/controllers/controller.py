@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..config import Config
@@ -26,46 +26,22 @@ class MetadataStore(Protocol):
         """How to ask brokers for their votes."""
 
 
+@dataclass(slots=True, eq=False)
 class Controller:
     """A controller with its own view of brokers and partitions, and its controller epoch."""
 
-    __slots__ = (
-        "_brokers",
-        "_config",
-        "_network",
-        "_report",
-        "_rules",
-        "_store",
-        "alive",
-        "epoch",
-        "id",
-        "live",
-        "paused",
-        "view",
-    )
-
-    def __init__(
-        self,
-        controller: int,
-        store: MetadataStore,
-        network: Network,
-        brokers: Mapping[int, ControlledBroker],
-        rules: Rules,
-        config: Config,
-        report: Callable[..., Any],
-    ) -> None:
-        self.id = controller
-        self._store = store
-        self._network = network
-        self._brokers = brokers
-        self._rules = rules
-        self._config = config
-        self._report = report
-        self.alive = True
-        self.paused = False
-        self.epoch = 0
-        self.view: list[PartitionState] = []
-        self.live: list[int] = []
+    id: int
+    _store: MetadataStore
+    _network: Network
+    _brokers: Mapping[int, ControlledBroker]
+    _rules: Rules
+    _config: Config
+    _report: Callable[..., Any]
+    alive: bool = field(default=True, init=False)
+    paused: bool = field(default=False, init=False)
+    epoch: int = field(default=0, init=False)
+    view: list[PartitionState] = field(default_factory=list, init=False)
+    live: list[int] = field(default_factory=list, init=False)
 
     @property
     def works(self) -> bool:

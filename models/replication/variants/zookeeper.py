@@ -13,7 +13,7 @@ from ..rules import Rules
 
 
 class Zookeeper(Rules):
-    """Kafka before 2.1: no fencing by leader epoch, and nobody notices a broker's restart while there is no controller
+    """Kafka before 2.1: no fencing by leader epoch, and a broker's restart goes unnoticed while there is no controller
     (KAFKA-1120)."""
 
     era = ERAS["1.0"]

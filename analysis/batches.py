@@ -1,0 +1,53 @@
+"""Units of judging, and batches of small ones: partitions with few rows are read, sent and screened together.
+
+A run may have 50,000 partitions with 20 records each. As a table of its own, each would cost more than its records.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from ..histories.bundle import Run
+
+SMALL_ROWS = 1_000  # of a partition in one table of a block of the history
+BYTES_PER_BATCH = 4 << 20  # of the history: hundreds of small partitions, as screening costs little more for each
+MIN_BATCHES, MAX_BATCHES = 16, 1_024
+
+
+class Unit(NamedTuple):
+    """What is judged together: a topic-partition, or all keys of a Jepsen history, because transactions join them."""
+
+    topic: str
+    partition: int
+
+
+WHOLE = Unit("", -1)
+
+
+def batches_of(run: Run) -> int:
+    """The number of batches of a run: it follows from its size alone. 0 with brokers' files, which are never small."""
+    return 0 if run.evidence else max(MIN_BATCHES, min(MAX_BATCHES, run.bytes // BYTES_PER_BATCH))
+
+
+def split_small(rows: pl.DataFrame, batches: int) -> tuple[list[tuple[int, pl.DataFrame]], pl.DataFrame]:
+    """The rows of partitions with at most SMALL_ROWS, by their batch, and all other rows."""
+    if not batches or not len(rows):
+        return [], rows
+    is_small = pl.len().over("topic", "partition") <= SMALL_ROWS
+    small, large = rows.filter(is_small), rows.filter(~is_small)
+    first = {topic: zlib.crc32(topic.encode()) for topic in rows["topic"].unique()}
+    batch = (pl.col("topic").replace_strict(first, return_dtype=pl.Int64) + pl.col("partition")) % batches
+    return [(int(str(number)), part) for (number,), part in small.group_by(batch, maintain_order=True)], large
+
+
+def by_unit(rows: pl.DataFrame) -> Iterator[tuple[Unit, pl.DataFrame]]:
+    """The rows of each partition, without their topic and partition."""
+    if len(rows):
+        parts = rows.partition_by("topic", "partition", as_dict=True, maintain_order=True, include_key=False)
+        for (topic, partition), part in parts.items():
+            yield Unit(str(topic), int(str(partition))), part

@@ -1,0 +1,72 @@
+"""Judges the partitions of a batch in one call: small ones are screened together, a large one is judged by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from ....histories.bundle import Settings
+from ....histories.tables import CONTEXT, SENDS
+from ...batches import Unit
+from ...kernel import Common, Tables, judge_unit, screen_batch, to_frame
+from .blocks import Row, pack, to_batches, unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def batch_of(batches: int) -> Column:
+    """The batch of a block of observations, as `split_small` numbers it; without batches each unit is one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not batches:
+        return F.concat_ws("-", "topic", "partition")
+    of_unit = F.pmod(F.crc32("topic") + F.col("partition"), F.lit(batches))
+    return F.when(F.col("kind") == "small", F.col("partition")).otherwise(of_unit).cast("string")
+
+
+def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """Judges the blocks of a batch, for `applyInArrow`."""
+
+    # The annotations make Spark pass a group's blocks one after the other, never all at once.
+    def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: ARG001
+        settings = Settings.from_json(settings_json)
+        small: Tables = {}
+        shared: Tables = {}
+        packed: dict[Unit, list[tuple[str, bytes]]] = {}  # a large partition is unpacked when its turn comes
+        for row in _in_turn(batches):
+            if row["kind"] == "observations":
+                packed.setdefault(Unit(row["topic"], row["partition"]), []).append((row["name"], row["payload"]))
+            else:
+                home = small if row["kind"] == "small" else shared
+                home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
+        common = _common(shared)
+        units: dict[Unit, Tables] = {unit: {} for unit in packed}
+        summaries, unproved = screen_batch(small, units, common, settings)
+        yield from to_batches(_results([], summaries))
+        for unit in sorted(units):
+            tables = units.pop(unit)
+            for name, payload in packed.pop(unit, ()):
+                tables.setdefault(name, []).append(unpack(payload))
+            yield from to_batches(_results(*judge_unit(*unit, tables, common, settings, unproved=unproved.get(unit))))
+
+    return judge
+
+
+def _in_turn(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["turn"])
+
+
+def _common(tables: Tables) -> Common:
+    context = pl.concat([pl.DataFrame(schema=CONTEXT), *tables.pop("context", [])]).sort("completed", "at")
+    unplaced = pl.concat([pl.DataFrame(schema=SENDS), *tables.pop("unplaced", [])])
+    return Common(context, unplaced, {table: pl.concat(frames) for table, frames in tables.items()})
+
+
+def _results(findings: list[Any], summaries: list[dict[str, Any]]) -> list[Row]:
+    rows: list[Row] = [("summaries", "", -1, "", 0, json.dumps(summaries).encode())] if summaries else []
+    return [*rows, ("findings", "", -1, "", 0, pack(to_frame(findings)))] if findings else rows

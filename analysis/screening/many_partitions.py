@@ -1,0 +1,170 @@
+"""The observations of many partitions: the tables of Partition, with a key column `tp`, the number of the partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from ...histories.tables import MIN_INT64
+from ..partitions.observations import last_heal
+
+if TYPE_CHECKING:
+    from ...histories.bundle import Settings
+
+KEY = ("topic", "partition")
+TABLES = ("sends", "reads", "marks")
+
+
+@dataclass(frozen=True, eq=False)
+class ManyPartitions:
+    """Sends, reads and marks of many partitions, and values that several premises need. It holds no brokers' files."""
+
+    keys: pl.DataFrame  # tp, topic, partition
+    sends: pl.DataFrame
+    reads: pl.DataFrame
+    marks: pl.DataFrame
+    context: pl.DataFrame
+    unplaced: pl.DataFrame  # sends to any topic without a known partition: not in transactions
+    settings: Settings
+
+    @classmethod
+    def of(
+        cls, tables: Mapping[str, pl.DataFrame], context: pl.DataFrame, unplaced: pl.DataFrame, settings: Settings
+    ) -> ManyPartitions:
+        """The partitions in the tables sends, reads and marks, which have the columns topic and partition."""
+        keys = pl.concat([tables[name].select(KEY).unique() for name in TABLES]).unique().sort(KEY).with_row_index("tp")
+        numbered = {name: tables[name].join(keys, on=KEY).drop(KEY) for name in TABLES}
+        return cls(keys=keys, **numbered, context=context, unplaced=unplaced, settings=settings)
+
+    def without(self, numbers: Collection[int]) -> ManyPartitions:
+        """The same without the partitions of these numbers."""
+        is_left = ~pl.col("tp").is_in([*numbers])
+        return replace(self, **{name: getattr(self, name).filter(is_left) for name in ("keys", *TABLES)})
+
+    def numbers_of(self, partitions: Iterable[tuple[str, int]]) -> list[int]:
+        """The numbers of the partitions that are among these."""
+        wanted = set(partitions)
+        return [number for number, *key in self.keys.iter_rows() if tuple(key) in wanted]
+
+    def largest(self, count: int) -> list[int]:
+        """The numbers of the partitions with most acknowledged and read records."""
+        records = pl.concat([self.sends.filter("acknowledged").select("tp"), self.reads.select("tp")])
+        sizes = records.group_by("tp").len().sort("len", "tp", descending=[True, False])
+        return sizes["tp"].head(count).to_list()
+
+    @cached_property
+    def records(self) -> pl.DataFrame:
+        """The sends, each with the reads of its value: read_offset, first_read (ns), in_final; `place` is its offset.
+
+        A send without an offset was written where its value was read.
+        """
+        polled = self.reads.group_by("tp", "value").agg(
+            read_offset=pl.col("offset").min(), first_read=pl.col("completed").min(), in_final=self.is_final_read.any()
+        )
+        return self.sends.join(polled, on=["tp", "value"], how="left").with_columns(
+            pl.col("in_final").fill_null(False), place=pl.coalesce("offset", "read_offset")
+        )
+
+    @cached_property
+    def placed(self) -> pl.DataFrame:
+        """The records with a known offset (`place`): they are in the log."""
+        return self.records.filter(pl.col("place").is_not_null())
+
+    @cached_property
+    def acknowledged(self) -> pl.DataFrame:
+        """The records of acknowledged sends."""
+        return self.records.filter("acknowledged")
+
+    @cached_property
+    def last_heal(self) -> int:
+        """Time (ns) of the last fault or heal."""
+        return last_heal(self.context)
+
+    @property
+    def final_processes(self) -> list[str]:
+        """The processes of the final reads; none if the run is not final."""
+        return self.settings.final_processes() if self.settings.final else []
+
+    @property
+    def is_final_read(self) -> pl.Expr:
+        """An expression on reads: whether it belongs to the final reads."""
+        return pl.col("process").is_in(self.final_processes) & (pl.col("completed") >= self.last_heal)
+
+    @cached_property
+    def end_offsets(self) -> pl.DataFrame:
+        """The answered requests of end offsets."""
+        is_answered = (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
+        return self.marks.filter(is_answered)
+
+    @cached_property
+    def final_reads(self) -> pl.DataFrame:
+        """One row for each partition with final reads: the columns of FinalReads without `processes` and `hides`.
+
+        The same definition as partitions/final_reads.py, for logs that start at 0 and without transactions.
+        """
+        reads = self.reads.filter(self.is_final_read)
+        of_final = pl.col("process").is_in(self.final_processes)
+        moves = pl.col("kind").is_in(["assign", "seek"]) & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
+        assigned = self.marks.filter(of_final & moves)
+        late = self.end_offsets.filter(pl.col("invoked") >= self.last_heal).sort("invoked", "at")
+        passes = (
+            reads.group_by("tp")
+            .agg(end=pl.col("offset").max() + 1, first=pl.col("completed").min(), until=pl.col("completed").max())
+            .join(
+                assigned.group_by("tp").agg(begin=pl.col("offset").min(), begun=pl.col("completed").max()),
+                on="tp",
+                how="full",
+                coalesce=True,
+            )
+            .join(late.group_by("tp").agg(requested_end=pl.col("offset").last()), on="tp", how="left")
+            .with_columns(
+                start=pl.col("begin").fill_null(0).clip(0),
+                since=pl.coalesce("begun", "first", pl.lit(MIN_INT64)),
+                until=pl.coalesce("until", "begun", pl.lit(MIN_INT64)),
+            )
+            .with_columns(end=pl.coalesce("end", "start"))
+            .with_columns(log_end=pl.max_horizontal("end", "requested_end"))
+        )
+        acknowledged = self.sends.filter("acknowledged").join(passes, on="tp")
+        missed = acknowledged.filter(
+            pl.col("offset").is_between("end", "log_end", closed="left")
+            | pl.col("offset").is_between(pl.lit(0), "start", closed="left")
+        )
+        complete = passes.with_columns(complete=~pl.col("tp").is_in(missed["tp"].unique().implode())).with_columns(
+            end=pl.when("complete").then("log_end").otherwise("end")
+        )
+        requests = late.group_by("tp", end="offset").agg(requested=pl.col("invoked").max())
+        columns = ("tp", "start", "end", "since", "until", "requested", "complete")
+        return complete.join(requests, on=["tp", "end"], how="left").select(columns)
+
+    @cached_property
+    def known_ends(self) -> pl.DataFrame:
+        """The end of the log as far as it was known from each time on: tp, completed (ns), end; sorted by time.
+
+        An acknowledged or polled record proves an end behind it, an answered end offset proves itself.
+        """
+        records = self.placed.with_columns(end=pl.col("place") + 1)
+        known = pl.concat(
+            [
+                records.filter("acknowledged").select("tp", "completed", "end"),
+                records.filter(pl.col("first_read").is_not_null()).select("tp", completed="first_read", end="end"),
+                self.end_offsets.select("tp", "completed", end="offset"),
+            ]
+        )
+        return known.sort("completed").with_columns(pl.col("end").cum_max().over("tp"))
+
+    @cached_property
+    def commits(self) -> pl.DataFrame:
+        """The successful commits of offsets with the `group` of their process, in the order of time."""
+        is_commit = (pl.col("kind") == "commit") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
+        return self.marks.filter(is_commit).with_columns(group=self.group).sort("completed", "at", "index")
+
+    @property
+    def group(self) -> pl.Expr:
+        """An expression on rows with a process: its group.id; empty if run.json sets none."""
+        groups = {name: self.settings.group_of(name) for name in self.settings.processes}
+        return pl.col("process").replace_strict(groups, default="", return_dtype=pl.String)

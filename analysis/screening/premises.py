@@ -1,0 +1,224 @@
+"""Premises under which rules report nothing, checked for many partitions at once.
+
+Most partitions of most runs are plainly valid. To prove that takes a few queries for all of them together, while each
+rule takes dozens for each partition. A premise returns the partitions that contradict it. Where all premises of a rule
+hold, the rule has neither findings nor unknowns: each docstring says why. Where one fails, nothing is known: the rule
+judges the partition as always. tests/test_screening.py compares both on random histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from ...histories.observations import deletions_of
+from ...histories.tables import MIN_INT64
+from ..partitions.evidence import started_ms
+from .many_partitions import ManyPartitions
+
+Contradictions = Iterator[pl.DataFrame]  # frames with the column tp
+
+
+class Premise(NamedTuple):
+    """A premise of rules; `contradictions` has rows of the partitions in which it does not hold."""
+
+    rules: tuple[str, ...]
+    contradictions: Callable[[ManyPartitions], Contradictions]
+
+
+# Rules that the premises prove. They are named one by one, so that a new rule judges every partition.
+LOSS = ("lost-write", "unseen")
+VALUES = ("inconsistent-offsets", "duplicate", "aborted-read", "phantom-read", "precommitted-read")
+POLLS = ("nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-skip")
+SENDS = ("nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip")
+TIME = ("realtime-order", "stale-end-offset")
+GROUPS = ("consumer-loss", "commit-regression", "commit-beyond-end")
+FILES = ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
+PROVED = (*LOSS, *VALUES, *POLLS, *SENDS, *TIME, *GROUPS, *FILES)  # FILES: ManyPartitions have no brokers' files
+
+PREMISES: list[Premise] = []
+MAX_ROWS = 10_000  # of one table of a partition: larger ones are worth their own queries
+
+
+def premise_of(*rules: str) -> Callable[[Callable[[ManyPartitions], Contradictions]], None]:
+    """Adds a function to PREMISES."""
+    return lambda contradictions: PREMISES.append(Premise(rules, contradictions))
+
+
+@premise_of(*PROVED)
+def _log_only_grows_by_plain_sends(many: ManyPartitions) -> Contradictions:
+    """Values are sent once, outside of transactions. Nothing is deleted or compacted: the log starts at 0.
+
+    So a value identifies a record and its send, no record is legally absent, and isolation levels make no difference.
+    """
+    yield many.sends.filter(pl.col("txn") | pl.col("synthetic") | pl.col("value").is_null())
+    yield (
+        many.sends.group_by("tp")
+        .agg(pl.len(), pl.col("value").n_unique().alias("values"))
+        .filter((pl.col("len") > pl.col("values")) | (pl.col("len") > MAX_ROWS))
+    )
+    yield many.reads.filter(pl.col("txn") | pl.any_horizontal(pl.col("value", "offset", "completed").is_null()))
+    yield many.reads.group_by("tp").len().filter(pl.col("len") > MAX_ROWS)
+    yield many.marks.filter(pl.col("txn") | (pl.col("kind") == "delete-records") | (pl.col("start") > 0))
+    yield many.marks.group_by("tp").len().filter(pl.col("len") > MAX_ROWS)
+    compacted = [topic for topic in many.keys["topic"].unique() if many.settings.compacted(topic)]
+    yield many.keys.filter(pl.col("topic").is_in(compacted))
+    faults = many.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail"))["detail"].unique()
+    if any(deletions_of(detail) is None for detail in faults):
+        yield many.keys  # records of an unknown partition were deleted
+
+
+@premise_of(*PROVED)
+def _each_offset_has_one_record(many: ManyPartitions) -> Contradictions:
+    """Each acknowledged record has an offset of its own, and each read returned a sent record at its only offset.
+
+    So no read is of an aborted or unknown value, no offset has two values, and no value has two offsets.
+    """
+    acknowledged = pl.col("acknowledged")
+    is_unplaced = pl.col("offset").is_null() | pl.col("completed").is_null()
+    yield many.sends.filter(pl.when(acknowledged).then(is_unplaced).otherwise(pl.col("offset").is_not_null()))
+    yield many.placed.filter((pl.col("outcome") == "fail") | (pl.col("first_read") < pl.col("invoked")))
+    yield many.reads.join(many.placed, on=["tp", "value"], how="left").filter(
+        pl.col("place").ne_missing(pl.col("offset"))
+    )
+    yield (
+        many.placed.group_by("tp")
+        .agg(pl.len(), pl.col("place").n_unique().alias("places"))
+        .filter(pl.col("len") > pl.col("places"))
+    )
+
+
+@premise_of(*LOSS, *GROUPS)
+def _final_reads_are_of_final_processes(many: ManyPartitions) -> Contradictions:
+    """The final reads begin at offset 0, where the log starts. Without a final process, a consumer's pass may count."""
+    if many.settings.final and not many.final_processes:
+        yield many.reads
+    yield many.final_reads.filter(pl.col("start") > 0)
+
+
+@premise_of(*LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")
+def _acknowledged_records_are_read(many: ManyPartitions) -> Contradictions:
+    """The final reads return all acknowledged records. Without final reads, consumers read all but the last ones.
+
+    Then no record is lost, unless an end offset shows it (`_ends_grow_in_the_order_of_time`). Records at the end that
+    nobody read may still be gone legally, or be in a poll without a known outcome.
+    """
+    has_final = pl.col("tp").is_in(many.final_reads["tp"].implode())
+    yield many.acknowledged.filter(has_final & ~pl.col("in_final"))
+    read = many.reads.group_by("tp").agg(last=pl.col("offset").max(), until=pl.col("completed").max())
+    unread = many.acknowledged.filter(~has_final & pl.col("first_read").is_null()).join(read, on="tp", how="left")
+    yield unread.filter(pl.col("offset") < pl.col("last"))
+    if many.context["kind"].is_in(["poll"]).any():
+        yield unread
+    yield _maybe_expired(many, unread)
+
+
+def _maybe_expired(many: ManyPartitions, unread: pl.DataFrame) -> pl.DataFrame:
+    """The partitions of records (`until`: the last read of their partition) that retention may have removed."""
+    topics = many.keys["topic"].unique()
+    limits = {topic: many.settings.retention_ms(topic) for topic in topics}
+    limits |= {topic: 0 for topic in topics if many.settings.limited_in_size(topic)}
+    started = started_ms(many.settings)
+    stamped = pl.concat([frame.select("tp", "timestamp") for frame in (many.sends, many.reads)])
+    stamps = stamped.filter(pl.col("timestamp") >= 0).group_by("tp").agg(pl.col("timestamp").min())
+    oldest = many.acknowledged.group_by("tp").agg(pl.col("invoked").min()).join(stamps, on="tp", how="left")
+    limit = pl.col("topic").replace_strict(limits, return_dtype=pl.Int64).cast(pl.Float64)
+    sent, until = pl.col("invoked") / 1e6, pl.col("until").fill_null(MIN_INT64) / 1e6
+    written = pl.min_horizontal(sent, sent if started is None else pl.col("timestamp").cast(pl.Float64) - started)
+    aged = oldest.join(many.keys, on="tp").join(unread.select("tp", "until").unique("tp"), on="tp")
+    # A millisecond more than needed, as this is not exact.
+    return aged.filter(limit.is_not_null() & (written - 1 <= until - limit))
+
+
+@premise_of(*TIME, *LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")
+def _ends_grow_in_the_order_of_time(many: ManyPartitions) -> Contradictions:
+    """What is written or answered later is at or behind the end of the log that was known before it was invoked."""
+    later = pl.concat(
+        [
+            many.placed.select("tp", "invoked", offset="place"),
+            many.end_offsets.select("tp", "invoked", "offset"),
+        ]
+    )
+    yield _with_known_end(many, later, "invoked", allow_exact_matches=False).filter(pl.col("offset") < pl.col("end"))
+
+
+def _with_known_end(many: ManyPartitions, rows: pl.DataFrame, time: str, allow_exact_matches: bool) -> pl.DataFrame:
+    """Adds `end`, the greatest end of the log that was known at the `time` of each row; null: none was."""
+    return rows.sort(time).join_asof(
+        many.known_ends,
+        left_on=time,
+        right_on="completed",
+        by="tp",
+        allow_exact_matches=allow_exact_matches,
+        check_sortedness=False,
+    )
+
+
+@premise_of(*SENDS)
+def _offsets_grow_with_each_producers_sends(many: ManyPartitions) -> Contradictions:
+    """The acknowledged offsets of a producer are in the order of its invocations."""
+    ordered = many.acknowledged.sort("tp", "process", "invoked", "invoked_at", "index")
+    yield ordered.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "process"))
+
+
+@premise_of(*POLLS)
+def _consumers_read_on(many: ManyPartitions) -> Contradictions:
+    """Each record that a consumer polls is at its position, if that is known: behind the last, or where it was set."""
+    moves = pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")
+    is_set = (pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")
+    columns = ("tp", "process", "completed", "at", "index")
+    events = pl.concat(
+        [
+            many.reads.select(*columns, "offset", position=pl.col("offset") + 1),
+            many.marks.filter(moves).select(
+                *columns, offset=pl.lit(None, dtype=pl.Int64), position=pl.when(is_set).then("offset")
+            ),
+        ]
+    ).sort("tp", "process", "completed", "at", "index", nulls_last=True)
+    yield events.filter(pl.col("offset") != pl.col("position").shift().over("tp", "process"))
+
+
+@premise_of(*GROUPS)
+def _groups_handle_what_they_commit(many: ManyPartitions) -> Contradictions:
+    """A group's commits grow, up to the end of the log that was known then. Its members handled all records below."""
+    active = many.marks.filter(
+        (pl.col("kind") == "commit") | (pl.col("kind").is_in(["assign", "revoke"]) & pl.col("group"))
+    )
+    groups = active.select("tp", group=many.group).unique()
+    yield groups.filter(pl.col("group") == "")  # which of these share a group is not known
+    commits = many.commits
+    yield commits.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
+    known = _with_known_end(many, commits, "completed", allow_exact_matches=True)
+    yield known.filter(pl.col("offset") > pl.col("end").fill_null(0))
+    last = many.final_reads.select("tp", log_end="end")
+    yield commits.join(last, on="tp").filter(pl.col("offset") > pl.col("log_end"))
+    yield from _not_handled(many, groups)
+
+
+def _not_handled(many: ManyPartitions, groups: pl.DataFrame) -> Contradictions:
+    """Groups (tp, group) that passed over a record below a commit, an assigned offset, or their first read."""
+    handlers = many.context.filter(pl.col("kind") == "handles").select("process").unique()
+    recorders = handlers.select(group=many.group)["group"].unique()
+    read = many.reads.with_columns(group=many.group)
+    first = read.group_by("tp", "group").agg(first=pl.col("offset").min())
+    is_assigned = (pl.col("kind") == "assign") & pl.col("group") & (pl.col("outcome") == "ok")
+    assigned = many.marks.filter(is_assigned).with_columns(group=many.group)
+    claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (many.commits, assigned)])
+    committed = claimed.group_by("tp", "group").agg(committed=pl.col("offset").max())
+    limits = groups.join(first, on=["tp", "group"], how="left").join(committed, on=["tp", "group"], how="left")
+    limits = limits.with_columns(limit=pl.max_horizontal("first", "committed"))
+    below = pl.col("place") < pl.col("limit")
+    written = many.placed.join(limits, on="tp").filter(below).group_by("tp", "group").agg(written=pl.len())
+    if len(handlers):
+        yield written.filter(~pl.col("group").is_in(recorders.implode()))
+    is_handled = (pl.col("kind") == "handle") & (pl.col("outcome") != "fail")
+    handled = many.marks.filter(is_handled).with_columns(group=many.group)
+    done = handled if len(handlers) else read
+    there = done.join(many.placed.select("tp", "value", "place"), on=["tp", "value"])
+    done_below = there.join(limits, on=["tp", "group"]).filter(below & (pl.col("offset") == pl.col("place")))
+    handled_below = done_below.group_by("tp", "group").agg(handled=pl.col("place").n_unique())
+    yield written.join(handled_below, on=["tp", "group"], how="left").filter(
+        pl.col("written") > pl.col("handled").fill_null(0)
+    )

@@ -1,0 +1,80 @@
+"""What a monitor looks at: the operations of one independent object in columns, and the verdicts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..compiled import Ints, compiled
+from .machine import APPEND, CAS, DEQUEUE, DEQUEUE_ANY, POP_ANY, READ
+
+LINEARIZABLE, ILLEGAL, UNDECIDED = range(3)
+
+
+class PartHistory(NamedTuple):
+    """Operations in the order of their calls. Times are places among all events, so that no two are equal."""
+
+    instruction: Ints  # of machine.py
+    value: Ints  # its value's number in this part, ascending as the encoding's; other instructions: their argument
+    extra: Ints  # the second argument
+    call: Ints
+    end: Ints  # `never` is an unknown outcome
+    origin: Ints  # the index in the whole history
+    never: int
+    values: int  # how many values the part has
+    initial: int  # the number of the first value, -1 if no operation has it
+
+
+@compiled
+def no_witness() -> Ints:
+    """The witness of a history that is not illegal."""
+    return np.empty(0, np.int32)
+
+
+@compiled
+def has_value(instruction: int) -> bool:
+    """Whether the first argument of an instruction is a value."""
+    takes = instruction >= DEQUEUE and instruction != DEQUEUE_ANY and instruction != POP_ANY
+    return bool(READ <= instruction <= APPEND or takes)
+
+
+@compiled
+def select_part(
+    events: Ints, action_of: Ints, code: Ints, initial: int, local_of: Ints, number_of: Ints
+) -> PartHistory:
+    """One part of a history. `local_of` gets the number in this part of each value; it is -1 for each before."""
+    never, count = len(events), 0
+    for event in events:
+        count += event >= 0
+    instruction, value, extra = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int32)
+    call, end = np.empty(count, np.int32), np.full(count, never, np.int32)
+    origin, held = np.empty(count, np.int32), np.empty(count, np.int32)
+    i = values = 0
+    for place in range(never):
+        event = events[place]
+        if event < 0:
+            end[number_of[-1 - event]] = place
+            continue
+        number_of[event] = i
+        origin[i], call[i] = event, place
+        action = action_of[event]
+        instruction[i], value[i], extra[i] = code[action, 0], code[action, 1], code[action, 2]
+        if instruction[i] == CAS:  # of a lock: its owner to 0, nobody, or the other way round
+            value[i] = max(value[i], extra[i])
+        if has_value(instruction[i]) and local_of[value[i]] < 0:
+            local_of[value[i]] = 0
+            held[values] = value[i]
+            values += 1
+        i += 1
+    if values == len(local_of):
+        local_of[:] = np.arange(values)
+    else:
+        ascending = np.sort(held[:values])
+        for number in range(values):
+            local_of[ascending[number]] = number
+    for i in range(count):
+        if has_value(instruction[i]):
+            value[i] = local_of[value[i]]
+    first = local_of[initial] if initial < len(local_of) else -1
+    return PartHistory(instruction, value, extra, call, end, origin, never, values, first)

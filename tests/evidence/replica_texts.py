@@ -1,0 +1,130 @@
+"""Brokers' logs and files of one partition, written as short texts."""
+
+from __future__ import annotations
+
+import polars as pl
+from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
+from logjudge.histories.evidence.dump_text import text_digest
+from logjudge.histories.evidence.tables import BATCHES, CHECKPOINTS, DAMAGE, EPOCHS, LOCATION, RECORDS
+
+FILE = "brokers/{}/data/orders-0/" + f"{0:020d}.log"
+
+
+def logs(text, snapshot=""):
+    """Logs by broker, one a line: `1: 0a 1b 2c@1` is offset 0 with value a (epoch 0), …, offset 2 in epoch 1.
+
+    `2k=c` is value c with key k; `2-` is a tombstone of key k in `2k=-`; `2!` is a commit marker.
+    """
+    records, batches = [], []
+    for line in text.strip().splitlines():
+        broker, _, entries = line.strip().partition(":")
+        for position, entry in enumerate(entries.split()):
+            body, _, epoch = entry.partition("@")
+            digits = len(body) - len(body.lstrip("0123456789"))
+            offset, body = int(body[:digits]), body[digits:]
+            key, _found, value = body.partition("=") if "=" in body else (None, "", body)
+            value = None if value in ("-", "!") else value
+            control = "commit" if body == "!" else None
+            where = {"snapshot": snapshot, "broker": broker.strip(), "file": FILE.format(broker.strip())}
+            common = {"leader_epoch": int(epoch or 0), "byte": position * 100}
+            records.append(
+                {
+                    **where,
+                    **common,
+                    "offset": offset,
+                    "timestamp": 1,
+                    "key": key,
+                    "value": value,
+                    "digest": text_digest(key, value),
+                    "producer_id": None,
+                    "transactional": control is not None,
+                    "control": control,
+                }
+            )
+            batches.append(
+                {
+                    **where,
+                    **common,
+                    "base_offset": offset,
+                    "last_offset": offset,
+                    "magic": 2,
+                    "count": 1,
+                    "crc_ok": True,
+                    "size": 100,
+                }
+            )
+    return {
+        "records": pl.DataFrame(records, schema={**LOCATION, **RECORDS}),
+        "batches": pl.DataFrame(batches, schema={**LOCATION, **BATCHES}),
+    }
+
+
+def joined(*parts):
+    return {name: pl.concat([part[name] for part in parts]) for name in parts[0]}
+
+
+def checkpoints(*rows):
+    """Rows (name, broker, offset) or with a snapshot in front."""
+    full = [row if len(row) == 4 else ("", *row) for row in rows]
+    entries = [
+        {
+            "snapshot": s,
+            "broker": b,
+            "file": name,
+            "name": name,
+            "topic": "orders",
+            "partition": 0,
+            "offset": o,
+            "line": 3,
+        }
+        for s, name, b, o in full
+    ]
+    return pl.DataFrame(entries, schema={**LOCATION, **CHECKPOINTS})
+
+
+def epochs(broker, *entries):
+    rows = [
+        {
+            "snapshot": "",
+            "broker": broker,
+            "file": "leader-epoch-checkpoint",
+            "leader_epoch": e,
+            "start_offset": s,
+            "line": i,
+        }
+        for i, (e, s) in enumerate(entries, 3)
+    ]
+    return pl.DataFrame(rows, schema={**LOCATION, **EPOCHS})
+
+
+def damage(kind, broker="1", first=None, last=None, byte=0):
+    row = {"snapshot": "", "broker": broker, "file": FILE.format(broker), "kind": kind, "byte": byte}
+    row |= {"first_offset": first, "last_offset": last, "reason": "a reason"}
+    return pl.DataFrame([row], schema={**LOCATION, **DAMAGE})
+
+
+def sends(*rows):
+    """Rows `value@offset`, acknowledged; `value@` without offset; `value@3?` not acknowledged."""
+    out = []
+    for place, row in enumerate(rows):
+        value, _, offset = row.rstrip("?").partition("@")
+        value, _, key = value.partition("/")
+        out.append(
+            {
+                "value": None if value == "-" else value,
+                "key": key or None,
+                "offset": int(offset) if offset else None,
+                "acknowledged": not row.endswith("?"),
+                "invoked": place,
+                "completed": place + 1,
+                "place": place,
+                "acks": "all",
+            }
+        )
+    return complete_sends(
+        pl.DataFrame(out, schema_overrides={"offset": pl.Int64, "key": pl.String, "value": pl.String})
+    )
+
+
+def of(tables, **options):
+    return replica_logs_of("orders", 0, tables, **options)

@@ -1,0 +1,63 @@
+"""Flipped bits in brokers' files are corruption, and lead to no other finding or cause."""
+
+# A log line stands on one line, as brokers write it.
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+
+import pytest
+from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.losses import lost_of
+from logjudge.analysis.replicas.replica_logs import replica_logs_of
+from logjudge.histories.evidence.layout import find_parts, read_part
+
+from .conftest import gathered, judge_replicas
+
+
+def flipped(source, root, rng, of_segments):
+    """A copy of a bundle with three bits flipped in each segment, or in each other file."""
+    shutil.copytree(source, root)
+    for path in sorted(root.rglob("*")):
+        if not path.is_file() or path.suffix in (".json", ".jsonl") or not path.stat().st_size:
+            continue
+        if (path.stem.isdigit() and path.suffix == ".log") != of_segments:
+            continue
+        data = bytearray(path.read_bytes())
+        for _ in range(3):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    return gathered(block for part in find_parts(root) for block in read_part(part))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flipped_bits_in_segments_are_corruption_and_nothing_else(unpacked, recorded, tmp_path, seed):
+    tables = flipped(unpacked("clean-a"), tmp_path / "run", random.Random(seed), of_segments=True)
+    run = recorded("clean-a")
+    for topic, partition in run.partitions():
+        leader = run.replica_logs(topic, partition).leader
+        held = replica_logs_of(topic, partition, tables.get((topic, partition), {}), leader=leader, compacted=False)
+        judged = judge_replicas(held, run.sent(topic, partition))
+        expected = {"log-corruption"} if topic == "orders" else set()  # the others are empty
+        assert {finding.rule for finding in judged.findings} == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flipped_bits_elsewhere_never_make_a_divergence_or_another_cause(unpacked, recorded, tmp_path, seed):
+    run = recorded("unclean-election-c")
+    tables = flipped(unpacked("unclean-election-c"), tmp_path / "run", random.Random(seed), of_segments=False)
+    weaker = replace(run, tables=tables)
+    sends = run.sent("orders", 0)
+    judged = judge_replicas(weaker.replica_logs("orders", 0), sends)
+    whole = judge_replicas(run.replica_logs("orders", 0), sends)
+    for rule in ("replica-divergence", "log-corruption"):
+        ranges = [
+            [(f.snapshot, f.first_offset, f.last_offset) for f in j.findings if f.rule == rule] for j in (judged, whole)
+        ]
+        assert ranges[0] == ranges[1]
+    for finding in whole.findings:
+        if finding.rule == "acknowledged-absent":
+            explained = explain_loss(weaker.timeline("orders", 0), lost_of(finding, sends))
+            assert explained.cause in ("unclean-election", "unknown")

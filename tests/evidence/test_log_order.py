@@ -1,0 +1,140 @@
+"""Leader epochs, checkpoints, high watermarks and damage of brokers' logs."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from logjudge.analysis.rules.log_order import judge_checkpoints, judge_epochs, judge_segments
+from logjudge.histories.evidence.server_log import parse_log
+from logjudge.histories.evidence.tables import located
+
+from .replica_texts import checkpoints, damage, epochs, joined, logs, of, sends
+
+
+def test_epochs_must_not_decrease():
+    [finding] = judge_epochs(of(logs("1: 0a@1 1b@2 2c@1")), sends()).findings
+    assert (finding.rule, finding.first_offset) == ("epoch-order", 2)
+
+
+def claims(*led):
+    """What brokers log of themselves: second, broker, epoch, offset, and the topic's id or None."""
+    events = []
+    for second, broker, epoch, offset, topic_id in led:
+        known = f"with topic id Some({topic_id}) " if topic_id else ""
+        line = f"[2027-01-15 08:00:{second:02d},000] INFO [Broker id={broker}] Leader orders-0 {known}starts at leader "
+        line += f"epoch {epoch} from offset {offset} with high watermark 0 ISR [1] addingReplicas []. "
+        line += "Previous leader epoch was 0. (state.change.logger)"
+        events.append(located(parse_log(line), "", broker, f"brokers/{broker}/state-change.log"))
+    return {"log_events": pl.concat(events)}
+
+
+@pytest.mark.parametrize(
+    ("led", "both"),
+    [
+        ([(1, "1", 3, 20, "x"), (2, "2", 3, 21, "x")], ["1", "2"]),
+        ([(1, "1", 0, 0, "x"), (2, "2", 0, 0, "x")], ["1", "2"]),
+        ([(1, "1", 3, 20, None), (2, "2", 3, 21, None)], ["1", "2"]),
+        ([(1, "1", 3, 20, "x"), (2, "1", 3, 25, "x"), (3, "2", 4, 25, "x")], None),
+        ([(1, "1", 3, 20, "x"), (2, "2", 3, 0, "y")], None),
+        ([(1, "1", 0, 0, None), (2, "2", 0, 0, None)], None),
+        ([(1, "1", 1, 0, None), (2, "1", 2, 9, None), (3, "2", 0, 0, None), (4, "2", 1, 5, None)], None),
+    ],
+    ids=[
+        "two",
+        "at the first",
+        "without ids",
+        "one that restarts",
+        "made again",
+        "perhaps made again",
+        "epochs go back",
+    ],
+)
+def test_one_broker_leads_a_leader_epoch(led, both):
+    found = judge_epochs(of({**logs("1: 0a"), **claims(*led)}), sends()).findings
+    assert [f.replicas for f in found] == ([both] if both else [])
+    assert all(len(f.evidence) == 2 for f in found)
+
+
+@pytest.mark.parametrize(
+    ("entries", "ranges"),
+    [
+        ([(0, 0), (1, 2)], []),
+        ([(0, 0), (1, 2), (2, 4)], []),
+        ([(0, 0)], []),
+        ([(1, 2)], []),
+        ([(0, 0), (1, 1)], [(1, 1)]),
+        ([(0, 0), (3, 2)], [(2, 3)]),
+    ],
+    ids=["agrees", "entry at the end", "older than the log", "begins later", "too early", "another epoch"],
+)
+def test_the_epoch_file_must_agree_with_the_log(entries, ranges):
+    tables = {**logs("1: 0a 1b 2c@1 3d@1"), "epochs": epochs("1", *entries)}
+    found = judge_epochs(of(tables), sends()).findings
+    assert [(f.first_offset, f.last_offset) for f in found] == ranges
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "breach"),
+    [
+        ("high-watermark", 2, False),
+        ("high-watermark", 3, True),
+        ("recovery-point", 3, True),
+        ("log-start", 3, True),
+    ],
+)
+def test_no_checkpoint_is_ahead_of_its_log(name, offset, breach):
+    tables = {**logs("1: 0a 1b"), "checkpoints": checkpoints((name, "1", offset))}
+    found = judge_checkpoints(of(tables), sends()).findings
+    assert [f.severity for f in found] == (["violation"] if breach else [])
+
+
+def test_a_checkpoint_copied_after_its_running_log_is_a_note():
+    tables = joined(logs("1: 0a 1b", "live"), logs("1: 0a 1b 2c 3d"))
+    tables["checkpoints"] = checkpoints(("live", "high-watermark", "1", 3), ("", "high-watermark", "1", 4))
+    [finding] = judge_checkpoints(of(tables, snapshots=("live", "")), sends()).findings
+    assert finding.severity == "note"
+
+
+def test_a_high_watermark_must_not_go_back():
+    tables = joined(logs("1: 0a 1b 2c", "one"), logs("1: 0a 1b 2c"))
+    tables["checkpoints"] = checkpoints(("one", "high-watermark", "1", 3), ("", "high-watermark", "1", 1))
+    [finding] = judge_checkpoints(of(tables, snapshots=("one", "")), sends()).findings
+    assert (finding.first_offset, finding.last_offset, finding.severity) == (1, 2, "violation")
+
+
+def test_the_order_of_two_undated_snapshots_is_unknown():
+    tables = joined(logs("1: 0a 1b 2c", "after"), logs("1: 0a", "before"), logs("1: 0a 1b 2c"))
+    marks = ("after", "high-watermark", "1", 3), ("before", "high-watermark", "1", 1), ("", "high-watermark", "1", 3)
+    tables["checkpoints"] = checkpoints(*marks)
+    judged = judge_checkpoints(of(tables, snapshots=("after", "before", "")), sends())
+    assert judged.findings == ()
+    assert len(judged.unknowns) == 1
+    times = {"before": 1, "after": 2}
+    dated = judge_checkpoints(of(tables, snapshots=("before", "after", ""), times=times), sends())
+    assert (dated.findings, dated.unknowns) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("row", "severity"),
+    [
+        (damage("crc", first=3, last=4, byte=77), "violation"),
+        (damage("magic", first=3, last=4), "violation"),
+        (damage("torn-tail", first=3), "note"),
+        (damage("zeros", first=3), "note"),
+        (damage("zeros", first=3, last=4), "violation"),
+    ],
+)
+def test_corruption_is_a_breach_and_a_torn_tail_a_note(row, severity):
+    [finding] = judge_segments(of({**logs("1: 0a"), "damage": row}), sends()).findings
+    assert finding.severity == severity
+    assert finding.evidence[0].byte == row["byte"][0]
+
+
+def test_an_unreadable_file_is_unknown():
+    judged = judge_segments(of({**logs("1: 0a"), "damage": damage("unreadable")}), sends())
+    assert (len(judged.findings), len(judged.unknowns)) == (0, 1)
+
+
+def test_offsets_must_rise_within_a_log():
+    found = judge_segments(of(logs("1: 0a 2c 1b 3d")), sends()).findings
+    assert [(f.rule, f.first_offset) for f in found] == [("log-corruption", 1)]

@@ -1,0 +1,98 @@
+"""Timelines of one partition for tests of causes: logs, metadata, server logs and faults, each in a line or two."""
+
+from __future__ import annotations
+
+import polars as pl
+from logjudge.analysis.causes.losses import Lost
+from logjudge.analysis.replicas.replica_logs import replica_logs_of
+from logjudge.analysis.timelines.timeline import build_timeline
+from logjudge.histories.evidence.clock import Fault
+from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replay_records
+from logjudge.histories.evidence.server_log import parse_log
+from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
+
+from .replica_texts import logs
+
+SECOND = 1_000_000_000
+
+
+START = 1_800_000_000_000
+
+
+def lost(acks="all", first=1, last=1, values=("b",), at=5):
+    return Lost("orders", 0, first, last, last - first + 1, frozenset({acks}), values, at * SECOND, at * SECOND, 1, 1)
+
+
+def epochs(*rows):
+    entries = [
+        {
+            "snapshot": "",
+            "broker": b,
+            "file": "leader-epoch-checkpoint",
+            "leader_epoch": e,
+            "start_offset": s,
+            "line": 3,
+        }
+        for b, e, s in rows
+    ]
+    return pl.DataFrame(entries, schema={**LOCATION, **EPOCHS})
+
+
+def metadata(*changes):
+    """Changes of a partition whose leader is 1 and ISR [1, 2]: pairs of seconds and fields."""
+    topic = MetadataRecord(0, START, TYPES["TOPIC_RECORD"], {"name": "orders", "topicId": "x"})
+    new = {"partitionId": 0, "topicId": "x", "replicas": [1, 2], "isr": [1, 2], "leader": 1}
+    first = MetadataRecord(1, START, TYPES["PARTITION_RECORD"], {**new, "leaderEpoch": 0, "partitionEpoch": 0})
+    rest = [
+        MetadataRecord(
+            i,
+            START + at * 1000,
+            TYPES["PARTITION_CHANGE_RECORD"],
+            {"partitionId": 0, "topicId": "x", **fields},
+        )
+        for i, (at, fields) in enumerate(changes, 2)
+    ]
+    frame, _ = replay_records([topic, first, *rest])
+    return located(frame.drop("file"), "", "100", "__cluster_metadata-0")
+
+
+def server_log(broker, *lines):
+    """Lines of a broker's log: pairs of seconds and text."""
+    text = "\n".join(f"[2027-01-15 08:00:{second:02d},000] {line}" for second, line in lines)
+    return located(parse_log(text), "", broker, f"brokers/{broker}/server.log")
+
+
+def timeline(tables, about=None, meta=None, events=(), config=None, version="4.1.1", leader="2", faults=()):
+    log_events = pl.concat([empty(LOG_EVENTS, True), *events])
+    meta = empty(METADATA, True) if meta is None else meta
+    held = replica_logs_of("orders", 0, tables, leader=leader, **(about or {}))
+    return build_timeline(held, meta, log_events, faults, config or {}, {}, START, version)
+
+
+def of_format_v1(text):
+    """Logs as brokers before leader epochs write them."""
+    tables = logs(text)
+    tables["batches"] = tables["batches"].with_columns(magic=pl.lit(1, pl.Int8))
+    tables["records"] = tables["records"].with_columns(leader_epoch=pl.lit(None, pl.Int32))
+    return tables
+
+
+DIFFER = Lost("orders", 0, 1, 1, 1)
+
+
+AFTER = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+
+
+LEADS = (
+    'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%s]} for offline partition [orders,0] (x)'
+)
+
+
+LOADED = "INFO Completed load of log orders-0 with 1 log segments and log end offset %d in 10 ms (kafka.log.Log)"
+
+
+CUT = "INFO Truncating log orders-0 to offset %d. (kafka.log.Log)"
+
+
+def fault(kind, node, at):
+    return Fault("heal" if kind == "restart" else "fault", kind, (node,), at * SECOND, at * SECOND, place=at)

@@ -1,0 +1,101 @@
+"""A recording keeps what it has, whatever ends it. Clients are stand-ins; no cluster is needed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.recording.kafka_clients import ClientSettings
+from logjudge.histories.recording.recorder import Recorder
+from logjudge.histories.recording.session import Load, Progress, Session
+
+
+class Stub:
+    """A client that sends until the session stops, or until its own end."""
+
+    name = "p0"
+
+    def __init__(self, session: Session, error: Exception | None = None) -> None:
+        self.session, self.error, self.count = session, error, 0
+
+    def run(self) -> None:
+        while not self.session.stopping.wait(0.001):
+            with self.session.recorder.send(self.name, "orders", f"m{self.count}", partition=0) as op:
+                op.ok(0, self.count)
+            self.count += 1
+            if self.error and self.count == 5:
+                raise self.error
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session(Recorder(tmp_path / "run"), ClientSettings("h:1"), Load("orders"), None)
+
+
+def test_clients_work_until_the_time_is_over_and_progress_is_reported(session: Session) -> None:
+    client = Stub(session)
+    session.start([client])
+    reports: list[float | None] = []
+    started = time.monotonic()
+    session.wait(1.2, reports.append)
+    session.stop()
+    assert time.monotonic() - started >= 1.2
+    assert len(reports) >= 2
+    assert client.count > 0
+    assert session.error is None
+
+
+def test_an_error_of_a_client_ends_the_recording_and_what_was_recorded_stays(session: Session) -> None:
+    session.start([Stub(session, LogjudgeError("no permission"))])
+    started = time.monotonic()
+    session.wait(60, lambda _: None)
+    session.stop()
+    assert time.monotonic() - started < 30
+    assert str(session.error) == "no permission"
+    folder = session.recorder.finish()
+    assert len((folder / "history.jsonl").read_text().splitlines()) == 10
+    assert "final" not in json.loads((folder / "run.json").read_text())
+
+
+def test_a_bug_in_a_client_is_not_hidden(session: Session) -> None:
+    session.start([Stub(session, ZeroDivisionError())])
+    session.wait(60, lambda _: None)
+    with pytest.raises(ZeroDivisionError):
+        session.stop()
+
+
+def test_the_recording_ends_when_the_recorder_can_write_no_more(session: Session) -> None:
+    session.start([Stub(session)])
+    threading.Timer(0.3, session.recorder.finish).start()  # as a full disk does, it refuses further events
+    session.wait(60, lambda _: None)
+    session.stop()
+    assert "records no further operation" in str(session.error)
+
+
+def test_lag_is_what_was_acknowledged_and_not_read() -> None:
+    class Message:
+        def __init__(self, offset: int) -> None:
+            self.at = offset
+
+        def topic(self) -> str:
+            return "orders"
+
+        def partition(self) -> int:
+            return 0
+
+        def offset(self) -> int:
+            return self.at
+
+    progress = Progress()
+    for offset in range(10):
+        progress.completed(None, Message(offset))
+    progress.has_read([Message(offset) for offset in range(4)])
+    assert (progress.sends["ok"], progress.read, progress.lag) == (10, 4, 6)
+    progress.completed("_MSG_TIMED_OUT: Local: Message timed out")
+    progress.completed("MSG_SIZE_TOO_LARGE: too large")
+    assert (progress.sends["info"], progress.sends["fail"]) == (1, 1)
+    assert progress.errors == {"_MSG_TIMED_OUT": 1, "MSG_SIZE_TOO_LARGE": 1}
