@@ -247,6 +247,7 @@ def _piecing(root: str, homes: dict[str, str]) -> Map:
 
 
 def staged_row(home: str, path: str, start: int, size: int, turn: int, payload: bytes, **task: Any) -> dict[str, Any]:
+    """A piece of a file, which a task writes into the folder of its home."""
     row = {"home": home, "path": path, "start": start, "size": size, "kind": "piece", "topic": "", "partition": -1}
     return {**row, "name": "", "turn": turn, "payload": payload, **task}
 
@@ -257,6 +258,7 @@ def task_row(home: str, kind: str, turn: int, payload: bytes, **task: Any) -> di
 
 
 def frame_of(session: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    """Rows of tasks and pieces as a DataFrame."""
     return session.createDataFrame(pa.Table.from_pylist(rows, STAGED_SCHEMA))
 
 
