@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from notation import Event
 
@@ -110,3 +110,9 @@ def positions_set_by(ops: list[Op], process: str) -> list[int]:
     """The offsets to which a process set its position."""
     mine = [op for op in ops if op.process == process and op.outcome == "ok"]
     return [offset for op in mine for f in ("assign", "seek") for offset, _ in places(op, f)]
+
+
+def reach_since(time: int, ends: list[tuple[Op, int, Any]], acked: list[Send]) -> int:
+    """The highest offset with a record behind it from a time on: by an answered end offset or an acknowledged send."""
+    answered = [end - 1 for op, end, _ in ends if op.done >= time]
+    return max([-1, *answered, *(send.offset - 1 for send in acked if send.offset is not None and send.begun >= time)])

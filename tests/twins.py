@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from notation import History
-from twin_events import FOREVER, Op, Send, operations, places, position_after, positions_set_by, reads_of
+from twin_events import FOREVER, Op, Send, operations, places, position_after, positions_set_by, reach_since, reads_of
 
 Breach = tuple[Any, ...]
 
@@ -263,7 +263,8 @@ class Twin:
             ]
             if times and min(times) > min(dones):
                 return True
-        return any(op.begun > max(dones) and end <= offset for op, end in self.log_ends)
+        ends = [(op.begun, end) for op, end in self.log_ends if op.begun > max(dones) and end <= offset]
+        return any(reach_since(time, self.ends, self.acked) < offset for time, _ in ends)
 
     def breaches(self) -> Iterator[Breach]:
         yield from (("lost-write", "violation", value) for value in self.lost())

@@ -31,11 +31,11 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
     summary="An acknowledged value is gone",
     breach=(
         "A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of "
-        "these proves it: (1) its offset later holds another value; (2) a later end offset is at or below "
-        "its offset; (3) the final reads pass its offset without it; (4) the final reads reach the end "
-        "without it, after a consumer had read it. In a run without final reads: no consumer read it, "
-        "though one consumer read before and behind it. A consumer that read the value before it vanished "
-        "does not excuse the loss. A tombstone is identified by its offset."
+        "these proves it: (1) its offset later holds another value; (2) a later end offset is at or below its"
+        " offset, and no end offset or send since goes beyond it; (3) the final reads pass its offset without"
+        " it; (4) the final reads reach the end without it, after a consumer had read it. In a run without "
+        "final reads: no consumer read it, though one consumer read before and behind it. A consumer that "
+        "read the value before it vanished does not excuse the loss. A tombstone is identified by its offset."
     ),
     not_a_breach=(
         "Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing. "
@@ -168,7 +168,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     last_read, in_final.
     """
     sends = generations(sends_with_reads(p), "at")
-    sends = with_later_end(p.log_ends, with_other_value(p, sends))
+    sends = with_later_end(p, p.log_ends, with_other_value(p, sends))
     final, start = p.final, p.log_start
     moved = pl.lit(True) if start.moved is None else pl.col("invoked") <= start.moved
     unplaced = pl.col("offset").is_null() & (start.possible > 0) & moved
@@ -359,7 +359,7 @@ def _unknown_ends(p: Partition) -> list[MissingSetting]:
     ends = p.unsure_ends
     if not len(ends):
         return []
-    shrunk = with_later_end(ends, outcomes_of_sends(p).filter(~pl.col("lost") & ~pl.col("in_final")))
+    shrunk = with_later_end(p, ends, outcomes_of_sends(p).filter(~pl.col("lost") & ~pl.col("in_final")))
     return missing_isolation_levels(p, ends["process"].unique()) if shrunk["later_end"].count() else []
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64
-from ..partitions.partition import Partition
+from ...histories.tables import MAX_INT64, MIN_INT64
+from ..partitions.partition import Offsets, Partition
 
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:
@@ -83,21 +83,24 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
     return sent.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
 
 
-def with_later_end(ends: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
-    """Adds `later_end`: the least end offset requested after the acknowledgement and all reads, if at or below its
-    offset."""
+def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Adds `later_end`: the least end offset at or below the send's offset that nothing contradicts.
+
+    Such an end was requested after the acknowledgement and all reads. No end requested or answered since is above the
+    offset, and no send since was acknowledged above it: else a leader that was cut off may have given an old end.
+    """
     known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
         return sent.with_columns(
             pl.lit(None, dtype=pl.Int64).alias("later_end"),
             pl.lit(None, dtype=pl.Int64).alias("later_end_at"),
         )
+    offset = sent["offset"].fill_null(-1).to_numpy()
+    when = np.maximum(sent.select(known).to_series().fill_null(MAX_INT64).to_numpy(), _last_above(p, offset))
     # From the last answer backwards: the least end of all later answers.
     requested, answers, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
     least = np.minimum.accumulate(answers[::-1])[::-1]
-    when = sent.select(known).to_series().fill_null(MAX_INT64).to_numpy()
     index = np.searchsorted(requested, when, "right")
-    offset = sent["offset"].fill_null(-1).to_numpy()
     bounded = np.append(least, MAX_INT64)[index]
     shrunk = (bounded <= offset) & (offset >= 0)
     latest = np.zeros(len(sent), np.int64)  # place of the last answer that gave this end
@@ -107,6 +110,22 @@ def with_later_end(ends: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
         pl.when(pl.Series(shrunk)).then(pl.Series(latest)).alias("later_end_at"),
     )
+
+
+def _last_above(p: Partition, offsets: Offsets) -> Offsets:
+    """For each offset the last time (ns) at which the log reached beyond it, as clients know; MIN_INT64 if never.
+
+    That is the answer of an end offset, or the invocation of an acknowledged send.
+    """
+    acknowledged = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
+    reached = pl.concat(
+        [
+            p.end_offsets.select(pl.col("offset") - 1, time="completed"),
+            acknowledged.select(pl.col("offset") - 1, time="invoked"),
+        ]
+    ).sort("offset")
+    latest = np.maximum.accumulate(reached["time"].to_numpy()[::-1])[::-1]
+    return np.append(latest, MIN_INT64)[np.searchsorted(reached["offset"].to_numpy(), offsets, "left")]
 
 
 def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
