@@ -13,7 +13,7 @@ import pytest
 import rules_corpus
 from agreement import changed, in_notation, random_ops
 from combined_corpus import HISTORIES, combine
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.engines import local
 from logjudge.analysis.figures import merge_figures
@@ -121,7 +121,7 @@ def random_texts(random: Random, count: int) -> list[str]:
     return texts
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=2, derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_random_histories_are_judged_the_same(random: Random) -> None:
     compare_together(random_texts(random, 30))

@@ -120,14 +120,14 @@ class ManyPartitions:
                 how="full",
                 coalesce=True,
             )
-            .join(late.group_by("tp").agg(requested=pl.col("offset").last()), on="tp", how="left")
+            .join(late.group_by("tp").agg(requested_end=pl.col("offset").last()), on="tp", how="left")
             .with_columns(
                 start=pl.col("begin").fill_null(0).clip(0),
                 since=pl.coalesce("begun", "first", pl.lit(MIN_INT64)),
                 until=pl.coalesce("until", "begun", pl.lit(MIN_INT64)),
             )
             .with_columns(end=pl.coalesce("end", "start"))
-            .with_columns(log_end=pl.max_horizontal("end", "requested"))
+            .with_columns(log_end=pl.max_horizontal("end", "requested_end"))
         )
         acknowledged = self.sends.filter("acknowledged").join(passes, on="tp")
         missed = acknowledged.filter(
@@ -137,8 +137,8 @@ class ManyPartitions:
         complete = passes.with_columns(complete=~pl.col("tp").is_in(missed["tp"].unique().implode())).with_columns(
             end=pl.when("complete").then("log_end").otherwise("end")
         )
-        requests = late.group_by("tp", end="offset").agg(asked=pl.col("invoked").max())
-        columns = ("tp", "start", "end", "since", "until", "asked", "complete")
+        requests = late.group_by("tp", end="offset").agg(requested=pl.col("invoked").max())
+        columns = ("tp", "start", "end", "since", "until", "requested", "complete")
         return complete.join(requests, on=["tp", "end"], how="left").select(columns)
 
     @cached_property

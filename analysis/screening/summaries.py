@@ -16,7 +16,7 @@ from .many_partitions import ManyPartitions
 
 Record = dict[str, Any]
 NO_FIGURES: Record = {"bins": None, "replicas": None}
-ABSENT = ("transactions", "synthetic", "batches", "settled", "kept records")  # counts that are 0
+ABSENT = ("transactions", "synthetic", "batches", "resolved", "kept records")  # counts that are 0
 
 
 def summaries_of(many: ManyPartitions) -> Iterator[Record]:
@@ -39,7 +39,7 @@ def summaries_of(many: ManyPartitions) -> Iterator[Record]:
             "latency": None if quartile is None else int(quartile),
             "final": FinalReads(**final[number], **more)._asdict() if number in final else None,
             "unjudged": {},
-            "untold": [],
+            "missing settings": [],
             "evidence": None,
             "repeated_values": 0,
             "findings": {},
