@@ -87,11 +87,11 @@ def _clocks(coverage: list[tuple[str, Record]]) -> list[Record]:
     clocks = {name: about for _, evidence in coverage for name, about in evidence["clocks"].items()}
     if not clocks:
         return []
-    conflicts = [clock["says"] for clock in clocks.values() if clock["doubtful"]]
+    conflicts = [clock["description"] for clock in clocks.values() if clock["doubtful"]]
     if conflicts:
         return [assumption("brokers' clocks fit the history", False, "; ".join(conflicts[:MAX_NAMED]), ())]
     unbounded = sorted(name for name, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
-    shifted = [clock["says"] for clock in clocks.values() if clock["ahead"]]
+    shifted = [clock["description"] for clock in clocks.values() if clock["ahead"]]
     sentences = [f"clocks were corrected: {'; '.join(shifted[:MAX_NAMED])}"] if shifted else []
     bounded = sorted(set(clocks) - set(unbounded))
     if bounded and not shifted:
@@ -102,7 +102,7 @@ def _clocks(coverage: list[tuple[str, Record]]) -> list[Record]:
 
 
 def _resolved_sends(summaries: list[Record]) -> list[Record]:
-    resolved = sum(summary["counts"]["settled"] for summary in summaries)
+    resolved = sum(summary["counts"]["resolved"] for summary in summaries)
     if not resolved:
         return []
     sentence = (

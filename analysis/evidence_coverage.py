@@ -51,7 +51,12 @@ def evidence_coverage(p: Partition) -> Record | None:
 
 def _of_clock(clock: Clock) -> Record:
     """The clock of a broker as a record; `ahead` is in ns."""
-    return {"says": clock.description, "doubtful": clock.conflict, "bounded": clock.bounded, "ahead": clock.offset}
+    return {
+        "description": clock.description,
+        "doubtful": clock.conflict,
+        "bounded": clock.bounded,
+        "ahead": clock.offset,
+    }
 
 
 def _factor(p: Partition) -> int:

@@ -5,6 +5,7 @@ It uses frames and rules, but neither Spark nor files. Both engines call the sam
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Finding, without_key
+from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Evidence, Finding, without_key
 from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .consequences import accept_consequences, link_consequences
+from .figures import MAX_PARTITIONS, badness, own_figures_of
 from .partitions.evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .partitions.generation_parts import parts_of
 from .partitions.generation_split import Part
@@ -53,31 +55,44 @@ def judge_unit(
     tables: Tables,
     common: Common,
     settings: Settings,
-    each: Callable[[Callable[[Partition], Judged], Iterable[Partition]], Iterable[Judged]] = map,
+    each: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
     unproved: Collection[str] | None = None,
 ) -> Judged:
     """Findings of a unit, each with its id, and a bounded summary of each of its partitions.
 
-    `each` applies a function to all partitions, like `map`; it may run several at once. The rules that are not
+    `each` applies a function to all items, like `map`; it may run several at once. The rules that are not
     `unproved` are known to report nothing (screening); None: all rules judge.
     """
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
-    for partition_findings, partition_summaries in each(
-        partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common, settings)
-    ):
-        findings += partition_findings
-        summaries += partition_summaries
+    worst: list[_JudgedPartition] = []
+    for judged in each(partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common, settings)):
+        findings += judged.findings
+        if judged.summary is not None:
+            summaries.append(judged.summary)
+            if judged.summary["figures"]["bins"]:
+                # Only the worst are kept, as a partition may be large.
+                insort(worst, judged, key=lambda judged: badness(judged.summary))
+                del worst[MAX_PARTITIONS:]
+    for judged, figures in zip(worst, each(lambda judged: own_figures_of(*judged[:2]), worst), strict=True):
+        judged.summary["figures"] |= figures
     return findings, summaries
 
 
-def _judged(p: Partition, unproved: Collection[str] | None = None) -> Judged:
-    """The findings and the summary of one partition; no summary if it is only named and has no cause."""
+class _JudgedPartition(NamedTuple):
+    """A judged partition and its summary: None if the partition is only named and has no cause."""
+
+    partition: Partition
+    findings: list[Finding]
+    summary: Any
+
+
+def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPartition:
     judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
     if p.is_named_only and not causes:
-        return findings, []
-    return findings, [{**summarise(p, findings, judgements), "causes": causes}]
+        return _JudgedPartition(p, findings, None)
+    return _JudgedPartition(p, findings, {**summarise(p, findings, judgements), "causes": causes})
 
 
 def screen_batch(
@@ -246,10 +261,14 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return (*where, finding.processes, [item.place or 0 for item in finding.evidence])
 
 
+def _evidence_row(item: Evidence) -> dict[str, Any]:
+    return {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
+
+
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
     rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
     for row, finding in zip(rows, findings, strict=True):
-        row["evidence"] = [vars(item) for item in finding.evidence]
+        row["evidence"] = [_evidence_row(item) for item in finding.evidence]
     return pl.DataFrame(rows, schema=schema)

@@ -180,8 +180,8 @@ def _context(kind: str, processes: list[str]) -> pl.DataFrame:
 
 def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
     parts.add("operations", len(operations))
-    for (outcome,), group in operations.group_by("outcome", maintain_order=True):
-        parts.add(str(outcome), len(group))
+    for outcome, number in operations.group_by("outcome", maintain_order=True).len().iter_rows():
+        parts.add(str(outcome), number)
     if settings.dialect == "native":
         parts.add("called failed", count_indeterminate_failures(operations))
     backwards = operations.select((pl.col("completed") < pl.col("invoked")).sum()).item()

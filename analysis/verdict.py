@@ -232,7 +232,7 @@ def _deleted_topics(results: Results) -> list[dict[str, Any]]:
 
 def _missing_settings(results: Results) -> list[dict[str, Any]]:
     """The assumption about settings that verdicts depend on and run.json does not set; empty if it sets all."""
-    missing = sorted({tuple(one) for summary in results.summaries for one in summary["untold"]})
+    missing = sorted({tuple(one) for summary in results.summaries for one in summary["missing settings"]})
     if not missing:
         return []
     sentence = f"run.json does not set {some(sorted({setting for _, setting in missing}))}, and verdicts depend on that"

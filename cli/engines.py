@@ -96,16 +96,20 @@ class Engine(Protocol):
 
     name: str
 
-    def check_target(self, folder: str, progress: Progress) -> None: ...
+    def check_target(self, folder: str, progress: Progress) -> None:
+        """Checks that the results may be written to a folder or URI, before anything is judged."""
 
-    def open_run(self, path: str, reader: str | None, progress: Progress) -> Run: ...
+    def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
+        """Opens a run at a path or URI; `reader` names its format."""
 
-    def judge(self, run: Run, progress: Progress) -> Results: ...
+    def judge(self, run: Run, progress: Progress) -> Results:
+        """Judges a run."""
 
-    def write(self, folder: str, fill: Fill) -> None: ...
+    def write(self, folder: str, fill: Fill) -> None:
+        """Writes a result folder, which `fill` fills, whole or not at all."""
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """polars in this process."""
 
     name = "local"
@@ -129,7 +133,7 @@ class LocalEngine:
         write_whole(local_path(folder), fill)
 
 
-class SparkEngine:
+class SparkEngine(Engine):
     """Spark, in one session that starts when it is first needed."""
 
     name = "spark"

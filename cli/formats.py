@@ -134,7 +134,7 @@ def _errors(run: Run) -> dict[str, str]:
     return reasons
 
 
-def _outcome(case: ElementTree.Element, name: str, run: Judged, unknown: dict[str, str]) -> None:
+def _outcome(case: ElementTree.Element, name: str, run: Run, unknown: dict[str, str]) -> None:
     rule = run.report["rules"].get(name, {"verdict": "valid"})
     if name in run.report["skipped"]:
         ElementTree.SubElement(case, "skipped", message="by --only or --skip")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,7 @@ class _Report:
         self._quiet = quiet
         self._is_terminal = sys.stderr.isatty()
         self._calls = 0
+        self._last = (time.monotonic(), 0)  # when a line was shown, and the acknowledged sends until then
 
     def show(self, progress: Progress, left: float | None) -> None:
         """A line of rates, outcomes, lag, faults and the time left."""
@@ -210,8 +212,13 @@ class _Report:
         if self._quiet or not (is_terminal or self._calls % 10 == 1):
             return
         faults = "; ".join(f"{kind} {nodes}" for kind, nodes in progress.faults.items()) or "no fault"
+        (before, sent), now = self._last, time.monotonic()
+        self._last = now, progress.sends["ok"]
+        rate = (progress.sends["ok"] - sent) / max(now - before, 0.001)
         time_left = "" if left is None else f"; {left:.0f} s left"
-        line = f"{_outcomes(progress)}; {progress.read:,} read, lag {progress.lag:,}; {faults}{time_left}"
+        line = (
+            f"{_outcomes(progress)} ({rate:.0f}/s); {progress.read:,} read, lag {progress.lag:,}; {faults}{time_left}"
+        )
         click.echo(f"\r\x1b[K{line}" if is_terminal else line, err=True, nl=not is_terminal)
 
     def notice(self, text: str) -> None:

@@ -45,7 +45,7 @@ def findings_at(saved: Saved, place: Place | None) -> list[Finding]:
     from ..histories.tables import Evidence, Finding
 
     found = [
-        Finding(**{**row, "evidence": [Evidence(**one) for one in row["evidence"] or ()]})
+        Finding(**{**row, "evidence": [Evidence.of(one) for one in row["evidence"] or ()]})
         for row in saved.findings.iter_rows(named=True)
         if place is None or place.partition in _names_of(row)
     ]

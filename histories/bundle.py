@@ -312,7 +312,10 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
 def config_of(content: bytes, source: str) -> dict[str, Any]:
     """The object in run.json. Raises InputError."""
     try:
-        config = json.loads(content)
+        config = json.loads(content, object_pairs_hook=_object_of)
+        json.dumps(config, ensure_ascii=False).encode()  # a lone surrogate is no text
+    except UnicodeEncodeError as error:
+        raise InputError(source, f"{error.object[error.start]!r}, half of a character", "valid Unicode") from error
     except (ValueError, RecursionError) as error:
         raise InputError(source, f"{error}", "the run's JSON object") from error
     if not isinstance(config, dict):
@@ -321,6 +324,15 @@ def config_of(content: bytes, source: str) -> dict[str, Any]:
     if version != 1:
         raise InputError(source, f"format {version}", "format 1", "use a newer logjudge")
     return config
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises ValueError if a name occurs twice: which value counts would be a guess."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} twice in an object")
+    return content
 
 
 def reader_of(head: bytes, source: str) -> str:

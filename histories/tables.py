@@ -8,6 +8,7 @@ lines by file and line, whatever the splits.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -187,11 +188,16 @@ def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 class Evidence:
     """One proof of a finding: a line of a history (place), or a line or byte of a file (source)."""
 
-    says: str
+    sentence: str
     place: int | None = None
     source: str | None = None
     line: int | None = None
     byte: int | None = None
+
+    @staticmethod
+    def of(row: dict[str, Any]) -> Evidence:
+        """The evidence in a row of findings.parquet."""
+        return Evidence(row["says"], source=row["source"], line=row["line"], byte=row["byte"])
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 from combined_corpus import HISTORIES, JudgedRun, judge_combined
 from command_line import UNREAD
+from hypothesis import HealthCheck, settings
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("any machine", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("any machine")
 
 # Tests that share one of these fixtures run on one worker, so that it is made once.
 SHARED = ("spark", "combined_corpus")

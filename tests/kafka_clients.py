@@ -1,4 +1,4 @@
-"""Stand-ins for the classes of Kafka clients that a recorder meets."""
+"""Stand-ins for confluent_kafka's classes, as a recorder uses them."""
 
 from __future__ import annotations
 

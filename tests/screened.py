@@ -49,7 +49,7 @@ def compare(run: Run) -> int:
         if (key := _key(summary)) in proved.summaries:
             assert proved.summaries[key] == _without_figures(summary)
         elif key in proved.unproved:
-            reporting = {*summary["findings"], *summary["unjudged"], *(rule for rule, _ in summary["untold"])}
+            reporting = {*summary["findings"], *summary["unjudged"], *(rule for rule, _ in summary["missing settings"])}
             assert reporting <= proved.unproved[key], key
     return len(proved.summaries)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,20 @@ import pytest
 from figure_cases import FINAL, REAL, SECOND, Script, judged, lossy, write_run
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.analysis.figures import figures_of, merge_figures
+from logjudge.analysis import kernel
+from logjudge.analysis.engines import local
+from logjudge.analysis.figures import figures_of, merge, merge_figures, own_figures_of
 from logjudge.analysis.figures.bins import MAX_BINS, bins_over, summed
-from logjudge.analysis.figures.faults import fault_bands
+from logjudge.analysis.figures.faults import STOPS, fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.kernel import findings_of, judge
 from logjudge.analysis.partitions.partition import Partition
-from logjudge.histories.bundle import Settings
+from logjudge.histories.bundle import Settings, open_run
 from logjudge.histories.tables import CONTEXT, READS, SENDS, complete, without_key
 from logjudge.plots import unread
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from generate import generate_jepsen
 
 
 def by_name(name: str) -> Path:
@@ -216,7 +222,7 @@ def test_sends_without_a_partition_are_counted_once() -> None:
         reads = without_key(READS)
         empty = {"sends": pl.DataFrame(schema=own), "reads": pl.DataFrame(schema=reads)}
         p = Partition("t", number, Settings(), **empty, context=context, unplaced=sends)
-        figures = figures_of(p, [])
+        figures = figures_of(p, []) | own_figures_of(p, [])
         summaries.append(
             {"topic": "t", "partition": number, "counts": {"records": 0}, "findings": {}, "figures": figures}
         )
@@ -257,6 +263,14 @@ def test_faults_end_with_their_heal_node_by_node() -> None:
         ("delete-records", [], 60, 60),
         ("partition", ["1", "2"], 70, None),
     ]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("damage", ["restore", "restore-backup", "corrupt", "bit-flip", "truncate"])
+def test_a_restart_ends_every_kind_of_stop_and_damage_to_files_has_no_end(stop: str, damage: str) -> None:
+    context = events_of(("fault", stop, ["1"], 10), ("fault", damage, ["1"], 20), ("heal", "restart", ["1"], 30))
+    bands, _ = fault_bands(context)
+    assert [(band["kind"], band["from"], band["to"]) for band in bands] == [(stop, 10, 31), (damage, 20, 20)]
 
 
 @pytest.mark.parametrize(
@@ -337,7 +351,7 @@ def test_a_million_records_make_a_small_record() -> None:
     p = big_partition(1_000_000)
     findings = findings_of(p, judge(p))
     assert sum(finding.count for finding in findings if finding.rule == "lost-write") > 300_000
-    figures = figures_of(p, findings)
+    figures = figures_of(p, findings) | own_figures_of(p, findings)
     assert len(figures["offsets"]["blocks"]) <= MAX_BLOCKS
     counted = [count for *_, kinds in figures["offsets"]["blocks"] for count in kinds.values()]
     assert sum(counted) == figures["offsets"]["last"] + 1
@@ -350,3 +364,21 @@ def test_figures_of_a_partition_without_observations_say_so() -> None:
     merged = merge_figures([], pl.DataFrame(schema=CONTEXT), Settings())
     assert merged["partitions"] == []
     assert merged["series"]["ok"] == [0]
+
+
+def test_a_history_of_many_keys_has_figures_of_its_worst_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those that would be drawn if each key had its own."""
+    generate_jepsen(tmp_path / "h.edn", 3000, keys=7, faulty=True)
+
+    def figures(own: int) -> dict[str, Any]:
+        monkeypatch.setattr(kernel, "MAX_PARTITIONS", own)
+        results = local.judge_run(open_run(tmp_path / "h.edn"))
+        counted.append(sum(summary["figures"]["offsets"] is not None for summary in results.summaries))
+        return merge_figures(results.summaries, results.context, results.run.settings)
+
+    counted: list[int] = []
+    monkeypatch.setattr(merge, "MAX_PARTITIONS", 2)
+    monkeypatch.setattr(merge, "MAX_WINDOWS", 2)
+    assert figures(2) == figures(100)
+    assert counted == [2, 7]
+    assert len(figures(2)["windows"]) == 2

@@ -19,8 +19,9 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories import files
-from logjudge.histories.bundle import open_run
-from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.bundle import config_of, open_run
+from logjudge.histories.errors import InputError, LogjudgeError
+from logjudge.histories.evidence import layout
 from logjudge.histories.files import blocks
 from logjudge.histories.readers import parquet
 from notation import History, parse
@@ -223,9 +224,34 @@ CONFIGS: list[Any] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"processes": {"p": {"acks": "\\ud800"}}}', "half of a character"),
+        ('{"final": true, "final": false}', "'final' twice in an object"),
+        ('{"topics": {"x": {}, "x": {"partitions": 3}}}', "'x' twice in an object"),
+        ("[" * 5000, "the run's JSON object"),
+    ],
+)
+def test_a_run_json_that_can_be_read_in_two_ways_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        config_of(text.encode(), "run.json")
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
 def test_odd_configurations_are_read_or_refused(config: Any, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(json.dumps(config))
     (tmp_path / "run" / "history.jsonl").write_bytes(lines(EVENTS))
     assert check(tmp_path / "run", tmp_path / "out", "--no-plots") in (2, 3)
+
+
+def test_a_link_to_a_whole_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run" / "brokers" / "1").mkdir(parents=True)
+    (tmp_path / "run" / "history.jsonl").write_bytes(lines(EVENTS))
+    (tmp_path / "run" / "brokers" / "1" / "data").symlink_to(tmp_path / "all")
+    for number in range(30):
+        (tmp_path / "all" / str(number)).mkdir(parents=True)
+    monkeypatch.setattr(layout, "MAX_ENTRIES", 30)
+    with pytest.raises(InputError, match="more than 30 files and folders"):
+        open_run(tmp_path / "run")

@@ -39,7 +39,7 @@ def test_the_model_follows_from_the_format(name: str, code: int) -> None:
 
 def test_a_breach_is_reported_with_its_line() -> None:
     output = run(DATA / "etcd_057.log", "--minimal").output
-    assert "e-" not in output.splitlines()[0]  # a short time is told in ms
+    assert "e-" not in output.splitlines()[0]  # a short time is shown in ms
     assert "cannot be placed: line 153: process 12 read → 4" in output
     assert "states possible before it: " in output
     assert "minimal failure: 6 operations:" in output

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError
@@ -133,7 +133,7 @@ def test_edn_values() -> None:
     }  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300)
 @given(st.text(alphabet='{}[]()#_"\\:;, \n01ab.nil-', max_size=60), st.sampled_from(sorted(readers_of(OPERATIONS))))
 def test_any_text_is_read_or_refused(text: str, name: str) -> None:
     try:
@@ -146,7 +146,7 @@ def test_any_text_is_read_or_refused(text: str, name: str) -> None:
     assert refused.startswith("test:")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150)
 @given(st.sampled_from(["etcd_101.log", "c01-ok.txt"]), st.integers(0, 6000), st.binary(max_size=3))
 def test_damage_is_an_error_or_a_history(
     tmp_path_factory: pytest.TempPathFactory, name: str, at: int, put: bytes

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from figure_cases import FINAL, HOSTILE, REAL, judged, lossy, write_run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.plots import PLOTS, around, draw, glance, heatmap, lag, offsets, style, time_axis, unread
 from logjudge.plots.bands import bands_of
@@ -141,7 +141,6 @@ def test_file_names_are_harmless_and_apart(one: str, other: str) -> None:
     assert one == other or file_name(one) != file_name(other)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_markdown_shows_text_as_it_is(text: str) -> None:
     from markdown_it import MarkdownIt

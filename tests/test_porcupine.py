@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from histories_of_operations import is_linearizable, is_linearization, register_run
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.linearizability.user_model import load_model
 from logjudge.histories.operation_history import read_operations
@@ -109,7 +109,7 @@ def test_every_model_agrees_with_all_permutations(name: str) -> None:
     model = MODELS[name]
     seen: Counter[bool] = Counter()
 
-    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=250)
     @given(histories(ACTIONS[name]))
     def check(operations: list[Operation]) -> None:
         expected = is_linearizable(model, operations)
@@ -136,7 +136,7 @@ def test_every_model_is_tested() -> None:
 def test_observations_change_nothing(name: str) -> None:
     model = MODELS[name]
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.lists(ACTIONS[name], max_size=8), ACTIONS[name])
     def check(actions: list[Action], last: Action) -> None:
         state = model.initial
@@ -331,7 +331,7 @@ def test_compiled_steps_agree_with_the_model(name: str) -> None:
     """Random walks: the same answers are possible, and equal states have equal numbers."""
     model = MODELS[name]
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(st.lists(SEQUENCES[name], min_size=1, max_size=40))
     def check(walk: list[Action]) -> None:
         actions = list(dict.fromkeys(walk))
@@ -352,7 +352,7 @@ def test_compiled_steps_agree_with_the_model(name: str) -> None:
     check()
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400)
 @given(
     histories(
         st.one_of(

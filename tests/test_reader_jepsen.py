@@ -202,13 +202,12 @@ lines = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(lines, max_size=12))
 def test_both_paths_agree(texts: list[str]) -> None:
     assert_reads_like_the_general_path("\n".join(texts).encode())
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_mutated_lines(data: st.DataObject) -> None:
     """Bytes of real lines changed, removed or put in: both paths agree, and other lines stay as they are."""
@@ -229,7 +228,6 @@ def test_mutated_lines(data: st.DataObject) -> None:
     assert events.height + malformed.height >= 2
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_any_bytes(blob: bytes) -> None:
     events, malformed = jepsen.parse(blob)
@@ -242,7 +240,6 @@ def shifted(frame: pl.DataFrame, by: int) -> pl.DataFrame:
     return frame.with_columns(pl.col("line") + by)
 
 
-@settings(deadline=None)
 @given(st.lists(lines | st.sampled_from(["", "\r", "\ufeff", "junk"]), max_size=8), st.integers(0, 8))
 def test_pieces_give_the_same_as_the_whole(texts: list[str], at: int) -> None:
     first, second = ("".join(f"{text}\n" for text in part).encode() for part in (texts[:at], texts[at:]))

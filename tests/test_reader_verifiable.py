@@ -249,7 +249,7 @@ def assert_same(found: tuple[pl.DataFrame, pl.DataFrame], expected: tuple[pl.Dat
     assert_frame_equal(found[1], expected[1])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(lines(), max_size=8))
 def test_both_paths_agree(texts: list[str]) -> None:
     blob = "\n".join(texts).encode()
@@ -270,7 +270,6 @@ def test_frequent_lines_are_read_as_columns(monkeypatch: pytest.MonkeyPatch) -> 
     assert not [line for line in slow if b'"record_data"' in line or b'"producer_send_success"' in line]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_mutated_lines(data: st.DataObject) -> None:
     sample = (PRODUCER + CONSUMER).split(b"\n")[:-1]
@@ -285,7 +284,6 @@ def test_mutated_lines(data: st.DataObject) -> None:
     assert {0, 2} <= set(verifiable.parse(blob)[0]["line"])
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=100) | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps).map(str.encode))
 def test_any_bytes(blob: bytes) -> None:
     events, malformed = verifiable.parse(blob)
@@ -294,7 +292,6 @@ def test_any_bytes(blob: bytes) -> None:
     assert events.is_empty()
 
 
-@settings(deadline=None)
 @given(st.lists(lines() | st.sampled_from([*SILENT, "\ufeff", "junk"]), max_size=8), st.integers(0, 8))
 def test_pieces_give_the_same_as_the_whole(texts: list[str], at: int) -> None:
     first, second = ("".join(f"{text}\n" for text in part).encode() for part in (texts[:at], texts[at:]))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import rules_corpus
 from agreement import changed, in_notation, random_ops
 from combined_corpus import HISTORIES, combine
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from logjudge.analysis.engines import local
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.rules import RULES
 from logjudge.analysis.screening import premises, screen
@@ -118,7 +121,7 @@ def random_texts(random: Random, count: int) -> list[str]:
     return texts
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=2, derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_random_histories_are_judged_the_same(random: Random) -> None:
     compare_together(random_texts(random, 30))
@@ -171,7 +174,8 @@ def test_the_engine_reports_the_same_with_screening(tmp_path: Path) -> None:
 def test_figures_of_all_partitions_are_the_same(tmp_path: Path) -> None:
     """The sums over all partitions; single partitions that are plainly valid are not drawn."""
     random = Random(7)
-    run = open_run(together([group_history(random) for _ in range(30)]).write(tmp_path))
+    texts = [group_history(random) for _ in range(30)] + ["p:a@0 p:b?~ final:assign=0 final:<a@0"]
+    run = open_run(together(texts).write(tmp_path))
     figures = [
         merge_figures(results.summaries, results.context, run.settings) for results in (judged(run, 0), judged(run, 3))
     ]
@@ -185,3 +189,22 @@ def test_the_largest_partitions_are_drawn(tmp_path: Path) -> None:
     figures = merge_figures(results.summaries, results.context, results.run.settings)
     assert [partition["name"] for partition in figures["partitions"]] == ["t1-0"]
     assert figures["impact"]["acknowledged"] == 3
+
+
+@pytest.mark.spark
+def test_spark_screens_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large partition has blocks of its own in some splits, and is among the small ones in others."""
+    from logjudge.analysis.engines.spark import judge_run
+
+    large = range(1_500)
+    texts = [text for text in map(group_history, map(Random, range(30))) if "kill" not in text][:10]
+    texts += ["p:a@0 p:b@1 c:<a@0 final:assign=0 final:<a@0,b@1"] * 60
+    texts.append(" ".join([f"p:v{n}@{n}" for n in large] + ["c:<" + ",".join(f"v{n}@{n}" for n in large)]))
+    folder = together(texts).write(tmp_path)
+    run = open_run(folder, split_bytes=(folder / "history.jsonl").stat().st_size // 3)
+    monkeypatch.setattr(local, "batches_of", lambda _: 3)
+    monkeypatch.setattr("logjudge.analysis.engines.spark.plan.batches_of", lambda _: 3)
+    here, there = local.judge_run(run), judge_run(run, spark)
+    assert there.findings().equals(here.findings())
+    assert there.summaries == json.loads(json.dumps(here.summaries))
+    assert sum("partitions" in (one["figures"] or {}) for one in here.summaries) > 1

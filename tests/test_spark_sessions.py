@@ -52,12 +52,13 @@ def test_workers_get_absolute_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("local[8]", 8, 0, "1"),
         ("local[8]", 8, 100_000, "1"),
-        ("local[8]", 8, 2 << 20, "8"),
-        ("local[8]", 8, 8 << 20, "8"),
+        ("local[8]", 8, 5 << 20, "5"),
+        ("local[8]", 8, 32 << 20, "8"),
         ("local[8]", 8, 1 << 40, "32"),
-        ("spark://host:7077", 2, 2 << 20, "2"),
+        ("spark://host:7077", 2, 8 << 20, "2"),
+        ("spark://host:7077", 2, 9 << 20, "9"),
         ("spark://host:7077", 2, 1 << 40, "32"),
-        ("", None, 2 << 20, "8"),
+        ("", None, 8 << 20, "8"),
         ("", None, 1 << 40, "32"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import twin_jepsen
 import twins_groups
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.rules import RULES
@@ -44,7 +44,7 @@ BY_ENTRY = ("aborted-read", "phantom-read", "precommitted-read")
 SEVERITIES = ("violation", "permitted", "note")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.randoms(use_true_random=False), st.sampled_from([0, 3, 10, 25]))
 def test_rules_and_twins_agree(random: Random, wrong: int) -> None:
     compare(Simulated(random, wrong).history())
@@ -112,7 +112,7 @@ JEPSEN: dict[str, Callable[[dict[str, Any], list[int]], Breach]] = {
 BY_INDEX = set(JEPSEN) - {"unseen", "aborted-read", "inconsistent-offsets", "duplicate", "precommitted-read"}
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(st.randoms(use_true_random=False), st.sampled_from([0, 5, 15, 30]))
 def test_jepsens_rules_and_twins_agree(random: Random, wrong: int) -> None:
     compare_with_jepsen(*twin_jepsen.random_history(random, wrong))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,8 +17,8 @@ from ..wording import span
 from . import corruption, explain_divergence, explain_loss
 from .attempts import Explanation, combine_attempts
 from .consumers import GROUP_EVENTS, Missed, explain_missed
+from .loss_ranges import explain_losses
 from .losses import LOSSES, Lost
-from .ranges import explain_losses
 from .retry_duplicate import Repeated, explain_repeated, records_at
 
 MAX_TEXT = 400  # characters of a finding's sentence
@@ -37,26 +37,36 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     if p.timeline is not None and not p.replica_logs and not len(p.sends):
         truncated = _explain_truncations(p.timeline)
         records = [record for record in truncated if record["cause"] != "unknown" or not _has_clients(p)]
-    losses = _explain_losses(p, findings)
     shared: dict[Any, Record] = {}
-    with_cause: list[Finding] = []
-    for finding in findings:
-        explanations = losses[finding.id] if finding.rule in LOSSES else _explain_other(p, finding)
-        causes = dict.fromkeys(explanation.cause for _, explanation in explanations)
-        with_cause.append(replace(finding, cause=", ".join(causes) if set(causes) - {"unknown"} else None))
-        for lost, explanation in explanations:
-            key = _sharing_key(finding, lost, explanation)
-            if key in shared:
-                shared[key]["findings"].append(finding.id)
-                continue
-            about = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": _lost_range(lost)}
-            record = {**about, **record_of(explanation)}
-            records.append(record)
-            shared[key] = record
+    causes: dict[str, dict[str, None]] = {finding.id: {} for finding in findings}
+    for together, lost, explanation in _explained(p, findings):
+        key = _sharing_key(together[0], lost, explanation)
+        if key not in shared:
+            about: Record = {"findings": [], "says": together[0].sentence[:MAX_TEXT], "lost": _lost_range(lost)}
+            shared[key] = {**about, **record_of(explanation)}
+            records.append(shared[key])
             if explanation.chain:
                 # A consequence of a loss with the same facts shares the explanation of the loss.
-                shared.setdefault((explanation.cause, tuple(explanation.chain)), record)
-    return with_cause, records
+                shared.setdefault((explanation.cause, tuple(explanation.chain)), shared[key])
+        for finding in together:
+            shared[key]["findings"].append(finding.id)
+            causes[finding.id][explanation.cause] = None
+    known = {name: ", ".join(found) if found.keys() - {"unknown"} else None for name, found in causes.items()}
+    return [replace(finding, cause=known[finding.id]) for finding in findings], records
+
+
+def _explained(p: Partition, findings: list[Finding]) -> list[tuple[Sequence[Finding], Lost | None, Explanation]]:
+    """All explanations in the order of findings: each with the findings and the lost range that it is about."""
+    losses = [finding for finding in findings if finding.rule in LOSSES]
+    explained: list[tuple[Sequence[Finding], Lost | None, Explanation]] = []
+    if p.timeline is not None and losses:
+        explained += explain_losses(p.timeline, losses, sends_of(p))
+    for finding in findings:
+        explain_finding = EXPLAINERS.get(finding.rule)
+        if explain_finding is not None and (explanation := explain_finding(p, finding)) is not None:
+            explained.append(([finding], None, explanation))
+    position = {finding.id: number for number, finding in enumerate(findings)}
+    return sorted(explained, key=lambda item: position[item[0][0].id])
 
 
 def _sharing_key(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
@@ -100,24 +110,6 @@ def _explain_truncations(timeline: Timeline) -> list[Record]:
 
 def _precedes(end: LogEnd, cut: LogEnd) -> bool:
     return end.time is not None and cut.time is not None and end.time <= cut.time and end.end > cut.end
-
-
-def _explain_losses(p: Partition, findings: list[Finding]) -> dict[str, list[tuple[Lost | None, Explanation]]]:
-    """The explanations of lost ranges, by the id of their finding."""
-    losses = [finding for finding in findings if finding.rule in LOSSES]
-    out: dict[str, list[tuple[Lost | None, Explanation]]] = {finding.id: [] for finding in losses}
-    if p.timeline is not None and losses:
-        for together, lost, explanation in explain_losses(p.timeline, losses, sends_of(p)):
-            for finding in together:
-                out[finding.id].append((lost, explanation))
-    return out
-
-
-def _explain_other(p: Partition, finding: Finding) -> list[tuple[Lost | None, Explanation]]:
-    """The explanation of a finding that is no loss, if its rule has one."""
-    explain_finding = EXPLAINERS.get(finding.rule)
-    explanation = None if explain_finding is None else explain_finding(p, finding)
-    return [] if explanation is None else [(None, explanation)]
 
 
 def _lost_range(lost: Lost | None) -> Record | None:

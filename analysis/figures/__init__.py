@@ -12,35 +12,48 @@ from ..partitions.partition import Partition
 from .bins import bins_over
 from .breaches import acknowledged_between, dated, heat, impact, times_of
 from .consumers import never_received
-from .merge import merge_figures
+from .merge import MAX_PARTITIONS, badness, merge_figures
 from .offsets import offset_map
 from .replicas import replica_figures
 from .series import lags, latency, outcomes_of_acknowledged, over_time, rows_by_process, span_of, unplaced_outcomes
 from .windows import windows
 
-__all__ = ["figures_of", "merge_figures"]
+__all__ = ["MAX_PARTITIONS", "badness", "figures_of", "merge_figures", "own_figures_of"]
 
 
 def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
-    """Bounded figure data of one partition; merge.py merges it into the record of a run."""
+    """What one partition adds to the figures of the run, in bounded size; merge.py adds up all partitions."""
     span = span_of(p)
     if span is None:
-        return {"bins": None, "unplaced": unplaced_outcomes(p), "replicas": replica_figures(p)}
+        return {"bins": None, "unplaced": unplaced_outcomes(p.unplaced), "replicas": replica_figures(p)}
     bins = bins_over(*span)
     acknowledged = outcomes_of_acknowledged(p, findings)
     times = times_of(p, findings)
-    consumers = rows_by_process(p)
     return {
         "bins": bins.to_json(),
         "span": list(span),
         "series": over_time(p, acknowledged, bins),
         "latency": latency(p, bins),
-        "unplaced": unplaced_outcomes(p),
-        "lags": lags(p, acknowledged, consumers, bins),
+        "unplaced": unplaced_outcomes(p.unplaced),
         "heat": heat(acknowledged, findings, times, bins),
         "times": dated(findings, times, acknowledged_between(acknowledged, findings)),
         "impact": impact(p, acknowledged, findings),
         "never_received": never_received(p),
+        **_NO_OWN_FIGURES,
+    }
+
+
+_NO_OWN_FIGURES: dict[str, Any] = {"lags": [], "offsets": None, "windows": [], "replicas": None}
+
+
+def own_figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
+    """The figures of the partition itself. The run has those of its MAX_PARTITIONS worst partitions (`badness`)."""
+    span = span_of(p)
+    if span is None:
+        return {}
+    acknowledged, consumers = outcomes_of_acknowledged(p, findings), rows_by_process(p)
+    return {
+        "lags": lags(p, acknowledged, consumers, bins_over(*span)),
         "offsets": offset_map(p, acknowledged, findings, consumers),
         "windows": windows(p, findings),
         "replicas": replica_figures(p),

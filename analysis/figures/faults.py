@@ -9,8 +9,11 @@ import polars as pl
 
 MAX_FAULTS = 120
 # Faults without a duration: they need no heal.
-INSTANT = ("delete-records", "delete-topic", "create-topic", "add-partitions", "truncate", "preferred-election")
-STOPS = ("kill", "pause", "power-loss", "shutdown", "disk-full")  # a restart of the process ends them
+INSTANT = (
+    *("delete-records", "delete-topic", "create-topic", "add-partitions", "preferred-election"),
+    *("truncate", "restore", "restore-backup", "corrupt", "bit-flip"),  # of files
+)
+STOPS = ("kill", "stop", "pause", "power-loss", "shutdown", "disk-full")  # a restart of the process ends them
 
 
 def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...histories.bundle import Settings
 
 FORMAT = 1
-MAX_PARTITIONS = 48  # partitions with figures of their own
+MAX_PARTITIONS = 16  # partitions with figures of their own
 MAX_ROWS = 60  # rows of the heat map
 MAX_WINDOWS = 16
 MAX_TIMES = 400
@@ -51,7 +51,7 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
     faults, faults_left_out = fault_bands(context)
     bins, span = _common_bins(dated, unplaced, faults)
     single = [summary for summary in dated if "partitions" not in summary["figures"]]
-    worst = sorted(single, key=_badness)
+    worst = sorted(single, key=badness)
     # Partitions with brokers' logs but without client operations.
     without_operations = [
         _with_empty_figures(s, bins) for s in ordered if not s["figures"]["bins"] and s["figures"].get("replicas")
@@ -84,7 +84,7 @@ def _name(summary: Record) -> str:
     return str(summary["label"])
 
 
-def _badness(summary: Record) -> tuple[Any, ...]:
+def badness(summary: Record) -> tuple[Any, ...]:
     """A sort key: most lost records first, then most records in violations, in permitted findings, and in all."""
     counts = summary["findings"].values()
     breaches = sum(rule.get("violation records", 0) for rule in counts)

@@ -68,9 +68,8 @@ def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
     return dict(zip(("ok", "fail", "info"), tally.tolist(), strict=True))
 
 
-def unplaced_outcomes(p: Partition) -> dict[str, Any] | None:
-    """Outcomes of the topic's sends without a known partition. Equal in all its partitions, so merging takes one."""
-    sends = p.unplaced
+def unplaced_outcomes(sends: pl.DataFrame) -> dict[str, Any] | None:
+    """Outcomes of a topic's sends without a known partition. Equal in all its partitions, so merging takes one."""
     if not len(sends):
         return None
     times = sends.select(pl.coalesce("completed", "invoked")).to_series().to_numpy()

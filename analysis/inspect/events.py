@@ -30,8 +30,8 @@ def events_of_partition(p: Partition) -> list[Record]:
     moments: dict[Fact, Record] = {}
     for kind, how, fact in [*_facts(p.timeline), *_snapshots(p)]:
         merged = p.timeline.merged.get(fact, fact)
-        says = f"{merged.says} [{how}]" if how else merged.says
-        moments.setdefault(merged, {**merged.record(), "kind": kind, "says": says})
+        sentence = f"{merged.sentence} [{how}]" if how else merged.sentence
+        moments.setdefault(merged, {**merged.record(), "kind": kind, "says": sentence})
     # Python's sort is stable: facts of one millisecond keep the order of their kinds above.
     return sorted(moments.values(), key=lambda moment: MAX_INT64 if moment["time"] is None else moment["time"])
 
@@ -83,6 +83,6 @@ def _snapshots(p: Partition) -> list[Moment]:
         if not name or not held.height:
             continue
         brokers = ", ".join(sorted(held["broker"].unique()))
-        says = f"snapshot {name} of the logs of brokers {brokers}"
-        moments.append(("snapshot", "", Fact(says, "snapshot", p.replica_logs.times.get(name), snapshot=name)))
+        sentence = f"snapshot {name} of the logs of brokers {brokers}"
+        moments.append(("snapshot", "", Fact(sentence, "snapshot", p.replica_logs.times.get(name), snapshot=name)))
     return moments

@@ -64,19 +64,19 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
 def _sent(row: Record) -> Record:
     outcome = str(row["outcome"])
     key = f" with key {row['key']!r}" if row["key"] is not None else ""
-    says = f"{row['process']} sent {row['value']!r}{key} at {row['invoked'] / 1e9:.3f} s"
+    sentence = f"{row['process']} sent {row['value']!r}{key} at {row['invoked'] / 1e9:.3f} s"
     if row["acknowledged"]:
-        says += f", acknowledged under acks={row['acks']} at {row['completed'] / 1e9:.3f} s"
+        sentence += f", acknowledged under acks={row['acks']} at {row['completed'] / 1e9:.3f} s"
     elif outcome == "ok":
-        says += ", never acknowledged, but found in the leader's log"
+        sentence += ", never acknowledged, but found in the leader's log"
     else:
-        says += {"fail": ", which failed", "info": ", without a recorded outcome"}[outcome]
-    return {"says": says, "time": row["completed"] or row["invoked"], **_nowhere(row["at"])}
+        sentence += {"fail": ", which failed", "info": ", without a recorded outcome"}[outcome]
+    return {"says": sentence, "time": row["completed"] or row["invoked"], **_nowhere(row["at"])}
 
 
 def _read(row: Record) -> Record:
-    says = f"{row['process']} read {row['value']!r}"
-    return {"says": says, "time": row["completed"], **_nowhere(row["at"])}
+    sentence = f"{row['process']} read {row['value']!r}"
+    return {"says": sentence, "time": row["completed"], **_nowhere(row["at"])}
 
 
 def _nowhere(place: int) -> Record:
@@ -146,6 +146,7 @@ def _led(p: Partition, epoch: int) -> Record:
 
 
 def within(offset: int, one: Finding) -> bool:
+    """Whether a finding is about a range that holds the offset."""
     first, last = one.first_offset, one.last_offset
     return first is not None and first <= offset <= (first if last is None else last)
 

@@ -44,6 +44,7 @@ class Inspected:
 
     @property
     def results(self) -> Results:
+        """The results of reading the run: no partition is judged yet."""
         return self._gathered.results
 
     @property
@@ -53,6 +54,7 @@ class Inspected:
 
     @property
     def started_at(self) -> str:
+        """The start of the run from run.json; empty if it is not recorded."""
         return str(self.run.settings.config.get("started_at") or "")
 
     def names(self) -> list[str]:

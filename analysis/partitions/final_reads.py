@@ -21,7 +21,7 @@ class FinalReads(NamedTuple):
     end: int  # exclusive
     since: int  # ns: the passes began
     until: int  # ns: their last poll
-    asked: int | None  # ns: the last request for that end offset; None: there was none
+    requested: int | None  # ns: the last request for that end offset; None: there was none
     complete: bool  # they cover the log from its start to the requested end
     hides: int  # the first offset that an open transaction may have hidden from them
 
@@ -75,8 +75,8 @@ def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
     end = log_end if complete else end
     late = (pl.col("invoked") >= p.last_heal) & (pl.col("offset") == end)
     requested = p.end_offsets.filter(late)["invoked"].max()
-    asked = requested if isinstance(requested, int) else None
-    return FinalReads(processes, start, end, _ns(begun), _ns(until), asked, complete, hides)
+    requested = requested if isinstance(requested, int) else None
+    return FinalReads(processes, start, end, _ns(begun), _ns(until), requested, complete, hides)
 
 
 def _is_uninterrupted(p: Observations, done: FinalReads) -> bool:

@@ -1,4 +1,4 @@
-"""Builds findings and their evidence; says where a finding is, and when."""
+"""Builds findings and their evidence; puts places and times into words."""
 
 from __future__ import annotations
 

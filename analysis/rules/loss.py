@@ -205,7 +205,7 @@ def _is_covered(final: FinalReads) -> pl.Expr:
 
 def _is_too_late(final: FinalReads) -> pl.Expr:
     """Whether it may be later than the final reads: they had ended, or stop at an end that was requested earlier."""
-    early = pl.lit(False) if final.asked is None else pl.col("completed") >= final.asked
+    early = pl.lit(False) if final.requested is None else pl.col("completed") >= final.requested
     beyond = (pl.col("offset") >= final.end).fill_null(True)
     return (pl.col("completed") >= final.until) | (beyond & early)
 

@@ -28,14 +28,17 @@ class ManyPartitions:
     reads: pl.DataFrame
     marks: pl.DataFrame
     context: pl.DataFrame
+    unplaced: pl.DataFrame  # sends to any topic without a known partition: not in transactions
     settings: Settings
 
     @classmethod
-    def of(cls, tables: Mapping[str, pl.DataFrame], context: pl.DataFrame, settings: Settings) -> ManyPartitions:
+    def of(
+        cls, tables: Mapping[str, pl.DataFrame], context: pl.DataFrame, unplaced: pl.DataFrame, settings: Settings
+    ) -> ManyPartitions:
         """The partitions in the tables sends, reads and marks, which have the columns topic and partition."""
         keys = pl.concat([tables[name].select(KEY).unique() for name in TABLES]).unique().sort(KEY).with_row_index("tp")
         numbered = {name: tables[name].join(keys, on=KEY).drop(KEY) for name in TABLES}
-        return cls(keys=keys, **numbered, context=context, settings=settings)
+        return cls(keys=keys, **numbered, context=context, unplaced=unplaced, settings=settings)
 
     def without(self, numbers: Collection[int]) -> ManyPartitions:
         """The same without the partitions of these numbers."""
@@ -117,14 +120,14 @@ class ManyPartitions:
                 how="full",
                 coalesce=True,
             )
-            .join(late.group_by("tp").agg(requested=pl.col("offset").last()), on="tp", how="left")
+            .join(late.group_by("tp").agg(requested_end=pl.col("offset").last()), on="tp", how="left")
             .with_columns(
                 start=pl.col("begin").fill_null(0).clip(0),
                 since=pl.coalesce("begun", "first", pl.lit(MIN_INT64)),
                 until=pl.coalesce("until", "begun", pl.lit(MIN_INT64)),
             )
             .with_columns(end=pl.coalesce("end", "start"))
-            .with_columns(log_end=pl.max_horizontal("end", "requested"))
+            .with_columns(log_end=pl.max_horizontal("end", "requested_end"))
         )
         acknowledged = self.sends.filter("acknowledged").join(passes, on="tp")
         missed = acknowledged.filter(
@@ -134,8 +137,8 @@ class ManyPartitions:
         complete = passes.with_columns(complete=~pl.col("tp").is_in(missed["tp"].unique().implode())).with_columns(
             end=pl.when("complete").then("log_end").otherwise("end")
         )
-        requests = late.group_by("tp", end="offset").agg(asked=pl.col("invoked").max())
-        columns = ("tp", "start", "end", "since", "until", "asked", "complete")
+        requests = late.group_by("tp", end="offset").agg(requested=pl.col("invoked").max())
+        columns = ("tp", "start", "end", "since", "until", "requested", "complete")
         return complete.join(requests, on=["tp", "end"], how="left").select(columns)
 
     @cached_property

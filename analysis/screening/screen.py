@@ -65,12 +65,13 @@ def screen_batch(
 ) -> Screened:
     """Screens the partitions of a batch, but not those that have tables `apart`. The largest ones are drawn.
 
-    Topics with deletions, or with sends to an unknown partition, are not screened: their records may be elsewhere.
+    Topics that were deleted, or whose transactions wrote to an unknown partition, are not screened.
     """
     topics = {topic for frame in tables.values() for topic in frame["topic"].unique()}
-    left_out = {*unplaced["topic"].drop_nulls(), *topics_with_deletions(topics, shared, context, settings)}
+    transactional = unplaced.filter("txn")["topic"].drop_nulls()
+    left_out = {*transactional, *topics_with_deletions(topics, shared, context, settings)}
     screened = {name: rows.filter(~pl.col("topic").is_in(left_out)) for name, rows in tables.items()}
-    many = ManyPartitions.of(screened, context, settings)
+    many = ManyPartitions.of(screened, context, unplaced, settings)
     many = many.without(many.numbers_of(apart))
     drawn = -(-MAX_PARTITIONS // max(settings.batches, 1))
     return screen(many, many.largest(drawn)) if len(many.keys) >= MIN_PARTITIONS else Screened([], {})

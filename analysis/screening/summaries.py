@@ -10,23 +10,25 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..figures.bins import bins_over
 from ..figures.breaches import TOTALS
-from ..figures.series import latency, over_time
+from ..figures.series import latency, over_time, unplaced_outcomes
 from ..partitions.final_reads import FinalReads
 from .many_partitions import ManyPartitions
 
 Record = dict[str, Any]
-# Counts of what such partitions do not have.
-ABSENT = ("transactions", "synthetic", "batches", "settled", "kept records")
+NO_FIGURES: Record = {"bins": None, "replicas": None}
+ABSENT = ("transactions", "synthetic", "batches", "resolved", "kept records")  # counts that are 0
 
 
 def summaries_of(many: ManyPartitions) -> Iterator[Record]:
     """The summary of each partition, in order. The figures of all are with the first one."""
     final = {row.pop("tp"): row for row in many.final_reads.iter_rows(named=True)}
-    more = {"processes": tuple(many.final_processes), "hides": MAX_INT64}
+    more: Record = {"processes": tuple(many.final_processes), "hides": MAX_INT64}
     figures = _figures(many)
+    unplaced = {str(topic): unplaced_outcomes(sends) for (topic,), sends in many.unplaced.group_by("topic")}
     for row in _counts(many).iter_rows(named=True):
         number, topic, partition = (row.pop(name) for name in ("tp", "topic", "partition"))
         begun, ended, quartile = (row.pop(name) for name in ("begun", "ended", "latency"))
+        outcomes = unplaced.pop(topic, None)  # with one partition of the topic
         yield {
             "topic": topic,
             "partition": partition,
@@ -37,11 +39,11 @@ def summaries_of(many: ManyPartitions) -> Iterator[Record]:
             "latency": None if quartile is None else int(quartile),
             "final": FinalReads(**final[number], **more)._asdict() if number in final else None,
             "unjudged": {},
-            "untold": [],
+            "missing settings": [],
             "evidence": None,
             "repeated_values": 0,
             "findings": {},
-            "figures": figures,
+            "figures": figures if outcomes is None else {**(figures or NO_FIGURES), "unplaced": outcomes},
             "causes": [],
         }
         figures = None

@@ -17,10 +17,10 @@ ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "sn
 class Fact:
     """One dated event and its source. Facts from files may have no date.
 
-    `says` is a sentence for people. Code uses the fields in ABOUT; which of them are set depends on the kind.
+    `sentence` is for people. Code uses the fields in ABOUT; which of them are set depends on the kind.
     """
 
-    says: str
+    sentence: str
     kind: str
     time: int | None = None  # ns since the start of the run, on the history's clock
     source: str | None = None
@@ -46,14 +46,15 @@ class Fact:
 
     def evidence(self) -> Evidence:
         """The sentence and source of this fact, for a finding; times and `also` are left out."""
-        return Evidence(self.says, self.place, self.source, self.line, self.byte)
+        return Evidence(self.sentence, self.place, self.source, self.line, self.byte)
 
     def record(self) -> dict[str, Any]:
         """The fact as JSON values: its sentence, time (ns) and source, and the fields of ABOUT that are set.
 
         Sets become sorted lists. `also` has the records of the other sources, if there are any.
         """
-        record = {name: getattr(self, name) for name in ("says", "time", "source", "line", "byte", "place")}
+        record: dict[str, Any] = {"says": self.sentence, "time": self.time, "source": self.source, "line": self.line}
+        record |= {"byte": self.byte, "place": self.place}
         known = {name: value for name in ABOUT if (value := getattr(self, name)) is not None}
         record |= {name: sorted(value) if isinstance(value, frozenset) else value for name, value in known.items()}
         return {**record, "also": [fact.record() for fact in self.also]} if self.also else record

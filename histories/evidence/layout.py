@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ..errors import InputError
 from ..files import file_type_of, reason_of
 from ..tables import MAX_OFFSET
 from .checkpoints import (
@@ -45,6 +46,7 @@ BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN_BROKER = "?"
 MAX_DEPTH = 12  # of folders below the opened one
+MAX_ENTRIES = 1_000_000  # files and folders of a run
 SMALL_FILES = (EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, *PROPERTY_FILES)
 
 
@@ -81,9 +83,11 @@ def find_parts(root: Path) -> list[Part]:
 def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
     """Files below root, their relative paths, and why one cannot be read. Each folder is visited once, despite links.
 
-    Folders without permission, pipes, devices and broken links cannot be read.
+    Folders without permission, pipes, devices and broken links cannot be read. Raises InputError where a link leads to
+    a whole file system.
     """
     seen: set[tuple[int, int]] = set()
+    found_entries = 0
     pending = [(root, Path(), 0)]
     while pending:
         folder, relative, depth = pending.pop()
@@ -96,6 +100,14 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
         except OSError as error:
             yield folder, relative, f"found {reason_of(error)}, expected a folder"
             continue
+        found_entries += len(entries)
+        if found_entries > MAX_ENTRIES:
+            raise InputError(
+                str(root),
+                f"more than {MAX_ENTRIES:,} files and folders",
+                "brokers' files",
+                "check where its links lead",
+            )
         for entry in entries:
             # Kafka writes no names that are not UTF-8, and a report could not contain them.
             if any("\ud800" <= char <= "\udfff" for char in entry.name):

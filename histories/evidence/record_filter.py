@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numba import njit
 
-from .batch_headers import Bytes, Ints
+from .batch_layout import Bytes, Ints
 from .tables import LOOKUPS
 
 BITS_PER_TEXT = 16  # one hash a text: about one in sixteen of the other texts passes

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT, Bytes, Ints
-from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER
+from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT
+from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER, Bytes, Ints
 from .batch_loops import loops_for
 from .tables import PASSED, RECORDS
 

@@ -24,13 +24,11 @@ from .batch_headers import (
     CODEC_BITS,
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
-    Bytes,
-    Ints,
     offsets_of_broken,
     trusted_batches,
     walk_headers,
 )
-from .batch_layout import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, COUNT, CRC2, HEADERS, LAST, MAGIC, SIZE
+from .batch_layout import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, COUNT, CRC2, HEADERS, LAST, MAGIC, SIZE, Bytes, Ints
 from .batch_loops import loops_for
 from .record_frames import passed_frame, record_frame
 from .tables import BATCHES, DAMAGE, PASSED, RECORDS, damage_row

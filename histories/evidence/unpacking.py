@@ -9,8 +9,8 @@ import cramjam
 from ..errors import describe_error
 from ..files import decompress
 from . import lz4_frames
-from .batch_headers import CODEC_BITS, Ints
-from .batch_layout import ATTRIBUTES, BASE, BYTE, LAST
+from .batch_headers import CODEC_BITS
+from .batch_layout import ATTRIBUTES, BASE, BYTE, LAST, Ints
 from .tables import damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

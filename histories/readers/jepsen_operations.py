@@ -23,7 +23,7 @@ _FAULTS = {"start-partition": "partition"}
 
 
 def event(line: bytes) -> dict[str, Any] | None:
-    """The event of one line (a row of EVENTS without its line), or None where the line makes none."""
+    """The event of one line (a row of EVENTS without its line); None for a line without an event."""
     try:
         forms = edn.read_all(decode_line(line))
     except edn.EdnError as error:

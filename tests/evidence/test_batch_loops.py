@@ -40,7 +40,7 @@ def with_right_crc(data: bytearray) -> bytes:
 
 
 @given(st.lists(st.tuples(TEXTS, st.integers(0, 4)), max_size=4), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_same_tables_of_sound_and_of_changed_bytes(batches, rng):
     data, offset = bytearray(), 0
     for values, codec in batches:
@@ -54,7 +54,7 @@ def test_the_same_tables_of_sound_and_of_changed_bytes(batches, rng):
 
 
 @given(TEXTS.filter(len), st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_same_records_of_a_batch_with_a_right_crc_and_a_wrong_payload(values, rng):
     data = bytearray(batch(values, 7))
     for _ in range(rng.randrange(1, 4)):

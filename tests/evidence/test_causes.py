@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, DIVERGING, LEGAL, explain_divergence, explain_loss, retry_duplicate
 from logjudge.analysis.causes.consumers import CONSUMER_CAUSES
-from logjudge.analysis.causes.ranges import explain_losses, explain_ranges
+from logjudge.analysis.causes.loss_ranges import explain_losses
 from logjudge.analysis.causes.replica_history import short_log_facts
 from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
 from logjudge.analysis.partitions.partition import Partition
@@ -61,7 +61,7 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
     dated = timeline(tables, about, leader="3")
     explained = explain_repeated(dated, sent_again, {"enable.idempotence": False})
     assert explained.cause == "retry-duplicate"
-    assert any("a copy was in snapshot before at offset 2" in fact.says for fact in explained.chain)
+    assert any("a copy was in snapshot before at offset 2" in fact.sentence for fact in explained.chain)
     apart = timeline(joined(logs("3: 0a 1b", "before"), logs("3: 0a 1x@1 2b@1")), about, leader="3")
     assert explain_repeated(apart, sent_again, {"enable.idempotence": False}).cause == "unknown"
 
@@ -78,7 +78,7 @@ def test_a_retry_is_known_by_what_turns_idempotence_off(producer, expected):
     held = timeline(logs("1: 0a 1b 2b"), leader="1")
     explained = explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), producer)
     assert explained.cause == "retry-duplicate"
-    assert expected in [fact.says for fact in explained.chain]
+    assert expected in [fact.sentence for fact in explained.chain]
     sure = {**producer, "enable.idempotence": True}
     assert explain_repeated(held, Repeated("orders", 0, "b", (1, 2), "p"), sure).cause == "unknown"
 
@@ -147,7 +147,7 @@ def test_a_later_leader_with_records_above_a_cut_loses_those_of_the_others():
 
     assert explain_loss(explained(), lost()).cause == "high-watermark-truncation"
     assert explain_divergence(explained(), DIFFER).cause == "high-watermark-truncation"
-    sentences = " | ".join(fact.says for fact in explain_loss(explained(), lost()).chain)
+    sentences = " | ".join(fact.sentence for fact in explain_loss(explained(), lost()).chain)
     assert sentences.index("truncated") < sentences.index("in epoch 2")
     assert "broker 2 kept its own records" in sentences
     assert explain_divergence(explained(cut=1), DIFFER).cause == "unknown"
@@ -170,7 +170,7 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
     power = (fault("power-loss", "1", 6), fault("power-loss", "2", 7))
     explained = correlated(*power, fault("restart", "2", 11), fault("restart", "1", 11))
     assert explained.cause == "correlated-failure"
-    sentences = " | ".join(fact.says for fact in explained.chain)
+    sentences = " | ".join(fact.sentence for fact in explained.chain)
     assert sentences.index("broker 1 lost power") < sentences.index("broker 2 lost power") < sentences.index("loaded")
     assert correlated(*power, fault("restart", "1", 11), ends=(1, 2)).cause == "unknown"  # broker 2 kept them
     assert correlated(*power, fault("restart", "1", 11), acks="1").cause != "correlated-failure"  # 2 never had them
@@ -267,10 +267,12 @@ def test_neighbours_that_were_lost_by_two_causes_are_explained_each_by_its_own()
         )
     )
     finding = Finding("lost-write", "", "orders", 0, first_offset=1, last_offset=3, count=3, values=["b", "c", "d"])
-    ranges = [(part.first, part.last, part.count, why.cause) for part, why in explain_ranges(found, finding, sends)]
+    ranges = [
+        (part.first, part.last, part.count, why.cause) for _, part, why in explain_losses(found, [finding], sends)
+    ]
     assert ranges == [(1, 2, 2, "single-ack-failover"), (3, 3, 1, "unknown")]
     same = sends.with_columns(acks=pl.lit("1"))
-    ranges = [(part.first, part.last, part.count, why.cause) for part, why in explain_ranges(found, finding, same)]
+    ranges = [(part.first, part.last, part.count, why.cause) for _, part, why in explain_losses(found, [finding], same)]
     assert ranges == [(1, 3, 3, "single-ack-failover")]
 
 

@@ -91,7 +91,7 @@ def test_a_change_without_its_beginning_is_damage():
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_noise_is_a_malformed_record_or_none(noise):
     try:
         type_, version, _ = decode(noise)

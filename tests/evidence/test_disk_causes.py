@@ -113,7 +113,7 @@ def rolled_back(
 def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
     explained = rolled_back(*KILLED)
     assert explained.cause == "log-rolled-back"
-    sentences = " | ".join(fact.says for fact in explained.chain)
+    sentences = " | ".join(fact.sentence for fact in explained.chain)
     assert sentences.index("in snapshot before broker 1's log of orders-0 ended at 2") < sentences.index(
         "in snapshot after"
     )
@@ -156,7 +156,7 @@ def test_records_remain_after_their_commit_marker_was_truncated(recorded):
     )
     explained = explain_loss(lines, cut)
     assert explained.cause == "unclean-election"
-    sentences = [fact.says for fact in explained.chain]
+    sentences = [fact.sentence for fact in explained.chain]
     assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in sentences
     assert sentences[-1].startswith("offsets 52 to 57 of orders-0 are still in the log without the COMMIT marker")
     assert not any("lacked offset 52" in text for text in (*sentences, *explained.missing))

@@ -78,7 +78,7 @@ def test_a_payload_may_have_several_lines_and_look_like_anything():
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_noise_never_crashes(text):
     for dump in parse_dump("Dumping x/orders-0/00000000000000000000.log\n" + text):
         assert dump.records.height == 0 or "offset:" in text

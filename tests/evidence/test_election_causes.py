@@ -33,7 +33,7 @@ def test_a_leader_from_outside_the_isr_is_unclean():
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     explained = explain_loss(timeline(AFTER, meta=meta), lost())
     assert explained.cause == "unclean-election"
-    sentences = " | ".join(fact.says for fact in explained.chain)
+    sentences = " | ".join(fact.sentence for fact in explained.chain)
     assert "the ISR of orders-0 shrank to [1]" in sentences
     assert "the controller elected broker 2 leader of orders-0 in epoch 1" in sentences
 
@@ -121,7 +121,7 @@ def test_an_unclean_election_that_the_configuration_forbids_was_forced():
     config = {"unclean.leader.election.enable": False, "min.insync.replicas": 2}
     explained = explain_loss(timeline(AFTER, {"replicas": ("1", "2")}, meta, config=config), lost())
     assert explained.cause == "unclean-election"
-    sentences = [fact.says for fact in explained.chain]
+    sentences = [fact.sentence for fact in explained.chain]
     forbidden = sentences.index("unclean.leader.election.enable=false for the topic")
     assert "elected broker 2" in sentences[forbidden + 1]
     assert explained.prevented_by == [
@@ -222,11 +222,11 @@ def test_acks_all_alone_prevents_little_where_the_leader_may_be_alone():
 def test_the_chain_has_why_the_others_were_gone():
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     faults = (fault("pause", "2", 2), fault("pause", "1", 6))
-    sentences = [fact.says for fact in explain_loss(timeline(AFTER, meta=meta, faults=faults), lost()).chain]
+    sentences = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=meta, faults=faults), lost()).chain]
     assert "pause of broker 2 began" in sentences
     assert "pause of broker 1 began" in sentences
     healed = (faults[0], Fault("heal", "pause", ("2",), 3 * SECOND, 3 * SECOND))
-    sentences = [fact.says for fact in explain_loss(timeline(AFTER, meta=meta, faults=healed), lost()).chain]
+    sentences = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=meta, faults=healed), lost()).chain]
     assert not [one for one in sentences if "pause" in one]
 
 

@@ -15,8 +15,8 @@ from .timelines import (
 
 def test_facts_without_a_time_keep_their_place():
     one, two, three = Fact("one", "started", 1), Fact("undated", "started"), Fact("three", "started", 3)
-    assert [fact.says for fact in ordered([one, two, three, one])] == ["one", "undated", "three"]
-    assert [fact.says for fact in ordered([three, two, one])] == ["one", "three", "undated"]
+    assert [fact.sentence for fact in ordered([one, two, three, one])] == ["one", "undated", "three"]
+    assert [fact.sentence for fact in ordered([three, two, one])] == ["one", "three", "undated"]
 
 
 def metadata_fact(at, kind="fenced", broker="2", **about):

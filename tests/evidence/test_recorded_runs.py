@@ -220,7 +220,7 @@ def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
         timeline = run.timeline("orders", places[0][0])
         explained = explain_repeated(timeline, repeated, run.about["processes"][process])
         assert explained.cause == "retry-duplicate"
-        assert sum("a copy is at offset" in fact.says for fact in explained.chain) == 2
+        assert sum("a copy is at offset" in fact.sentence for fact in explained.chain) == 2
         assert explain_repeated(timeline, repeated, {"enable.idempotence": True}).cause == "unknown"
 
 

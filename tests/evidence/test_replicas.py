@@ -164,7 +164,7 @@ def as_text(broker, log, skipped=()):
 
 
 @given(LOG, LOG, LOG, st.sets(st.integers(0, 4)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_divergence_is_what_a_comparison_of_each_offset_finds(one, two, three, skipped):
     text = "\n".join([as_text("1", one), as_text("2", two, skipped), as_text("3", three)])
     tables = logs(text)
@@ -182,7 +182,7 @@ def test_divergence_is_what_a_comparison_of_each_offset_finds(one, two, three, s
 
 
 @given(LOG, LOG, st.sets(st.integers(0, 6)), st.sampled_from(["1", "2"]), st.integers(0, 3), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_absent_is_what_a_search_of_each_log_finds(one, two, gone, leader, start, in_one_transaction):
     # Values are unique in an acknowledged history: number them by broker and offset, sharing a prefix.
     texts = []

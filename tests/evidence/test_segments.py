@@ -124,7 +124,7 @@ def test_a_value_that_is_no_text_is_named_by_its_digest():
 
 
 @given(st.binary(max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_utf8_is_what_python_takes_for_it(data):
     try:
         data.decode()
@@ -135,7 +135,7 @@ def test_utf8_is_what_python_takes_for_it(data):
 
 
 @given(st.binary(max_size=100))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_crc32_is_zlib_s(data):
     assert int(kernels.crc(batch_layout.CRC32, np.frombuffer(data, np.uint8), 0, len(data))) == zlib.crc32(data)
 
@@ -199,7 +199,7 @@ def test_an_unknown_magic_hides_one_batch_alone():
 
 
 @given(st.integers(0, 10**6), st.integers(0, 7))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_flipped_bit_is_found_and_changes_no_record(position, bit):
     data = bytearray(log_of(6))
     position %= len(data)
@@ -216,7 +216,7 @@ def test_a_flipped_bit_is_found_and_changes_no_record(position, bit):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_mangled_segments_never_crash_or_invent(data):
     original = log_of(5)
     mangled = bytearray(original)
@@ -240,7 +240,7 @@ def test_mangled_segments_never_crash_or_invent(data):
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_noise_is_no_segment(noise):
     segment = read(noise)
     assert segment.records.height == 0
@@ -362,7 +362,7 @@ def test_records_that_are_not_looked_up_are_ranges():
 
 
 @given(st.lists(st.text(max_size=40), max_size=60), st.lists(st.text(max_size=40), max_size=60))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_looked_up_value_is_always_found(wanted, others):
     lookups = lookups_of("reads", pl.DataFrame({"value": wanted}, schema={"value": pl.String}))
     values = sorted({*wanted, *others})

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from command_line import shell
+from lab_processes import processes
 from logjudge.histories.errors import LogjudgeError, MissingComponentError, UsageError
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
@@ -56,13 +57,6 @@ def plan(tmp_path: Path) -> Plan:
 def lab(plan: Plan) -> Iterator[Lab]:
     with Lab.start(plan) as lab:
         yield lab
-
-
-def processes(folder: str | Path) -> list[int]:
-    """The processes whose command line names a folder, without this one."""
-    listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True)
-    rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
-    return [int(pid) for pid, stat, args in rows if str(folder) in args and not stat.startswith("Z")]
 
 
 def wait_until_none(folder: str | Path) -> None:

@@ -14,16 +14,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import logjudge
 import pytest
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import verdict_of
-from logjudge.histories.bundle import open_run
+from lab_processes import processes
 from logjudge.histories.recording.collect import collect, sources_of
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
 from logjudge.histories.recording.lab.releases import fetch_kafka, find_kafka
 from logjudge.histories.recording.scenarios import load, names
-from test_keeper import processes
 
 DELETING = ("retention", "delete-records", "compaction")
 
@@ -63,13 +61,13 @@ def test_a_scenario_gets_its_verdict_and_its_causes(name: str, tmp_path: Path) -
     assert done.problem == ""
     assert not processes(tmp_path)
     assert not (tmp_path / f"{name}-lab").exists()
-    verdict = verdict_of(judge_run(open_run(done.folder)))
-    broken = {rule for rule, about in verdict["rules"].items() if about["verdict"] == "invalid"}
-    assert verdict["verdict"] == scenario.verdict, verdict["headline"]
+    result = logjudge.check(done.folder)
+    broken = {rule for rule, about in result.rules.items() if about["verdict"] == "invalid"}
+    assert result.verdict == scenario.verdict, result.headline
     assert set(scenario.rules) <= broken
-    assert set(scenario.causes) <= {incident["cause"] for incident in verdict["incidents"]}
+    assert set(scenario.causes) <= {incident["cause"] for incident in result.incidents}
     if name not in DELETING:
-        assert verdict["rules"]["lost-write"]["count"] == len(lost_values(done.folder))
+        assert result.rules["lost-write"]["count"] == len(lost_values(done.folder))
 
 
 @pytest.mark.slow
@@ -91,10 +89,10 @@ def test_ctrl_c_ends_a_recording_in_order_and_kill_leaves_what_can_be_judged(tmp
         assert codes == {"interrupted": 0, "killed": -signal.SIGKILL}
         collect(sources_of([str(lab.folder)]), tmp_path / "interrupted", topics=["interrupted"])
     assert not processes(tmp_path)  # members of the group neither
-    verdict = verdict_of(judge_run(open_run(tmp_path / "interrupted")))
-    assert verdict["verdict"] == "valid", verdict["headline"]
-    assert verdict["rules"]["replica-divergence"]["verdict"] == "valid"
-    assert verdict_of(judge_run(open_run(tmp_path / "killed")))["verdict"] == "unknown"
+    result = logjudge.check(tmp_path / "interrupted")
+    assert result.verdict == "valid", result.headline
+    assert result.rules["replica-divergence"]["verdict"] == "valid"
+    assert logjudge.check(tmp_path / "killed").verdict == "unknown"
 
 
 def wait_for_reads(folder: Path) -> None:

@@ -143,6 +143,15 @@ def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -
     assert 0 < lines[0]["time"] < crash["time"]
 
 
+def test_topics_and_snapshots_are_described_while_the_run_goes_on(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run", topics={"t": {"partitions": 1}})
+    recorder.configure_topic("t", partitions=2, **{"cleanup.policy": "delete"})
+    assert recorder.snapshot("before") == tmp_path / "run" / "snapshots" / "before"
+    content = json.loads((recorder.finish() / "run.json").read_text())
+    assert content["topics"] == {"t": {"partitions": 2, "cleanup.policy": "delete"}}
+    assert content["snapshots"]["before"]["time"] > 0
+
+
 def test_every_scenario_is_whole() -> None:
     for name in names():
         scenario = load(name)

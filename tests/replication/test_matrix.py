@@ -23,7 +23,7 @@ from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.variants import VARIANTS
 
-SOUND_RUNS = 10  # of a cell in which nothing may break
+SOUND_RUNS = 6  # of a cell in which nothing may break
 CAMPAIGN_RUNS = 40
 ROWS = [(setting, variant) for setting, cells in CELLS.items() for variant in cells]
 

@@ -1,7 +1,7 @@
 """A simulated run is judged as the recorded run of its kind: the same verdicts, the same causes.
 
-Recordings without brokers' files are held against the simulated clients alone. (The whole recordings, with their
-brokers, agree too; they are too large for the repository.)
+Recordings without brokers' files are compared with simulated runs without these files. (The whole recordings agree
+too; they are too large for the repository.)
 """
 
 from __future__ import annotations

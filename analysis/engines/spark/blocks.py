@@ -79,10 +79,12 @@ def in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFr
 
 
 def pack(frame: pl.DataFrame) -> bytes:
+    """A table as compressed Arrow IPC."""
     buffer = io.BytesIO()
     frame.rechunk().write_ipc(buffer, compression="lz4")
     return buffer.getvalue()
 
 
 def unpack(payload: bytes) -> pl.DataFrame:
+    """The table of `pack`."""
     return pl.read_ipc(io.BytesIO(payload))

@@ -80,9 +80,9 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
     packed = [split for split in run.splits if split.is_handed_on]
     frames = [_lines_of(session, lines, run.settings)] if lines else []
     if packed:
-        tasks = handing_on.tasks_of(packed, parallel)
-        rows = text_of(session, [split.path for split in packed]).mapInArrow(_packing(packed, tasks), HANDED_ON)
-        frames.append(handing_on.parsed(rows, tasks, run.settings.to_json(), None))
+        parsing = handing_on.tasks_of(packed, parallel)
+        rows = text_of(session, [split.path for split in packed]).mapInArrow(_packing(packed, parsing), HANDED_ON)
+        frames.append(handing_on.parsed(rows, parsing, run.settings.to_json(), None))
     tasks = [
         task_row(path_below(run.uri, split.path), "split", split.number, json.dumps(asdict(split)).encode())
         for split in run.splits
@@ -247,6 +247,7 @@ def _piecing(root: str, homes: dict[str, str]) -> Map:
 
 
 def staged_row(home: str, path: str, start: int, size: int, turn: int, payload: bytes, **task: Any) -> dict[str, Any]:
+    """A piece of a file, which a task writes into the folder of its home."""
     row = {"home": home, "path": path, "start": start, "size": size, "kind": "piece", "topic": "", "partition": -1}
     return {**row, "name": "", "turn": turn, "payload": payload, **task}
 
@@ -257,6 +258,7 @@ def task_row(home: str, kind: str, turn: int, payload: bytes, **task: Any) -> di
 
 
 def frame_of(session: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    """Rows of tasks and pieces as a DataFrame."""
     return session.createDataFrame(pa.Table.from_pylist(rows, STAGED_SCHEMA))
 
 

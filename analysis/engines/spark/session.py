@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Session: TypeAlias = "SparkSession"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
-BYTES_PER_TASK = 256 << 10  # of the run's files; judging takes about a second for so many
+BYTES_PER_TASK = 1 << 20  # of the run's files; with brokers' files judging may take a second for so many
 MIN_CLUSTER_CORES = 8  # taken for a cluster on which few executors have registered, and for Connect
 # A setting of ours in the session: the user chose no number of shuffle partitions, so each run sets one.
 _SIZED_BY_DATA = "spark.logjudge.shufflePartitionsByData"
@@ -117,7 +117,9 @@ def shuffle_partitions(session: SparkSession, size: int) -> int:
     """
     wanted = max(1, -(-size // BYTES_PER_TASK))
     cores = parallel_tasks(session)
-    return min(wanted, cores) if wanted <= 4 * cores else 4 * max(cores, MIN_CLUSTER_CORES * is_cluster(session))
+    if wanted <= 4 * cores:
+        return min(wanted, cores)
+    return min(wanted, 4 * max(cores, MIN_CLUSTER_CORES * is_cluster(session)))
 
 
 def shuffle_tasks(session: SparkSession) -> int:

@@ -1,4 +1,4 @@
-"""Transactions that commit and abort, one that consumes, transforms and produces, and readers of both levels."""
+"""Transactions that commit, abort and are fenced; one consumes, transforms and produces; readers of both levels."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ CALL_SECONDS = 20.0
 RETRY_SECONDS = 60.0
 MAX_SENDS = 5  # in one transaction
 ABORTED_SHARE = 0.2
+FENCED_SHARE = 0.05
 MAX_RECORDS = 50  # that one transaction transforms
 
 
@@ -41,6 +42,7 @@ class Transactor:
             "delivery.timeout.ms": 20_000,
         }
         self._count = 0
+        self._successor: Any = None  # the producer that has fenced the present one
         session.recorder.configure(name, **recorded(self._config))
 
     def run(self) -> None:
@@ -52,7 +54,7 @@ class Transactor:
                 try:
                     self._transact(producer)
                 except _FatalError:
-                    producer = self._connect()
+                    producer, self._successor = self._successor or self._connect(), None
                     self.reconnected()
         finally:
             self.close()
@@ -113,10 +115,13 @@ class Transactor:
         except (library.KafkaException, BufferError) as error:
             self._abort(producer, transaction, error)
             return
-        if self.random.random() < ABORTED_SHARE:
+        draw = self.random.random()
+        if draw < ABORTED_SHARE:
             self._abort(producer, transaction, "aborted by the application")
-        else:
-            self._commit(producer, transaction)
+            return
+        if draw > 1 - FENCED_SHARE:
+            self._successor = self._connect()  # which aborts the transaction and fences its producer
+        self._commit(producer, transaction)
 
     def _commit(self, producer: Any, transaction: Transaction) -> None:
         end = time.monotonic() + RETRY_SECONDS

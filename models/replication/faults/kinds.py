@@ -1,4 +1,4 @@
-"""What can go wrong: a function a fault, which begins it and returns how to end it, or None."""
+"""What can go wrong: each function begins a fault, and returns how to end it, or None."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def shutdown(target: Target, fault: Fault) -> Heal:
     for node in fault.nodes:
         target.brokers[node].leave()
     loop = target.loop
-    loop.at(loop.now + 50 * MS, _shut, (target, leaving))
+    loop.at(loop.now + 50 * MS, _stop_leaving, (target, leaving))
 
     def heal() -> tuple[int, ...]:
-        _shut((target, leaving))  # a restart before then waits for the process to end
+        _stop_leaving((target, leaving))  # a restart before then waits for the process to end
         return _start(target, fault)
 
     return heal
 
 
-def _shut(argument: tuple[Target, list[int]]) -> None:
+def _stop_leaving(argument: tuple[Target, list[int]]) -> None:
     target, leaving = argument
     for node in leaving:
         target.brokers[node].stop("shutdown")

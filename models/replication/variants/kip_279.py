@@ -1,6 +1,5 @@
-"""2.0: the answer to OffsetsForLeaderEpoch names the epoch that it found, and a follower that does not know
-that epoch asks again for an older one (KIP-279). Logs no longer diverge after fast leader changes, if followers learn
-of them.
+"""2.0: the answer to OffsetsForLeaderEpoch names the epoch that it found. A follower without that epoch asks again for
+an older one (KIP-279). Logs no longer diverge after fast leader changes, if followers learn of each.
 
 From 1.1 to 2.0.0 a leader in controlled shutdown did not learn that it was replaced, and kept leading until its process
 ended (KAFKA-7482); what it acknowledged with acks=1 meanwhile is lost.

@@ -20,7 +20,7 @@ from ...histories.tables import Finding
 from ..timelines.timeline import Timeline
 from . import explain_loss
 from .attempts import Explanation
-from .losses import Lost, gone_of, lost_of, lost_part
+from .losses import Lost, lost_of, lost_part
 
 MAX_PARTS = 40  # of a range; if the ISR changes more often, its changes explain no single record
 MAX_SINGLE = 20  # findings with the same evidence that are explained one by one
@@ -33,37 +33,40 @@ def explain_losses(
     timeline: Timeline, findings: Sequence[Finding], sends: pl.DataFrame
 ) -> Iterator[tuple[Sequence[Finding], Lost, Explanation]]:
     """The causes of lost ranges: each explanation with the findings and the range that it explains."""
-    shared = _findings_with_same_evidence(timeline, findings, sends) if len(findings) > MAX_SINGLE else []
+    values = list({value for finding in findings for value in finding.values})
+    gone = _with_evidence(timeline, sends.filter(pl.col("acknowledged") & pl.col("value").is_in(values)))
+    shared = _findings_with_same_evidence(findings, gone) if len(findings) > MAX_SINGLE else []
     for together in shared:
         merged = replace(together[0], values=[value for finding in together for value in finding.values])
-        yield together, *_explain_part(timeline, merged, gone_of(merged, sends).sort("offset"), sends)
+        yield together, *_explain_part(timeline, merged, _gone(merged, gone), sends)
     done = {id(finding) for together in shared for finding in together}
     for finding in findings:
         if id(finding) not in done:
-            yield from (([finding], *part) for part in explain_ranges(timeline, finding, sends))
+            yield from (([finding], *part) for part in _explain_finding(timeline, finding, _gone(finding, gone), sends))
 
 
-def explain_ranges(timeline: Timeline, finding: Finding, sends: pl.DataFrame) -> list[ExplainedRange]:
+def _gone(finding: Finding, gone: pl.DataFrame) -> pl.DataFrame:
+    return gone.filter(pl.col("value").is_in(finding.values)).sort("offset")
+
+
+def _explain_finding(
+    timeline: Timeline, finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame
+) -> Iterator[ExplainedRange]:
     """The causes of a finding's lost range, each with the part of it that it explains, in order of offset."""
     whole = lost_of(finding, sends)
     if whole is None:
-        return []
-    gone = gone_of(finding, sends).sort("offset")
-    parts = [] if gone["offset"].null_count() else _split_by_evidence(timeline, gone)
-    if not 1 < len(parts) <= MAX_PARTS or gone.height != finding.count:
-        return [(whole, explain_loss(timeline, whole))]
-    explained = [(part, *_explain_part(timeline, finding, part, sends)) for part in parts]
-    out: list[ExplainedRange] = []
-    for cause, group in groupby(explained, key=lambda item: item[2].cause):
-        adjacent = list(group)
-        separate = [(lost, explanation) for _, lost, explanation in adjacent]
-        joined = (
-            _explain_part(timeline, finding, pl.concat([part for part, _, _ in adjacent]), sends)
-            if len(adjacent) > 1
-            else separate[0]
-        )
-        out += [joined] if joined[1].cause == cause else separate
-    return out
+        return
+    # Runs of adjacent sends with the same evidence.
+    parts = gone.with_columns(pl.struct(EVIDENCE).rle_id().alias("run")).partition_by("run", maintain_order=True)
+    if gone["offset"].null_count() or gone.height != finding.count or not 1 < len(parts) <= MAX_PARTS:
+        yield whole, explain_loss(timeline, whole)
+        return
+    explained = [_explain_part(timeline, finding, part, sends) for part in parts]
+    for cause, group in groupby(range(len(parts)), key=lambda number: explained[number][1].cause):
+        same = list(group)
+        together = pl.concat([parts[number] for number in same])
+        joined = _explain_part(timeline, finding, together, sends) if len(same) > 1 else explained[same[0]]
+        yield from [joined] if joined[1].cause == cause else [explained[number] for number in same]
 
 
 def _explain_part(timeline: Timeline, finding: Finding, part: pl.DataFrame, sends: pl.DataFrame) -> ExplainedRange:
@@ -71,13 +74,9 @@ def _explain_part(timeline: Timeline, finding: Finding, part: pl.DataFrame, send
     return lost, explain_loss(timeline, lost)
 
 
-def _findings_with_same_evidence(
-    timeline: Timeline, findings: Sequence[Finding], sends: pl.DataFrame
-) -> list[list[Finding]]:
+def _findings_with_same_evidence(findings: Sequence[Finding], gone: pl.DataFrame) -> list[list[Finding]]:
     """Groups of more than MAX_SINGLE findings of one rule and severity; all their records have the same evidence."""
-    values = list({value for finding in findings for value in finding.values})
-    gone = sends.filter(pl.col("acknowledged") & pl.col("value").is_in(values) & pl.col("offset").is_not_null())
-    unique = _with_evidence(timeline, gone).filter(pl.col("value").is_unique())
+    unique = gone.filter(pl.col("offset").is_not_null()).filter(pl.col("value").is_unique())
     evidence = dict(unique.select("value", pl.struct(EVIDENCE).rank("dense")).iter_rows())
     groups: dict[tuple[str, str, int], list[Finding]] = {}
     for finding in findings:
@@ -85,12 +84,6 @@ def _findings_with_same_evidence(
         if len(found) == 1 and len(finding.values) == finding.count and (same := found.pop()) is not None:
             groups.setdefault((finding.rule, finding.severity, same), []).append(finding)
     return [group for group in groups.values() if len(group) > MAX_SINGLE]
-
-
-def _split_by_evidence(timeline: Timeline, gone: pl.DataFrame) -> list[pl.DataFrame]:
-    """Runs of adjacent lost sends with the same evidence, in order of offset."""
-    runs = _with_evidence(timeline, gone).with_columns(pl.struct(EVIDENCE).rle_id().alias("run"))
-    return runs.select(*gone.columns, "run").partition_by("run", include_key=False, maintain_order=True)
 
 
 def _with_evidence(timeline: Timeline, gone: pl.DataFrame) -> pl.DataFrame:
