@@ -38,9 +38,13 @@ def split_small(rows: pl.DataFrame, batches: int) -> tuple[list[tuple[int, pl.Da
     """The rows of partitions with at most SMALL_ROWS, by their batch, and all other rows."""
     if not batches or not len(rows):
         return [], rows
-    is_small = pl.len().over("topic", "partition") <= SMALL_ROWS
-    small, large = rows.filter(is_small), rows.filter(~is_small)
-    first = {topic: zlib.crc32(topic.encode()) for topic in rows["topic"].unique()}
+    key = ["topic", "partition"]
+    sizes = rows.group_by(key).len()
+    few = sizes.filter(pl.col("len") <= SMALL_ROWS)
+    if not len(few):  # as in most large runs
+        return [], rows
+    small, large = rows.join(few, on=key, how="semi"), rows.join(few, on=key, how="anti", maintain_order="left")
+    first = {topic: zlib.crc32(topic.encode()) for topic in few["topic"].unique()}
     batch = (pl.col("topic").replace_strict(first, return_dtype=pl.Int64) + pl.col("partition")) % batches
     return [(int(str(number)), part) for (number,), part in small.group_by(batch, maintain_order=True)], large
 

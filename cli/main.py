@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),
     "causes": ("causes", "List the causes and explain them."),
+    "lint": ("lint", "Say what is wrong with a history, line by line."),
     "convert": ("convert", "Write a history in another format."),
     "doctor": ("doctor", "Check what is installed, and how to install what is missing."),
     "record": ("record", "Record a workload against a real cluster, and judge it."),

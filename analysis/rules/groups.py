@@ -244,14 +244,21 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
     # An automatic commit happened some time before its callback, but after its process's automatic one before it.
     seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
-    begun = (
-        commits.select(pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked")).to_series().to_numpy()
+    begun = pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked")
+    previous = commits.select(pl.col("offset", "invoked", "completed", "at", "process").name.prefix("previous_"))
+    with_previous = (
+        commits.with_columns(begun=begun)
+        .sort("begun")
+        .join_asof(
+            previous,
+            left_on="begun",
+            right_on="previous_completed",
+            allow_exact_matches=False,
+            coalesce=False,
+            check_sortedness=False,
+        )
     )
-    done = commits["completed"].to_numpy()
-    before = np.searchsorted(done, begun, "left") - 1
-    index = pl.Series(before, dtype=pl.Int64).set(pl.Series(before < 0), None)
-    names = ("offset", "invoked", "completed", "at", "process")
-    return commits.with_columns(commits[name].gather(index).alias(f"previous_{name}") for name in names)
+    return with_previous.sort("completed", "at", "index")
 
 
 def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:

@@ -237,7 +237,7 @@ def _finding(
 
 @once
 def jumps(p: Partition) -> pl.DataFrame:
-    """Polled records that are not at their consumer's position, in the order of their consumer's events.
+    """Polled records that are not at their consumer's position, in the order of time.
 
     Columns: process, offset, value, at, expected (the position before), previous (offset of the record that
     led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced.
@@ -250,13 +250,11 @@ def jumps(p: Partition) -> pl.DataFrame:
             reads[np.union1d(rows, before)].select(
                 "process", "completed", "at", "index", "row", "offset", (pl.col("offset") + 1).alias("position")
             ),
-            moves.select("process", "completed", "at", "index", "row", "offset", "position", "group"),
+            moves,
         ],
         how="diagonal",
     ).sort("completed", "at", "index", nulls_last=True, maintain_order=True)
-    found = [_mismatches(own) for own in sequence.partition_by("process", maintain_order=True)]
-    jumped = pl.concat(found) if found else _mismatches(sequence)
-    jumped = jumped.filter(pl.col("row").is_in(reads["row"].gather(rows).implode()))
+    jumped = _mismatches(sequence).filter(pl.col("row").is_in(reads["row"].gather(rows).implode()))
     value = p.reads["value"]
     return jumped.with_columns(
         value.gather(jumped["row"]).alias("value"),
@@ -283,50 +281,44 @@ def _suspect_rows(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Of
 
 
 def _mismatches(events: pl.DataFrame) -> pl.DataFrame:
-    """The records of one consumer that are not at the position that its previous event left."""
-    mismatch = events["row"].is_not_null() & (events["offset"] != events["position"].shift(1)).fill_null(False)
-    rows = mismatch.arg_true()
-    before = events[rows.cast(pl.Int64) - 1]
-    return events[rows].with_columns(
-        before["position"].alias("expected"),
-        before["offset"].alias("previous"),
-        before["row"].alias("previous_row"),
-        before["at"].alias("previous_at"),
-        (before["row"].is_not_null() & (before["at"] == events["at"][rows])).alias("inside"),
-        before["group"].fill_null(False).alias("rebalanced"),
+    """The records that are not at the position that their consumer's previous event left."""
+
+    def previous(name: str) -> pl.Expr:
+        return pl.col(name).shift(1).over("process")
+
+    return (
+        events.with_columns(
+            expected=previous("position"),
+            previous=previous("offset"),
+            previous_row=previous("row"),
+            previous_at=previous("at"),
+            rebalanced=previous("group").fill_null(False),
+        )
+        .filter(pl.col("row").is_not_null() & (pl.col("offset") != pl.col("expected")).fill_null(False))
+        .with_columns(inside=pl.col("previous_row").is_not_null() & (pl.col("previous_at") == pl.col("at")))
     )
 
 
 def moves_of(p: Partition) -> pl.DataFrame:
-    """What sets or clears a consumer's position: named assignments and seeks, and those that leave this one out."""
-    named = p.marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")).select(
-        "process",
-        "completed",
-        "at",
-        "index",
-        pl.lit(None, dtype=pl.Int64).alias("offset"),
-        pl.lit(None, dtype=pl.UInt32).alias("row"),
-        # A seek without a known outcome leaves the position unknown.
-        pl.when((pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")).then("offset").alias("position"),
-        "group",
+    """What sets or clears a consumer's position: named assignments and seeks, and those that leave this one out.
+
+    Columns: process, completed, at, index, group, position (null: not known from here on).
+    """
+    done = pl.col("outcome") != "fail"
+    # A seek without a known outcome leaves the position unknown.
+    is_set = (pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")
+    named = p.marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & done).select(
+        *("process", "completed", "at", "index", "group"), position=pl.when(is_set).then("offset")
     )
-    general = p.context.filter(
-        pl.col("kind").is_in(["assign", "revoke", "crash"]) & (pl.col("outcome") != "fail")
-    ).join(named.select("process", "at"), on=["process", "at"], how="anti")
     # An assignment of other partitions by the group may be incremental, so it clears nothing; a revocation
     # that names no partition takes all, and so does an assignment by the application.
-    clearing = general.filter(
+    is_clearing = (
         (pl.col("kind") == "crash")
         | ((pl.col("kind") == "assign") & ~pl.col("group"))
         | ((pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0"))
-    ).select(
-        "process",
-        "completed",
-        "at",
-        pl.lit(0, dtype=pl.Int32).alias("index"),
-        pl.lit(None, dtype=pl.Int64).alias("offset"),
-        pl.lit(None, dtype=pl.UInt32).alias("row"),
-        pl.lit(None, dtype=pl.Int64).alias("position"),
-        "group",
     )
-    return pl.concat([named, clearing])
+    general = p.context.filter(done & is_clearing).join(
+        named.select("process", "at"), on=["process", "at"], how="anti", maintain_order="left"
+    )
+    clearing = general.select("process", "completed", "at", "group", index=pl.lit(0, dtype=pl.Int32))
+    return pl.concat([named, clearing], how="diagonal")

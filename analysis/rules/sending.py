@@ -38,16 +38,10 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """Sends with a smaller offset than the previous one of their producer, which did not crash in between."""
     sent = _in_order_of_invocation(p)
     back = sent.filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
-    crashes = p.context.filter(pl.col("kind") == "crash").select("process", "completed")
+    back = _without_crash_between(p, back)
     excused = _excused(p, back)
     for row in back.iter_rows(named=True):
-        between = crashes.filter(
-            (pl.col("process") == row["process"])
-            & (pl.col("completed") > row["previous_invoked"])
-            & (pl.col("completed") <= row["invoked"])
-        )
-        if not len(between):
-            yield _back(p, row, "nonmonotonic-send", excused)
+        yield _back(p, row, "nonmonotonic-send", excused)
 
 
 @nonmonotonic_send.judged_in_jepsen_by
@@ -128,6 +122,19 @@ def int_send_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     yield from jepsen_steps.skips(p, "int-send-skip", jepsen_steps.steps_within(p, p.sends), "note")
 
 
+def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
+    """The pairs of sends whose producer did not crash between their invocations."""
+    crashes = p.context.filter(pl.col("kind") == "crash").select("process", crashed="completed")
+    latest = back.sort("invoked", maintain_order=True).join_asof(
+        crashes.drop_nulls().sort("crashed"),
+        left_on="invoked",
+        right_on="crashed",
+        by="process",
+        check_sortedness=False,
+    )
+    return latest.filter(pl.col("crashed").is_null() | (pl.col("crashed") <= pl.col("previous_invoked")))
+
+
 def _excused(p: Partition, back: pl.DataFrame) -> set[tuple[str, str]]:
     return without_idempotence(p, pl.concat([back["value"], back["previous_value"]])) if len(back) else set()
 
@@ -157,13 +164,8 @@ def _in_order_of_invocation(p: Partition) -> pl.DataFrame:
     """Acknowledged sends with an offset, each with the previous one of its producer."""
     known = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
     sent = known.select("process", "invoked", "at", "offset", "value")
-    parts = [
-        own.with_columns(
-            pl.col("offset").shift(1).alias("previous"),
-            pl.col("value").shift(1).alias("previous_value"),
-            pl.col("at").shift(1).alias("previous_at"),
-            pl.col("invoked").shift(1).alias("previous_invoked"),
-        ).filter(pl.col("previous") + 1 != pl.col("offset"))
-        for own in sent.partition_by("process", maintain_order=True) or [sent]
-    ]
-    return pl.concat(parts)
+    previous = {
+        "previous" if name == "offset" else f"previous_{name}": pl.col(name).shift(1).over("process")
+        for name in ("offset", "value", "at", "invoked")
+    }
+    return sent.with_columns(**previous).filter(pl.col("previous") + 1 != pl.col("offset"))

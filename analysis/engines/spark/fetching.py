@@ -80,9 +80,9 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
     packed = [split for split in run.splits if split.is_handed_on]
     frames = [_lines_of(session, lines, run.settings)] if lines else []
     if packed:
-        tasks = handing_on.tasks_of(packed, parallel)
-        rows = text_of(session, [split.path for split in packed]).mapInArrow(_packing(packed, tasks), HANDED_ON)
-        frames.append(handing_on.parsed(rows, tasks, run.settings.to_json(), None))
+        parsing = handing_on.tasks_of(packed, parallel)
+        rows = text_of(session, [split.path for split in packed]).mapInArrow(_packing(packed, parsing), HANDED_ON)
+        frames.append(handing_on.parsed(rows, parsing, run.settings.to_json(), None))
     tasks = [
         task_row(path_below(run.uri, split.path), "split", split.number, json.dumps(asdict(split)).encode())
         for split in run.splits

@@ -1,4 +1,4 @@
-"""The DataFrame plan that judges a run: read, pair, observe, then judge by topic-partition.
+"""The DataFrame plan that judges a run: read, pair, observe, then judge by batch of topic-partitions.
 
 Tasks hand each other blocks (blocks.py). So Spark moves a few large values instead of tens of millions of rows, and
 the kernels decode them at memory speed.

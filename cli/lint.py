@@ -1,0 +1,72 @@
+"""`logjudge lint`: says what is wrong with a history, line by line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..histories.bundle import open_run
+from ..histories.event_schema import event_schema
+from .forms import from_option, quiet_option
+from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID, worst_exit
+from .output import printable
+from .paths import LocalPath
+from .progress import Progress
+
+if TYPE_CHECKING:
+    from ..analysis.lint import Lint
+
+MAX_SHOWN = 20  # lines of one history
+
+
+def _print_schema(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(json.dumps(event_schema(), indent=2))
+        ctx.exit()
+
+
+@click.command("lint")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=LocalPath(takes_stdin=True))
+@from_option
+@click.option("--all", "show_all", is_flag=True, help=f"Print every malformed line, not only {MAX_SHOWN} of a history.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, an object for each history.")
+@click.option(
+    "--schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
+    help="Print the JSON Schema of an event line, for recorders in any language.",
+)  # fmt: skip
+@quiet_option
+def command(paths: tuple[Path, ...], reader: str | None, show_all: bool, as_json: bool) -> int:
+    """Say what is wrong with histories: malformed lines, and what would keep a verdict from being sure.
+
+    FILE is a history or a run bundle, - standard input. Warnings name times that cannot be nanoseconds, values that
+    repeat, processes without completions, missing final reads and settings. docs/format.md describes the format.
+    Exit code 0: nothing to mend; 1: lines that cannot be read; 3: warnings only.
+    """
+    return worst_exit([_lint(path, reader, show_all, as_json) for path in paths])
+
+
+def _lint(path: Path, reader: str | None, show_all: bool, as_json: bool) -> int:
+    from ..analysis.lint import lint
+
+    with Progress(path.name):
+        found = lint(open_run(path, reader))
+    if as_json:
+        lines = found.malformed.select("source", "line", "reason").to_dicts()
+        click.echo(json.dumps({"history": str(path), "malformed": lines, "warnings": found.warnings}))
+    else:
+        _print(path, found, None if show_all else MAX_SHOWN)
+    return EXIT_BREACH if len(found.malformed) else EXIT_UNKNOWN if found.warnings else EXIT_VALID
+
+
+def _print(path: Path, found: Lint, most: int | None) -> None:
+    for row in found.malformed.head(most or len(found.malformed)).iter_rows(named=True):
+        click.echo(printable(f"{row['source']}:{row['line']}: {row['reason']}"))
+    if most is not None and len(found.malformed) > most:
+        click.echo(f"{len(found.malformed) - most:,} more malformed lines; --all prints them")
+    for sentence in found.warnings:
+        click.echo(printable(f"{path.name}: warning: {sentence}"))
+    if not len(found.malformed) and not found.warnings:
+        click.echo(printable(f"{path.name}: nothing to mend"))

@@ -1,0 +1,143 @@
+"""`logjudge lint`, and the JSON Schema of an event line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import example, given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from logjudge.cli.main import cli
+from logjudge.histories.event_schema import event_schema
+from logjudge.histories.readers import native
+
+ROOT = Path(__file__).parents[1]
+RECORDED = ROOT / "examples" / "unclean-election"
+SCHEMA = Draft202012Validator(event_schema())
+SAMPLES = [json.loads(line) for line in re.findall(r"^\{.*\}$", (ROOT / "docs" / "format.md").read_text(), re.M)]
+FINAL = {"final": True, "processes": {"c": {"role": "final"}}}
+
+
+def send(kind: str, op: int, value: object, time: int, **fields: object) -> dict[str, Any]:
+    event = {"time": time, "process": "p", "op": op, "type": kind, "f": "send", "topic": "t", "partition": 0}
+    return {**event, "value": value, **fields}
+
+
+def poll(kind: str, time: int, *records: tuple[int, str]) -> dict[str, Any]:
+    items = [{"topic": "t", "partition": 0, "offset": offset, "value": value} for offset, value in records]
+    event = {"time": time, "process": "c", "op": 0, "type": kind, "f": "poll"}
+    return {**event, "records": items} if items else event
+
+
+def lint(folder: Path, events: list[Any], config: dict[str, Any] | None = None, *options: str) -> Result:
+    (folder / "run.json").write_text(json.dumps(FINAL if config is None else config))
+    lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    (folder / "history.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return CliRunner().invoke(cli, ["lint", str(folder), *options], standalone_mode=False)
+
+
+CLEAN = [
+    *(send("invoke", 0, "a", 10_000_000), send("ok", 0, "a", 20_000_000, offset=0)),
+    *(poll("invoke", 30_000_000), poll("ok", 40_000_000, (0, "a"))),
+]
+AGAIN = [send("invoke", 1, "a", 50_000_000), send("ok", 1, "a", 60_000_000, offset=1)]
+IN_MILLISECONDS = [event | {"time": 1_700_000_000_000 + event["time"] // 10_000_000} for event in CLEAN]
+
+
+def test_a_clean_history_has_nothing_to_mend(tmp_path: Path) -> None:
+    found = lint(tmp_path, CLEAN)
+    assert found.exception is None
+    assert (found.return_value, found.output) == (0, f"{tmp_path.name}: nothing to mend\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "history.jsonl:5: no JSON"),
+        (send("ok", 9, "b", 50, offsets={"t": 1}), "history.jsonl:5: found an object as offsets, expected a list"),
+        (send("ok", 9, "b", "soon"), 'history.jsonl:5: found "soon" as time, expected an integer of 64 bits'),
+        (
+            poll("ok", 50) | {"op": 9, "records": [[0, 1]]},
+            "history.jsonl:5: records[0]: expected an object, found a list",
+        ),
+        (send("ok", 9, "b", 50), "history.jsonl:5: a completion without an invocation"),
+    ],
+)
+def test_a_malformed_line_is_named_with_field_and_shape(tmp_path: Path, line: Any, reason: str) -> None:
+    found = lint(tmp_path, [*CLEAN, line])
+    assert found.return_value == 1
+    assert reason in found.output
+
+
+@pytest.mark.parametrize(
+    ("events", "config", "warning"),
+    [
+        ([*CLEAN, *AGAIN], None, "1 value sent more than once"),
+        (CLEAN, {}, "no final read of t-0 is recorded"),
+        ([*CLEAN, send("invoke", 0, "b", 1) | {"process": "q"}], None, "no operation of 1 process ever completes (q)"),
+        (IN_MILLISECONDS, None, "a date in milliseconds since 1970"),
+    ],
+)
+def test_what_weakens_a_verdict_is_a_warning(tmp_path: Path, events: list[Any], config: Any, warning: str) -> None:
+    found = lint(tmp_path, events, config)
+    assert found.return_value == 3
+    assert warning in found.output.removeprefix(f"{tmp_path.name}: warning: ")
+
+
+def test_many_malformed_lines_are_counted_and_all_printed_on_request(tmp_path: Path) -> None:
+    events = [*CLEAN, *["nothing"] * 25]
+    assert lint(tmp_path, events).output.endswith("5 more malformed lines; --all prints them\n")
+    assert lint(tmp_path, events, None, "--all").output.count("no JSON") == 25
+    printed = json.loads(lint(tmp_path, events, None, "--json").output)
+    assert [line["line"] for line in printed["malformed"]] == list(range(5, 30))
+
+
+def test_several_histories_end_with_the_worst_code(tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    lint(tmp_path / "bad", [*CLEAN, "nothing"])
+    found = CliRunner().invoke(cli, ["lint", str(tmp_path / "bad"), str(RECORDED)], standalone_mode=False)
+    assert found.return_value == 1
+    assert "unclean-election: nothing to mend" in found.output
+
+
+def test_the_schema_is_printed_and_accepts_recorded_lines_and_samples() -> None:
+    printed = CliRunner().invoke(cli, ["lint", "--schema"]).output
+    assert json.loads(printed) == event_schema()
+    Draft202012Validator.check_schema(event_schema())
+    recorded = [json.loads(line) for line in gzip.decompress((RECORDED / "history.jsonl.gz").read_bytes()).splitlines()]
+    for event in [*SAMPLES, *recorded]:
+        SCHEMA.validate(event)
+    assert {event["f"] for event in SAMPLES} == {*event_schema()["properties"]["f"]["enum"]}
+
+
+FRACTIONS = st.floats(-9, 9).filter(lambda number: not number.is_integer())  # JSON Schema takes 1.0 as an integer
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-3, 2**64), st.text(max_size=3), FRACTIONS),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["topic", "f"]), inner, max_size=2),
+    max_leaves=3,
+)
+FIELDS = sorted(event_schema()["properties"])
+
+
+@given(st.sampled_from(SAMPLES), st.sampled_from(FIELDS), JSON)
+@example(SAMPLES[0], "time", True)
+@example(SAMPLES[0], "offset", -1)
+def test_the_reader_takes_every_line_that_the_schema_accepts(event: dict[str, Any], field: str, value: Any) -> None:
+    changed = {**event, field: value}
+    events, malformed = native.parse(json.dumps(changed).encode())
+    assert not SCHEMA.is_valid(changed) or (len(events), len(malformed)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("time", "soon"), ("offsets", {"t": 1}), ("records", [[0, 1]]), ("f", "x")]
+)
+def test_the_schema_refuses_what_the_reader_refuses(field: str, value: object) -> None:
+    changed = {**SAMPLES[0], field: value}
+    assert not SCHEMA.is_valid(changed)
+    assert len(native.parse(json.dumps(changed).encode())[1]) == 1
