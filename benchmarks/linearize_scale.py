@@ -3,7 +3,8 @@
     python benchmarks/linearize_scale.py [LARGEST]
 
 About eight operations overlap at any moment. The fault stands at nine tenths. Each case is a process of its own; memory
-is the peak beyond what the arrays of the history and the program take. Seconds are user CPU of the whole call.
+is the peak beyond what the arrays of the history and the program take. CPU is that of the whole call, of user and
+system.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def measure(name: str, count: int, faulty: bool) -> str:
     result = check_columns(MODELS[name], columns)
     wall, usage = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
     peak = (usage.ru_maxrss * 1024 - held) / (1 << 20)
-    seconds = usage.ru_utime - began.ru_utime
+    seconds = usage.ru_utime + usage.ru_stime - began.ru_utime - began.ru_stime
     part = result.parts[-1]
     return (
         f"| {name} | {count:,} | {result.verdict} | {part.method} | {len(part.witness) or ''} "

@@ -65,6 +65,8 @@ def as_columns(name: str, operations: list[Operation]) -> Columns | None:
     for (f, value, result, _), call, end, _ in operations:
         if (name, f) == ("set", "read") or (isinstance(result, tuple) and len(result) != 1):
             return None
+        if end is not None and result is UNKNOWN and f != "append":
+            return None
         answer = result[0] if isinstance(result, tuple) else result
         known = result is not UNKNOWN and answer is not None
         rows.append((model.functions.index(f), value, int(answer) if known else None, call, end))

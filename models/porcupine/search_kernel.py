@@ -259,7 +259,8 @@ def jump_back(s: Search) -> None:
     """Go on from an alternative further back: what stops a search was often chosen long before.
 
     The distance doubles with each jump, and starts anew with progress. Nothing is left out: what is passed over stays
-    stacked, or waits.
+    stacked, or waits. Only states that are values gain by it; where they are nodes of the trie, the search jumps away
+    from what it is about to find.
     """
     registers = s.registers
     last = registers[STACKED] - 1
@@ -286,6 +287,7 @@ def search(s: Search) -> int:
     n = len(s.action)
     registers = s.registers
     registers[REQUESTS] = 0
+    has_steps = len(s.machine.code) > 0
     while True:
         while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
             registers[LATEST] -= 1
@@ -299,7 +301,7 @@ def search(s: Search) -> int:
                 if registers[LATEST] < 0:
                     return EXHAUSTED
             top = s.late_head[registers[LATEST]]
-        elif registers[COUNT] - registers[PROGRESS] > STILL:
+        elif registers[COUNT] - registers[PROGRESS] > STILL and has_steps and s.machine.node_count[0] == 1:
             jump_back(s)
             continue
         elif s.configs[top, FRONT] == n:
