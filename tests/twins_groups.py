@@ -71,7 +71,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         (
             (op, offset)
             for op in twin.ops
-            if op.process in members and op.outcome == "ok" and op.told.get("group") and op.begun >= done
+            if op.process in members and op.outcome == "ok" and op.event.get("group") and op.begun >= done
             for offset, _ in places(op, "assign")
             if offset > last
         ),

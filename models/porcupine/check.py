@@ -235,7 +235,7 @@ class _Check:
             steps = Steps(self.model, self.actions, self.observes, self.encoding)
         history = self.history
         if self.encoding is not None:
-            history = history._replace(action_of=self._searched)
+            history = history._replace(action_of=self._searched.tolist())
         if len(self.parts.keys) > 1:
             history = history.part(self.parts.operations(part))
         return CompiledSearch(history, steps, budget)

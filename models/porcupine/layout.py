@@ -32,11 +32,10 @@ class Layout(NamedTuple):
 def events_of(history: History) -> Ints:
     """The calls (i) and ends (-1 - i) of the operations in the order of time; of equal times calls come first."""
     count = len(history.calls)
-    ends = history.ends
+    ends = [end for end in history.ends if end is not None]
     known = np.arange(count, dtype=np.int32)
-    if None in ends:
-        known = np.array([i for i, end in enumerate(ends) if end is not None], np.int32)
-        ends = [end for end in ends if end is not None]
+    if len(ends) < count:
+        known = np.array([i for i, end in enumerate(history.ends) if end is not None], np.int32)
     times = np.array([*history.calls, *ends])
     exact = (
         times.dtype == np.float64 and np.abs(times, where=np.isfinite(times), out=np.zeros(len(times))).max() < EXACT

@@ -109,7 +109,7 @@ def check_lock(h: PartHistory) -> tuple[int, Ints]:
             continue
         if holder >= 0 and (release[holder] < 0 or h.call[release[holder]] > h.end[acquire]):
             return ILLEGAL, np.array([holder, release[holder], acquire], np.int32)
-        holder = acquire
+        holder = int(acquire)
     return LINEARIZABLE, nothing
 
 
