@@ -6,8 +6,8 @@ failure does not explain this: flushed records, and records in the files of a st
 
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
 sync after they were acknowledged, and either a recovery point above them (everything below it was flushed) or a fault
-in the history that replaced its log. Also: a later log of the same broker that ended at or below them without a
-truncation; and an election that was not unclean.
+in the history that replaced its log; or that it acknowledged them itself, such a fault, and no power failure. Also: a
+later log of the same broker that ended at or below them without a truncation; and an election that was not unclean.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         if had and not _is_cut(timeline, broker, lost, had[-1][0], time):
             return [had[-1][1].fact, short.fact]
         joined = _in_sync_fact(timeline, broker, least, time)
+        if joined is None and (replaced := _replaced_after_leading(timeline, broker, lost, least, time)):
+            return [*replaced, short.fact]
         if joined is None or joined.time is None or _is_cut(timeline, broker, lost, joined.time, time):
             continue
         if known := _recovery_point_facts(timeline, short, lost) or _log_replacement_facts(
@@ -124,6 +126,21 @@ def _in_sync_fact(timeline: Timeline, broker: str, since: int, until: int) -> Fa
         ),
         None,
     )
+
+
+def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
+    """The facts that a broker acknowledged the records as leader, and that its log was replaced afterwards.
+
+    Empty if it may have lost them before: in a power failure, or by a truncation to another leader's log.
+    """
+    found = find_leader_change(timeline, lost)
+    replaced = _log_replacement_facts(timeline, broker, lost, since, until)
+    if found.old is None or found.old_leader != broker or not replaced or replaced[0].time is None:
+        return []
+    power = any(fault.kind == "power-loss" and broker in fault.nodes for fault in timeline.faults)
+    if power or truncations(timeline, broker, lost, since, lost.first):
+        return []
+    return [*found.old.facts[:1], *replaced]
 
 
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:

@@ -141,6 +141,24 @@ def test_a_rolled_back_log_is_proved_by_what_the_disk_had_held(faults, logs_of, 
     assert rolled_back(*faults, **logs_of).cause == cause
 
 
+ALONE = [(3, {"leader": 1, "isr": [1]}), (12, {"leader": 1, "isr": [1]})]
+STOPPED = (fault("kill", "1", 8), fault("restart", "1", 11))
+
+
+@pytest.mark.parametrize(
+    ("between", "cause"),
+    [
+        ((fault("restore", "1", 9),), "log-rolled-back"),
+        ((fault("restore", "2", 9),), "last-replica-standing"),
+        ((), "last-replica-standing"),
+        ((fault("power-loss", "1", 8), fault("restore", "1", 9)), "last-replica-standing"),
+    ],
+)
+def test_a_leader_whose_log_was_replaced_had_the_records_that_it_acknowledged(between, cause):
+    faults = (STOPPED[0], *between, STOPPED[1])
+    assert rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE).cause == cause
+
+
 def test_a_restored_backup_took_what_the_brokers_had_acknowledged(unpacked, tmp_path):
     run("check", unpacked("backup-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
