@@ -12,7 +12,7 @@ from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost
-from .replica_history import had_records, is_dead, may_have_lost_tail, still_had_records, truncations
+from .replica_history import had_records, is_dead, is_out_of_reach, may_have_lost_tail, still_had_records, truncations
 
 
 @dataclass
@@ -197,7 +197,7 @@ def facts_leader_lacked_records(timeline: Timeline, found: LeaderChange, lost: L
     """The facts that the new leader lacked the lost records when it was elected; empty without proof.
 
     Its epoch began at or below them; or another record was acknowledged there while it led; or it had written other
-    records there in an older epoch; or its log ended below them, and no live broker had them to fetch.
+    records there in an older epoch; or its log ended below them, and no broker that answered had them to fetch.
     """
     new = found.new
     if new is None or new.leader is None:
@@ -230,8 +230,8 @@ def _replacement_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
 def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost) -> list[Fact]:
     """The fact that the new leader's log ended at or below the lost records at its election; empty without proof.
 
-    It did so before, and all leaders since were dead, so that it could not fetch them again; or it still did at the
-    next known log end, as a leader's log only grows.
+    It did so before, and all leaders since were dead or paused, so that it could not fetch them again; or it still did
+    at the next known log end, as a leader's log only grows.
     """
     until, since, broker = new.time, lost.last_acked, new.leader or ""
     if until is None or since is None or found.old is None:
@@ -243,7 +243,7 @@ def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: L
     others = ({term.leader for term in terms} | (new.before or frozenset())) - {None, broker}
     if before and others:
         time, end = before[-1]
-        alone = all(is_dead(timeline, other or "", time, until) for other in others)
+        alone = all(is_out_of_reach(timeline, other or "", time, until) for other in others)
         if alone and end.kind in ("loaded", "truncated") and end.end <= lost.first:
             return [end.fact]
     if after:

@@ -50,6 +50,18 @@ def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly:
     return any(started < time <= since for time in died)
 
 
+def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether a broker was dead or paused from one time to another, so that nobody could fetch from it."""
+    if is_dead(timeline, broker, since, until):
+        return True
+    hits = [fault for fault in timeline.faults if broker in fault.nodes]
+    before = [fault for fault in hits if fault.completed <= since][-1:]
+    is_paused = any((fault.type, fault.kind, fault.outcome) == ("fault", "pause", "ok") for fault in before)
+    resumed = any(fault.type == "heal" and since <= fault.completed and fault.invoked <= until for fault in hits)
+    lives = (e.time for e in timeline.events if e.broker == broker and e.kind != "died" and e.time is not None)
+    return is_paused and not resumed and not any(since <= time <= until for time in lives)
+
+
 def truncations(
     timeline: Timeline, broker: str, lost: Lost, after: int | None, most: int | None = None
 ) -> list[LogEnd]:

@@ -238,14 +238,17 @@ def test_who_was_elected_from_outside_with_a_short_log_took_what_the_dead_leader
     failed = (6, "INFO [Controller 3]: Broker failure callback for 1 (x)")
     loaded = "INFO Completed load of log orders-0 with 1 log segments and log end offset %d in 10 ms (kafka.log.Log)"
 
-    def cause(end, at, *controller):
+    def cause(end, at, *controller, faults=()):
         events = [server_log("3", *controller, *elections), server_log("2", (at, loaded % end))]
-        return explain_loss(timeline(old, events=events, version="0.10.2.2"), lost()).cause
+        return explain_loss(timeline(old, events=events, version="0.10.2.2", faults=faults), lost()).cause
 
     assert cause(1, 8, failed) == "unclean-election"
     assert cause(2, 8, failed) == "unknown"  # it had the record
     assert cause(1, 5, failed) == "unknown"  # it may have fetched the record before the leader died
     assert cause(1, 8) == "unknown"  # nobody says that the leader had died
+    paused, resumed = fault("pause", "1", 4), fault("restart", "1", 5)
+    assert cause(1, 5, failed, faults=(paused,)) == "unclean-election"  # it answered no fetch before it died
+    assert cause(1, 5, failed, faults=(paused, resumed)) == "unknown"
 
 
 def test_a_leader_that_wrote_other_records_there_in_an_older_epoch_lacked_them():
