@@ -73,6 +73,7 @@ EVIDENCE_CHECKS: dict[str, Any] = {
     r"(\S+) at offset (\d+)": lambda e, v, o: _value_at(e, v, o),
     r"the final reads end at offset (\d+)": lambda e, o: e["process"].endswith("final") and _reads(e, str(int(o) - 1)),
     r"(?:a later )?end offset (?:is )?(\d+)": lambda e, o: _offsets(e, "end_offsets") == [o],
+    r"(\S+) is assigned the committed offset (\d+)": lambda e, p, o: e["process"] == p and o in _offsets(e, "assign"),
     r"(\S+) is at position (\d+)": lambda e, p, _: _is_move(e, p),
     r"(?:(?:\S+) commits|commit of) (\d+)": lambda e, o: _offsets(e, "commit") == [o],
     r"the transaction": lambda e: e["f"] == "txn" and e["type"] == "ok",

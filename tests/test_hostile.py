@@ -187,7 +187,7 @@ def test_a_failure_to_read_parquet_without_a_message_is_damage(monkeypatch: pyte
     def fail(_: str) -> None:
         raise OSError
 
-    monkeypatch.setattr(parquet.pq, "ParquetFile", fail)
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", fail)
     assert parquet.read_group("history.parquet", 3)[2:] == (0, "row group 3 cannot be read: OSError")
 
 

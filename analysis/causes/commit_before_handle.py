@@ -33,13 +33,13 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
     commits = events.filter(
         (pl.col("f") == "commit") & (pl.col("first_offset") > missed.last) & (pl.col("time") >= poll["time"])
     )
-    if not commits.height:
-        return needs(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
-    commit = commits.row(0, named=True)
+    commit = commits.row(0, named=True) if commits.height else None
     assigned = _assigned_beyond(events, missed, poll)
+    if commit is None and assigned is None:
+        return needs(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
     # Only the member's own commit proves which offset it committed; a commit of another member does not.
-    own = commit["process"] == poll["process"]
-    end = _end_of(events, poll, commit["time"] if own else poll["time"], assigned)
+    own = commit is not None and commit["process"] == poll["process"]
+    end = _end_of(events, poll, commit["time"] if commit is not None and own else poll["time"], assigned)
     if end is None or not (own or assigned):
         return needs(f"evidence that {poll['process']}, which polled the records, ended before it handled them")
     later = _handled_later(events, missed, poll, end)
@@ -51,7 +51,7 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
         missed.fact({**poll, "first_offset": missed.first}, "polled", _poll_text(missed, poll)),
         _end_fact(missed, poll, end),
     ]
-    if own:
+    if commit is not None and own:
         text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
         facts.append(missed.fact(commit, "committed", text))
     elif assigned:

@@ -56,6 +56,9 @@ def of_group(events, first=1, last=1):
         # Nobody recorded the crash, but the other member has the partition, and the first did nothing more.
         ([*SILENT, ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "commit-before-handle"),
         ([*SILENT, ("g2", "assign", 3, None), ("g1", "handle", 2, 2), ("g2", "commit", 5, None)], "unknown"),
+        # No member recorded a commit afterwards.
+        ([*DIED, ("g2", "assign", 3, None)], "commit-before-handle"),
+        ([*DIED, ("g2", "assign", 1, None)], "unknown"),
         # Another member may have committed it.
         ([*DIED, ("g3", "commit", 3, None), ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "unknown"),
         ([*DIED, ("g3", "commit-info", 3, None), ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "unknown"),
