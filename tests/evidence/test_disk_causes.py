@@ -154,7 +154,7 @@ STOPPED = (fault("kill", "1", 8), fault("restart", "1", 11))
         ((fault("power-loss", "1", 8), fault("restore", "1", 9)), "last-replica-standing"),
     ],
 )
-def test_a_leader_whose_log_was_replaced_had_the_records_that_it_acknowledged(between, cause):
+def test_a_leader_had_what_it_acknowledged_until_its_log_was_replaced(between, cause):
     faults = (STOPPED[0], *between, STOPPED[1])
     assert rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE).cause == cause
 
