@@ -51,7 +51,7 @@ def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly:
 
 
 def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether a broker was dead or paused from one time to another, so that nobody could fetch from it."""
+    """Whether a broker was dead or paused from one time to another, so that no replica could fetch from it."""
     if is_dead(timeline, broker, since, until):
         return True
     hits = [fault for fault in timeline.faults if broker in fault.nodes]

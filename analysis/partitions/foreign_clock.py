@@ -1,4 +1,4 @@
-"""A process whose times contradict all others in a partition: in another unit, or by a clock that is hours off.
+"""A process with times that contradict all others in a partition: in another unit, or by a clock that is hours off.
 
 A log bounds clocks: whatever has a lower offset was appended earlier, and a record is appended after its send was
 invoked, before it was acknowledged, and before it was read. A process that contradicts the others as it is, and agrees
@@ -35,7 +35,7 @@ class _Log(NamedTuple):
 
 @once
 def foreign_clock(p: Observations) -> str:
-    """A clause that names the process whose clock contradicts all others in the partition; empty if there is none."""
+    """A clause that names the process with a clock that contradicts all others; empty if there is none."""
     log, names = _log(p)
     counts = np.bincount(log.process, minlength=len(names))
     for process in map(int, np.argsort(-counts, kind="stable")[:MAX_PROCESSES]):

@@ -56,5 +56,5 @@ def _contents(results: Results) -> Iterator[tuple[str, str, bytes]]:
 
 
 def is_whole(run: Run, size: int) -> bool:
-    """Whether one task judges the run, whose files have so many bytes."""
+    """Whether one task judges the run; `size` is that of its files in bytes."""
     return not run.uri and size <= MAX_BYTES

@@ -87,7 +87,7 @@ def _cache_folders() -> Iterator[Path]:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether nobody else can put code into the folder."""
+    """Whether only this user can write into the folder."""
     found = folder.lstat()
     return folder.is_dir() and not folder.is_symlink() and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
