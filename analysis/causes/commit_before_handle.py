@@ -38,8 +38,8 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
     if commit is None and assigned is None:
         return needs(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
     # Only the member's own commit proves which offset it committed; a commit of another member does not.
-    own = commit is not None and commit["process"] == poll["process"]
-    end = _end_of(events, poll, commit["time"] if commit is not None and own else poll["time"], assigned)
+    own = commit if commit is not None and commit["process"] == poll["process"] else None
+    end = _end_of(events, poll, own["time"] if own else poll["time"], assigned)
     if end is None or not (own or assigned):
         return needs(f"evidence that {poll['process']}, which polled the records, ended before it handled them")
     later = _handled_later(events, missed, poll, end)
@@ -51,9 +51,9 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
         missed.fact({**poll, "first_offset": missed.first}, "polled", _poll_text(missed, poll)),
         _end_fact(missed, poll, end),
     ]
-    if commit is not None and own:
-        text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
-        facts.append(missed.fact(commit, "committed", text))
+    if own:
+        text = f"{own['process']} committed offset {own['first_offset']} of {missed.name}"
+        facts.append(missed.fact(own, "committed", text))
     elif assigned:
         facts.append(missed.fact(assigned, "assigned", _background_commit_text(missed, poll, assigned)))
     automatic = processes.get(poll["process"], {}).get("enable.auto.commit")

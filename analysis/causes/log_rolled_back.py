@@ -133,9 +133,11 @@ def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, since: 
 
     Empty if it may have lost them before: in a power failure, or by a truncation to another leader's log.
     """
-    found = find_leader_change(timeline, lost)
     replaced = _log_replacement_facts(timeline, broker, lost, since, until)
-    if found.old is None or found.old_leader != broker or not replaced or replaced[0].time is None:
+    if not replaced:
+        return []
+    found = find_leader_change(timeline, lost)
+    if found.old is None or found.old_leader != broker:
         return []
     power = any(fault.kind == "power-loss" and broker in fault.nodes for fault in timeline.faults)
     if power or truncations(timeline, broker, lost, since, lost.first):
