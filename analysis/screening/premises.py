@@ -34,9 +34,19 @@ VALUES = ("inconsistent-offsets", "duplicate", "aborted-read", "phantom-read", "
 POLLS = ("nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-skip")
 SENDS = ("nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip")
 TIME = ("realtime-order", "stale-end-offset")
+CYCLES = ("G0", "G1c", "G0-process", "G1c-process", "G0-realtime", "G1c-realtime")
 GROUPS = ("consumer-loss", "commit-regression", "commit-beyond-end")
 FILES = ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
-PROVED = (*LOSS, *VALUES, *POLLS, *SENDS, *TIME, *GROUPS, *FILES)  # FILES: ManyPartitions have no brokers' files
+PROVED = (
+    *LOSS,
+    *VALUES,
+    *CYCLES,
+    *POLLS,
+    *SENDS,
+    *TIME,
+    *GROUPS,
+    *FILES,
+)  # FILES: ManyPartitions have no brokers' files
 
 PREMISES: list[Premise] = []
 MAX_ROWS = 10_000  # of one table of a partition: larger ones are worth their own queries

@@ -14,10 +14,13 @@ import pyarrow as pa
 from ....histories.bundle import EXPECTED, Run
 from ....histories.errors import InputError
 from ....histories.pairing import PLACED_EVENTS
+from ...kernel import judge_whole_run
 from ...results import Results
 from ...stages import close_waiting
+from .batching import results_of_run
 from .blocks import unpack
 from .connecting import cluster_errors
+from .cycles import find_cycles
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
 from .session import context_of, size_shuffles
@@ -32,7 +35,9 @@ Progress = Callable[..., None]  # what, done, of how many, unit
 
 
 def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
-    """Judges one run with one action. Nothing the size of a history reaches the driver.
+    """Judges one run with one action, and cycles of transactions with two more.
+
+    Nothing the size of a history reaches the driver.
 
     Raises InputError, ClusterError."""
     results = Results(run)
@@ -63,14 +68,24 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
                 # Not toLocalIterator: it judges one partition after the other.
                 with cluster_errors():
                     small = is_whole(run, size)
-                    rows = (plan_whole(session, run) if small else plan(session, run, lines)).collect()
+                    blocks, between = (plan_whole(session, run), None) if small else plan(session, run, lines)
+                    rows = blocks.collect()
             except Exception as error:
                 _refuse_invisible_files(run, error)
                 raise
         for row in rows:
             _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
+        if between is not None and run.settings.dialect == "native" and _has_transactions(results):
+            with _StageWatcher(context, report), cluster_errors():
+                found = find_cycles(session, between, run.settings)
+            for kind, _, _, name, _, payload in results_of_run(*judge_whole_run(found, run.settings)):
+                _add_block(results, kind, name, payload)
     results.context = results.context.sort("completed", "at")
     return results
+
+
+def _has_transactions(results: Results) -> bool:
+    return any(summary["counts"]["transactions"] for summary in results.summaries)
 
 
 def _expanded_bytes(run: Run) -> int:
@@ -122,6 +137,8 @@ def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
         results.add_judged(unpack(payload), [])
     elif kind == "summaries":
         results.add_judged(pl.DataFrame(), json.loads(payload))
+    elif kind == "run":
+        results.add_run_record(json.loads(payload))
     elif kind == "quarantine":
         results.add_quarantine(unpack(payload))
     elif kind == "damage":

@@ -46,8 +46,11 @@ INVISIBLE = "logjudge found no file on a worker: "  # begins the message of an e
 _LAST = 1 << 60  # the turn of blocks that come after all that tasks read
 
 
-def plan(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:
-    """The blocks of a run's results. `lines` counts what tasks have read."""
+def plan(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> tuple[DataFrame, DataFrame]:
+    """The blocks of a run's results, and of the dependencies of its transactions, which are computed with them.
+
+    `lines` counts what tasks have read.
+    """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -68,9 +71,10 @@ def plan(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Dat
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
     shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
     batches = observed.unionByName(shared).repartition(tasks, "batch")
-    judged = batches.groupBy("batch").applyInArrow(judging(settings), BLOCK)
+    judged = batches.groupBy("batch").applyInArrow(judging(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
     reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
-    return judged.unionByName(reported)
+    between = F.col("kind") == "dependencies"
+    return judged.filter(~between).unionByName(reported), judged.filter(between)
 
 
 def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:
