@@ -18,6 +18,7 @@ from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .consequences import accept_consequences, link_consequences
 from .figures import MAX_PARTITIONS, badness, own_figures_of
+from .finding_order import SEVERITIES
 from .partitions.evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .partitions.generation_parts import parts_of
 from .partitions.generation_split import Part
@@ -33,6 +34,7 @@ from .transactions.dependencies import dependencies
 if TYPE_CHECKING:
     from ..histories.bundle import Settings
 
+MAX_DRAWN = 6  # cycles of a run
 Tables = dict[str, list[pl.DataFrame]]
 _SCHEMAS = {"sends": SENDS, "reads": READS, "marks": MARKS}
 
@@ -115,12 +117,20 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[lis
     """
     judged = judge_cycles(found, settings)
     findings: list[Finding] = []
-    chosen = [one for one in judged.findings if not settings.rules or one.rule in settings.rules]
-    for number, finding in enumerate(chosen):
+    drawings: list[dict[str, Any]] = []
+    chosen = [one for one in judged.findings if not settings.rules or one[0].rule in settings.rules]
+    for number, (finding, drawing) in enumerate(chosen):
         of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
         findings.append(replace(finding, id=of_rule, severity=_configured_severity(finding, settings)))
+        drawings.append({"id": of_rule, "rule": finding.rule, "severity": findings[-1].severity, **drawing})
+    drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
     missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
-    return findings, {"findings": counts_of(findings), "unjudged": {}, "missing settings": missing}
+    return findings, {
+        "findings": counts_of(findings),
+        "unjudged": {},
+        "missing settings": missing,
+        "cycles": drawings[:MAX_DRAWN],
+    }
 
 
 def screen_batch(

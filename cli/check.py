@@ -164,7 +164,7 @@ def _judge(
         called = shlex.join(["logjudge", *sys.argv[1:]])
         report = {**report_of(results, engine.name), "provenance": provenance_of(run, called)}
         progress("writing", 0, 1, "reports")
-        figures = merge_figures(results.summaries, results.context, results.run.settings)
+        figures = merge_figures(results.records, results.context, results.run.settings)
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
     if not quiet:
         from .output import render

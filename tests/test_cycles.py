@@ -17,6 +17,7 @@ import twin_cycles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.transactions import windows
 from logjudge.analysis.transactions.cycles import Cycle, cycles_of, from_record, to_record
 from logjudge.analysis.transactions.dependencies import DEPENDENCIES
@@ -24,6 +25,7 @@ from logjudge.analysis.verdict import verdict_of
 from logjudge.histories.bundle import Run, open_run
 from logjudge.histories.notation import parse
 from logjudge.histories.tables import MAX_INT64
+from logjudge.plots import PLOTS, draw, style
 
 _FILE = Path(__file__).parent / "data" / "jepsen" / "cycles.jsonl.gz"
 CASES = [json.loads(line) for line in gzip.decompress(_FILE.read_bytes()).splitlines()]
@@ -160,6 +162,11 @@ def test_a_cycle_over_two_partitions_names_its_steps(tmp_path: Path) -> None:
         (4, "q: T2 wrote b at orders-1@9, T1 read it"),
     ]
     assert verdict_of(results)["rules"]["G1c"]["verdict"] == "invalid"
+    figures = merge_figures(results.records, results.context, results.run.settings)
+    (subject,) = PLOTS["cycles"].subjects(figures)
+    style.save(draw("cycles", figures, subject), tmp_path / "x.svg")
+    drawn = (tmp_path / "x.svg").read_text()
+    assert all(text in drawn for text in ("T1 (p)", "T2 (q)", "T1 wrote a at orders-0@5, T2 read it"))
 
 
 def test_allow_and_only_apply_to_cycles(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ Partitions contribute their dependencies (analysis/transactions/); `judge_cycles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ...histories.tables import Evidence, Finding
+from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..transactions.cycles import TYPES, Cycle, Cycles, Step, cycles_of
@@ -109,13 +109,14 @@ for _name, _one in RULES_OF_CYCLES.items():
 
 
 Found = Mapping[str, Cycles]  # by type
+Drawing = dict[str, Any]  # what plots/cycles.py draws: operations and steps
 
 
 @dataclass(frozen=True)
 class CyclesJudged:
     """What the rules of this module report of a run."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[tuple[Finding, Drawing], ...] = ()
     missing_settings: tuple[tuple[str, str], ...] = ()  # of each rule
 
 
@@ -154,7 +155,7 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
     """The findings of what `find_cycles` found, and the settings that are missing to judge the rest."""
     if settings.dialect == "jepsen":
         severity = {name: "permitted" if settings.ww_deps or name[:2] == "G0" else "violation" for name in TYPES}
-        return CyclesJudged(tuple(_findings(found["all"], severity, _sentence_in_jepsen)))
+        return CyclesJudged(tuple(_findings(found["all"], severity, _sentence, in_jepsen=True)))
     missing = []
     for name, cycles in found["unless uncommitted"].items():
         readers = {step.row["target_process"] for cycle in cycles.shortest for step in _reads(cycle)}
@@ -170,8 +171,8 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
         if shown:
             permitted[name] = Cycles(cycles.count - len(cycles.shortest) + len(shown), shown)
 
-    def sentence(cycle: Cycle) -> str:
-        return f"{_sentence(cycle)} ({_why_permitted(cycle, settings)})"
+    def sentence(about: _About) -> str:
+        return f"{_sentence(about)} ({_why_permitted(about.cycle, settings)})"
 
     violations = _findings(found["committed"], dict.fromkeys(TYPES, "violation"), _sentence)
     return CyclesJudged(
@@ -197,17 +198,20 @@ def _why_permitted(cycle: Cycle, settings: Settings) -> str:
     return ""
 
 
-def _findings(found: Found, severities: Mapping[str, str], sentence_of: Callable[[Cycle], str]) -> Iterator[Finding]:
+def _findings(
+    found: Found, severities: Mapping[str, str], sentence_of: Callable[[_About], str], in_jepsen: bool = False
+) -> Iterator[tuple[Finding, Drawing]]:
     for name, cycles in found.items():
         for number, cycle in enumerate(cycles.shortest):
             is_last = number == len(cycles.shortest) - 1
             others = cycles.count - len(cycles.shortest) if is_last else 0
             more = f"; {plural(others, 'more component has', 'more components have')} such a cycle" if others else ""
-            yield _finding(name, cycle, sentence_of(cycle) + more, severities[name], 1 + others)
+            about = _About(cycle, in_jepsen)
+            yield _finding(name, about, sentence_of(about) + more, severities[name], 1 + others), about.drawing()
 
 
-def _finding(name: str, cycle: Cycle, sentence: str, severity: str, count: int) -> Finding:
-    about = _About(cycle.steps)
+def _finding(name: str, about: _About, sentence: str, severity: str, count: int) -> Finding:
+    cycle = about.cycle
     rows = [step.row for step in cycle.steps if step.kind in ("ww", "wr")]
     first = rows[0]
     here = [row for row in rows if (row["topic"], row["partition"]) == (first["topic"], first["partition"])]
@@ -233,14 +237,14 @@ def _finding(name: str, cycle: Cycle, sentence: str, severity: str, count: int) 
 
 @dataclass(frozen=True)
 class _About:
-    """The steps of a cycle in words."""
+    """A cycle in words."""
 
-    steps: Sequence[Step]
+    cycle: Cycle
     in_jepsen: bool = False  # keys in place of partitions, and no times
 
     @cached_property
     def _names(self) -> dict[int, str]:
-        return {step.row["source_at"]: f"T{number}" for number, step in enumerate(self.steps, 1)}
+        return {step.row["source_at"]: f"T{number}" for number, step in enumerate(self.cycle.steps, 1)}
 
     def name(self, step: Step) -> str:
         """The transaction that a step leads from, with its process."""
@@ -269,13 +273,24 @@ class _About:
             else f"{row['topic']}-{row['partition']}@{offset}"
         )
 
+    def drawing(self) -> Drawing:
+        """Its operations in the order of its steps, and the steps: their sources and targets are those numbers."""
+        numbers = {step.row["source_at"]: number for number, step in enumerate(self.cycle.steps)}
+        operations = [
+            {"process": row["source_process"], "start": row["source_start"], "end": row["source_end"]}
+            for row in (step.row for step in self.cycle.steps)
+        ]
+        for operation in operations:
+            operation["start"] = None if operation["start"] == MIN_INT64 else operation["start"]
+            operation["end"] = None if operation["end"] == MAX_INT64 else operation["end"]
+        steps = [
+            {"kind": step.kind, "target": numbers[step.row["target_at"]], "text": self.step(step)}
+            for step in self.cycle.steps
+        ]
+        return {"operations": operations, "steps": steps, "has_times": not self.in_jepsen}
 
-def _sentence(cycle: Cycle, in_jepsen: bool = False) -> str:
-    about = _About(cycle.steps, in_jepsen)
-    names = [about.name(step) for step in cycle.steps]
-    end = "each must come before the other" if len(names) == 2 else "each must come before the next in a circle"
-    return f"{', '.join(names)}: {'; '.join(map(about.step, cycle.steps))}: {end}"
 
-
-def _sentence_in_jepsen(cycle: Cycle) -> str:
-    return _sentence(cycle, in_jepsen=True)
+def _sentence(about: _About) -> str:
+    steps = about.cycle.steps
+    end = "each must come before the other" if len(steps) == 2 else "each must come before the next in a circle"
+    return f"{', '.join(map(about.name, steps))}: {'; '.join(map(about.step, steps))}: {end}"
