@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas.replica_logs import extents, stretches, where
+from ..replicas.replica_logs import stretches, where
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
@@ -25,7 +25,7 @@ COMPACTION_REMEDY = "Nothing is wrong. cleanup.policy=delete keeps every record 
 def retention(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the log starts above the records at the end of the run: on the leader if it is known, else on all."""
     logs = timeline.replica_logs
-    bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
+    bounds = logs.extents.filter(pl.col("snapshot") == logs.last)
     if logs.leader is not None and logs.leader in set(bounds["broker"]):
         bounds = bounds.filter(pl.col("broker") == logs.leader)
     if not bounds.height:

@@ -11,7 +11,7 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
+from ..replicas.replica_logs import ReplicaLogs, runs, where
 from ..wording import brokers, span
 from .evidence import judge_logs
 from .findings import Row, finding
@@ -76,7 +76,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
         return
     snapshot, broker = batches["snapshot"][0], batches["broker"][0]
     here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
-    entries, start = logs.epochs.filter(here), extents(logs).filter(here)["start"]
+    entries, start = logs.epochs.filter(here), logs.extents.filter(here)["start"]
     if not entries.height:
         return
     entry = entries.sort("start_offset", "leader_epoch").select(
@@ -180,7 +180,7 @@ def judge_checkpoints(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result
     broken = logs.damage.filter(
         pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null() & ~pl.col("kind").is_in(list(HARMLESS))
     )
-    bounds = extents(logs).join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
+    bounds = logs.extents.join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
     for row in bounds.iter_rows(named=True):
         for column in ("high_watermark", "recovery_point", "log_start"):
             if row[column] is not None and row[column] > row["end"]:

@@ -14,7 +14,7 @@ from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.partition import Partition
 from ..partitions.rewrites import events, generations
-from ..replicas.replica_logs import ReplicaLogs, extents, stretches, where
+from ..replicas.replica_logs import ReplicaLogs, stretches, where
 from ..wording import brokers, plural, span
 from .evidence import judge_logs
 from .findings import finding
@@ -50,7 +50,7 @@ def judge_absence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:
         return
-    bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
+    bounds = logs.extents.filter(pl.col("snapshot") == logs.last)
     if not bounds.height:
         yield Unknown(f"no log of {logs.name} was collected")
         return

@@ -16,7 +16,7 @@ import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
+from ..replicas.replica_logs import ReplicaLogs, runs, where
 from ..wording import brokers, span
 from .evidence import judge_logs
 from .findings import finding
@@ -69,7 +69,7 @@ class Divergence(NamedTuple):
 @collected
 def judge_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     """One finding for each snapshot, run of diverging offsets, and grouping of the replicas."""
-    bounds = extents(logs)
+    bounds = logs.extents
     for snapshot in logs.snapshots:
         records = logs.records.filter(pl.col("snapshot") == snapshot)
         if records["broker"].n_unique() < 2:

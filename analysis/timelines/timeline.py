@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
-from ..replicas.replica_logs import ReplicaLogs, extents, where
+from ..replicas.replica_logs import ReplicaLogs, where
 from .facts import RESTART, Fact
 from .log_facts import HANDLERS
 from .merging import merge_sources
@@ -225,7 +225,7 @@ def _from_files(builder: Builder) -> None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
             term.start_facts.append(fact)
-    for row in extents(logs).iter_rows(named=True):
+    for row in logs.extents.iter_rows(named=True):
         time = logs.times.get(row["snapshot"])
         own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
         file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
