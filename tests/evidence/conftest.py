@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from judged_once import constant
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules import RULES
@@ -189,7 +190,7 @@ def read_run(root: Path, keep: Callable[[Part], bool] = lambda _: True) -> Run:
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a recorded run."""
-    base = tmp_path_factory.mktemp("runs")
+    base = constant(tmp_path_factory.mktemp("runs"))
 
     def unpack(name: str) -> Path:
         if not (base / name).exists():
