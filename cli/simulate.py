@@ -13,10 +13,17 @@ from ..histories.errors import UsageError, did_you_mean
 from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import Written
 from ..histories.simulation.outcome import outcome
-from ..histories.simulation.request import DRAWABLE, FILE_ONLY, adjusted, with_drawn_faults, write_simulated
+from ..histories.simulation.request import (
+    DRAWABLE,
+    FILE_ONLY,
+    adjusted,
+    late_faults,
+    with_drawn_faults,
+    write_simulated,
+)
 from ..models.exploration.schedule import PATTERNS
 from ..models.replication.config import OPTIONS, ConfigError
-from ..models.replication.scenario import Scenario
+from ..models.replication.scenario import OWN_VERSION, Scenario
 from ..models.replication.variants import VARIANTS
 from .completing import completed
 from .forms import quiet_option
@@ -66,16 +73,18 @@ def command(
 
     The same seed and configuration write the same bytes, on every machine.
     """
-    scenario = scenario_file.read(file) if file else Scenario("simulated", "kip-320")
+    scenario = scenario_file.read(file) if file else Scenario("simulated", "kip-320", defaults=OWN_VERSION)
     base = scenario if file else replace(scenario, name=out.name)
     kinds = [kind for kind in (faults or "").split(",") if kind]
     try:
         adapted = adjusted(
             base, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=dict(map(option, settings))
         )
-        written = write_simulated(with_drawn_faults(adapted, kinds, fault_count), out)
+        simulated = with_drawn_faults(adapted, kinds, fault_count)
+        written = write_simulated(simulated, out)
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    warn(simulated, written)
     click.echo(summary(written))
     for line in _expected_breaches(written, scenario):
         click.echo(line)
@@ -103,6 +112,12 @@ def option(text: str) -> tuple[str, Any]:
     if value in ("true", "false"):
         return name, value == "true"
     return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value
+
+
+def warn(scenario: Scenario, written: Written) -> None:
+    """Print warnings about the scenario on stderr."""
+    for warning in late_faults(scenario, written):
+        click.echo(f"Warning: {warning}", err=True)
 
 
 def summary(written: Written) -> str:

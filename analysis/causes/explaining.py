@@ -11,6 +11,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partitions.partition import Partition, once
 from ..rules.evidence import sends_of
+from ..timelines.facts import OUT_OF_RANGE, SECOND
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
 from ..wording import span
@@ -103,9 +104,20 @@ def _explain_truncations(timeline: Timeline) -> list[Record]:
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
         lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, acks, written=written)
         text = f"broker {cut.broker} truncated {span(lost.first, lost.last)} of {lost.name}"
+        text += _reason_of_truncation(timeline, cut)
         text += "; no acknowledgements are recorded"
         records.append({"findings": [], "says": text, "lost": None, **record_of(explain_loss(timeline, lost))})
     return records
+
+
+def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:
+    """A clause with the leader to whose shorter log a follower truncated, if its log line records that."""
+    for fact in timeline.refused_fetches:
+        if fact.kind != OUT_OF_RANGE or (fact.broker, fact.offset) != (cut.broker, cut.end) or not fact.brokers:
+            continue
+        if cut.time is not None and fact.time is not None and abs(fact.time - cut.time) <= SECOND:
+            return f", because the log of its leader, broker {min(fact.brokers)}, ended at offset {cut.end}"
+    return ""
 
 
 def _precedes(end: LogEnd, cut: LogEnd) -> bool:

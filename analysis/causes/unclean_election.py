@@ -21,7 +21,7 @@ from .leader_change import (
     missing_if_just_elected,
 )
 from .losses import Lost, acknowledgement
-from .prevention import more_replicas, no_unclean_election
+from .prevention import last_down_first_up, more_replicas, no_unclean_election
 from .replica_history import (
     death_facts,
     had_records,
@@ -92,7 +92,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         snapshots_with_records(timeline, old, lost) if old else [],
         return_facts(timeline, old, lost, new.time) if old else [],
     )
-    return Attempt(True, facts, [*no_unclean_election(timeline), *more_replicas(timeline, lost)])
+    order = last_down_first_up(timeline, old, new, lost)
+    return Attempt(True, facts, [*no_unclean_election(timeline), *order, *more_replicas(timeline, lost)])
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:

@@ -63,6 +63,7 @@ class Timeline:
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
+    refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
     clocks: Mapping[str, Clock] = field(default_factory=dict)  # broker -> the correction of its times
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
 
@@ -132,6 +133,7 @@ def build_timeline(
         builder.topic_changes,
         builder.log_starts,
         builder.cleanings,
+        builder.refused_fetches,
         dict(clocks),
         merge_sources(builder.facts()),
     )

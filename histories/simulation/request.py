@@ -17,6 +17,7 @@ from .bundle import Written, write_bundle
 
 DRAWABLE = ", ".join(PATTERNS)
 FILE_ONLY = f"Only in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
+OF_READERS = ("consumer-crash", "delete-records")  # faults that matter after the last send, too
 MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 
 
@@ -64,6 +65,16 @@ def with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> 
     load = config.ops * max(config.interval, options["simulation.send.interval.us"]) // config.producers
     found = draw(scenario.seed, config, kinds, count, 2 * SECOND, max(load // 2, SECOND), True)
     return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))
+
+
+def late_faults(scenario: Scenario, written: Written) -> list[str]:
+    """A warning for each fault that begins after the last send, so that it cannot concern a record under way."""
+    return [
+        f"the fault {fault.kind} begins at {fault.at / SECOND:g} s, after the last send at "
+        f"{written.last_send / SECOND:.1f} s: raise simulation.ops or simulation.send.interval.us, or move the fault"
+        for fault in scenario.faults
+        if fault.at > written.last_send and fault.kind not in OF_READERS
+    ]
 
 
 def write_simulated(scenario: Scenario, out: Path) -> Written:

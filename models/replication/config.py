@@ -233,7 +233,11 @@ def _refuse_duplicates(options: Mapping[str, Any]) -> None:
 def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
     """Resolve conflicts with settings that the user did not name, as Kafka's producer does: it disables idempotence
     (ProducerConfig.postProcessAndValidateIdempotenceConfigs) and raises delivery.timeout.ms to the time of one request
-    (KafkaProducer.configureDeliveryTimeout)."""
+    (KafkaProducer.configureDeliveryTimeout). Idempotence that the user set implies acks=all and retries, where
+    these had other defaults (KafkaProducer.configureAcks of 0.11)."""
+    if config.idempotence and "idempotence" in named:
+        implied = {name: getattr(Config(), name) for name in ("acks", "retries") if name not in named}
+        config = replace(config, **implied)
     if "idempotence" not in named and (config.acks != -1 or config.retries == 0) and config.max_in_flight <= 5:
         config = replace(config, idempotence=False)
     once = config.linger + config.request_timeout
