@@ -16,7 +16,6 @@ import polars as pl
 from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Evidence, Finding, without_key
 from .batches import Unit, by_unit
 from .causes.explaining import explain
-from .consequences import accept_consequences, link_consequences
 from .figures import MAX_PARTITIONS, badness, own_figures_of
 from .partitions.evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .partitions.generation_parts import parts_of
@@ -27,6 +26,7 @@ from .replicas.replica_logs import replica_logs_of
 from .rules import RULES, Judgement, Rule
 from .screening import screen as screening
 from .summary import summarise
+from .verdict.consequences import accept_consequences, link_consequences
 
 if TYPE_CHECKING:
     from ..histories.bundle import Settings

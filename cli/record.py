@@ -54,7 +54,7 @@ def _seconds(_: Any, __: Any, text: str) -> float:
     "scenario",
     metavar="SCENARIO",
     shell_complete=completed(_scenarios),
-    help="Start a cluster and record this scenario; `list` shows them.",
+    help="Start a cluster and record this scenario, or that of a .toml file; `list` shows them.",
 )
 @click.option("--kafka", default="", metavar="VERSION", help="Kafka's version for --lab [default: the scenario's].")
 @click.option(
@@ -114,7 +114,7 @@ def command(
     if (scenario is None) == (bootstrap is None):
         raise UsageError("expected either --bootstrap-server (your cluster) or --lab (a cluster on this machine)")
     _refuse_options_that_do_nothing(ctx, scenario is not None)
-    folder = out or Path(scenario or options["workload"])
+    folder = out or Path(Path(scenario).stem if scenario else options["workload"])
     judged = folder.with_name(folder.name + "-judged")
     if judges:
         check_target(judged)  # before anything is recorded

@@ -17,7 +17,7 @@ from combined_corpus import BREAKING, SOUND, JudgedRun, judge_combined
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import handing_on
 from logjudge.analysis.results import Results
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories import files, parsing
 from logjudge.histories.bundle import open_run
 from logjudge.histories.files import blocks

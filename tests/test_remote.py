@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import fetching, publishing, remote
 from logjudge.analysis.engines.spark.connecting import within
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.engines import LocalEngine
 from logjudge.cli.main import cli
 from logjudge.cli.progress import Progress

@@ -10,12 +10,10 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
-from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
-from .evidence import judge_logs
 from .findings import Row, finding
-from .judgement import Result, Unknown, collected
+from .judgement import Result, Unknown
 from .rule import Rule
 
 # A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
@@ -36,14 +34,8 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
     unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
-).judged_by
-def epoch_order(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_epochs` in the partition's collected logs."""
-    yield from judge_logs(p, judge_epochs)
-
-
-@collected
-def judge_epochs(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+).judged_by_logs
+def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Leader epochs that decrease along a log, that contradict the leader-epoch-checkpoint, or that two brokers led."""
     batches = logs.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
     for replica in batches.partition_by("snapshot", "broker", maintain_order=True):
@@ -164,14 +156,8 @@ def _batch_finding(logs: ReplicaLogs, rule: str, sentence: str, row: Row, batch:
     unknown_when="The brokers may have been running during the copy. High watermarks of undated snapshots differ.",
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
-).judged_by
-def checkpoint_order(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_checkpoints` in the partition's collected logs."""
-    yield from judge_logs(p, judge_checkpoints)
-
-
-@collected
-def judge_checkpoints(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+).judged_by_logs
+def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Checkpoints that are ahead of their log, and high watermarks that go back between snapshots.
 
     A checkpoint lags behind its log, so only one that is ahead is a breach.
@@ -280,14 +266,8 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     unknown_when="A part of a segment could not be read, or a segment is missing between two others.",
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
-).judged_by
-def log_corruption(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_segments` in the partition's collected logs."""
-    yield from judge_logs(p, judge_segments)
-
-
-@collected
-def judge_segments(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+).judged_by_logs
+def log_corruption(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Damaged batches, batches out of order, and missing segments. A torn tail is a note: Kafka truncates it."""
     for row in logs.damage.iter_rows(named=True):
         if row["kind"] in CORRUPT or (row["kind"] in HARMLESS and row["last_offset"] is not None):

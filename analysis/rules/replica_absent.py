@@ -12,13 +12,11 @@ import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
-from ..partitions.partition import Partition
 from ..partitions.rewrites import events, generations
 from ..replicas.replica_logs import ReplicaLogs, extents, stretches, where
 from ..wording import brokers, plural, span
-from .evidence import judge_logs
 from .findings import finding
-from .judgement import Result, Unknown, collected
+from .judgement import Result, Unknown
 from .rule import Rule
 
 
@@ -37,14 +35,8 @@ from .rule import Rule
     assumes=("partitions", "replicas"),
     follows="value",
     of_records=True,
-).judged_by
-def acknowledged_absent(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_absence` in the partition's collected logs."""
-    yield from judge_logs(p, judge_absence)
-
-
-@collected
-def judge_absence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
+).judged_by_logs
+def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     """One finding for each run of adjacent acknowledged records that are absent from the same logs."""
     # A transaction's sends share a place, so each send has a number.
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")

@@ -15,12 +15,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
-from .evidence import judge_logs
 from .findings import finding
-from .judgement import Result, Unknown, collected
+from .judgement import Result, Unknown
 from .rule import Rule
 
 
@@ -46,28 +44,8 @@ from .rule import Rule
     assumes=("replicas",),
     follows="offset",
     of_records=True,
-).judged_by
-def replica_divergence(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_divergence` in the partition's collected logs."""
-    yield from judge_logs(p, judge_divergence)
-
-
-class Divergence(NamedTuple):
-    """A run of adjacent offsets of one snapshot at which the same replicas differ in the same way."""
-
-    snapshot: str
-    first: int
-    last: int
-    offsets: int  # the number of diverging offsets
-    sides: list[list[str]]  # brokers with the same records
-    winner: int | None  # the side that was elected later, if known
-    records: pl.DataFrame  # of all replicas, from first to last
-    uncommitted: bool  # no record of a losing side is known to be committed
-    lost: pl.DataFrame  # the sends that are known to be committed, and are not on the winning side
-
-
-@collected
-def judge_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
+).judged_by_logs
+def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     """One finding for each snapshot, run of diverging offsets, and grouping of the replicas."""
     bounds = extents(logs)
     for snapshot in logs.snapshots:
@@ -124,6 +102,20 @@ def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
             pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides").alias("key"),
         )
     )
+
+
+class Divergence(NamedTuple):
+    """A run of adjacent offsets of one snapshot at which the same replicas differ in the same way."""
+
+    snapshot: str
+    first: int
+    last: int
+    offsets: int  # the number of diverging offsets
+    sides: list[list[str]]  # brokers with the same records
+    winner: int | None  # the side that was elected later, if known
+    records: pl.DataFrame  # of all replicas, from first to last
+    uncommitted: bool  # no record of a losing side is known to be committed
+    lost: pl.DataFrame  # the sends that are known to be committed, and are not on the winning side
 
 
 def _divergence(

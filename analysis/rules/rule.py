@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+import polars as pl
+
 from ..partitions.partition import Partition
+from ..replicas.replica_logs import ReplicaLogs
+from .evidence import LogsJudge
 from .judgement import Judge, Result, collected
 
 # What a rule may assume, beside well-formed lines: values are unique, clocks go forward, events have an order in time,
@@ -35,14 +39,17 @@ class Rule:
 
     def judged_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
         """Takes the generator that judges native histories: a decorator."""
-        return self._judge("native", results)
+        self.judges["native"] = collected(results)
+        return self
+
+    def judged_by_logs(self, results: Callable[[ReplicaLogs, pl.DataFrame], Iterator[Result]]) -> Rule:
+        """Takes the generator that judges collected logs and acknowledged sends: a decorator."""
+        self.judges["native"] = LogsJudge(collected(results))
+        return self
 
     def judged_in_jepsen_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
         """Takes the generator that judges histories of Jepsen: a decorator."""
-        return self._judge("jepsen", results)
-
-    def _judge(self, dialect: str, results: Callable[[Partition], Iterator[Result]]) -> Rule:
-        self.judges[dialect] = collected(results)
+        self.judges["jepsen"] = collected(results)
         return self
 
     @property

@@ -15,10 +15,8 @@ import polars as pl
 import pytest
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
+from logjudge.analysis.rules import RULES
 from logjudge.analysis.rules.judgement import Judgement
-from logjudge.analysis.rules.log_order import judge_checkpoints, judge_epochs, judge_segments
-from logjudge.analysis.rules.replica_absent import judge_absence
-from logjudge.analysis.rules.replica_divergence import judge_divergence
 from logjudge.analysis.timelines.timeline import Timeline, build_timeline
 from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts, read_part
@@ -30,6 +28,11 @@ RUNS = sorted(p.name.removesuffix(".tar.xz") for p in (DATA / "runs").glob("*.ta
 # Runs without a truth.json, or whose truth.json tells of more than logs without clients can show.
 BESIDE = ("custom-kraft", "backup-x", "bitflip-x", "txn-unclean-x")
 Where = tuple[str | None, int | None]
+
+judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments = LOG_JUDGES = [
+    RULES[name].judges["native"].of_logs  # type: ignore[attr-defined]
+    for name in ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
+]
 
 
 def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
@@ -43,8 +46,7 @@ def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
 def judge_replicas(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """All rules on what brokers kept of one topic-partition."""
     sends = complete_sends(sends)
-    judges = (judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments)
-    judgements = [judge(logs, sends) for judge in judges]
+    judgements = [judge(logs, sends) for judge in LOG_JUDGES]
     findings = [finding for judgement in judgements for finding in judgement.findings]
     return Judgement(tuple(findings), tuple(reason for judgement in judgements for reason in judgement.unknowns))
 

@@ -11,11 +11,9 @@ from logjudge.analysis.causes import explain_absence, explain_loss
 from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
-from logjudge.analysis.rules.replica_absent import judge_absence
-from logjudge.analysis.rules.replica_divergence import judge_divergence
 from logjudge.histories.evidence.layout import find_parts, read_part
 
-from .conftest import gathered, judge_replicas
+from .conftest import gathered, judge_absence, judge_divergence, judge_replicas
 
 CAUSE_OF = {
     "acks1-failover": "single-ack-failover",
