@@ -17,7 +17,6 @@ from ..histories.simulation.pages import digest, page
 from ..histories.simulation.request import adjusted, write_simulated
 from ..histories.simulation.scenarios import load, names
 from ..models.exploration.compare import table
-from ..models.replication.config import ConfigError
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .check import command as check
@@ -80,14 +79,11 @@ def run(
     """
     original = _load(name)
     changes = dict(map(option, settings))
-    scenario = adjusted(original, variant=variant, seed=seed, brokers=None, ops=None, settings=changes)
+    scenario = adjusted(original, variant=variant, seed=seed, settings=changes)
     folder = out or Path(Path(name).stem)
     judged = folder.with_name(folder.name + "-judged")
     check_target(judged)  # before the simulation writes anything
-    try:
-        written = write_simulated(scenario, folder)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
+    written = write_simulated(scenario, folder)
     warn(scenario, written)
     for text in (scenario.title, scenario.story):
         if text:
