@@ -137,6 +137,22 @@ def compare() -> None:
     click.echo(table())
 
 
+@command.command("placement")
+@click.option(
+    "--picture", "path", type=LocalPath(), help="Also draw the partitions that each broker leads (SVG or PNG)."
+)
+def placement(path: Path | None) -> None:
+    """Compare how a dead broker's load spreads under each assignment of replicas (Markdown table)."""
+    from ..models.exploration import load_spread
+
+    found = load_spread.spreads()
+    click.echo(load_spread.table(found))
+    if path is not None:
+        from ..plots.load_spread import draw
+
+        draw({one.assignment: one.after for one in found}, load_spread.DEAD, path)
+
+
 def picture(scenario: Scenario, path: Path, description: str) -> None:
     """Simulates and judges a scenario, and draws the plot that it names."""
     import tempfile

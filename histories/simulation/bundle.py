@@ -136,7 +136,11 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
             }
         },
         "brokers": {
-            str(b): _without_unset(kafka_names(config.for_broker(b), broker_names)) for b in cluster.broker_ids
+            str(b): {
+                **_without_unset(kafka_names(config.for_broker(b), broker_names)),
+                **({"broker.rack": config.racks[b]} if config.racks else {}),
+            }
+            for b in cluster.broker_ids
         },
         "processes": _processes(cluster, config),
         "snapshots": {name: {"time": time * 1000} for name, time in written.snapshots.items()},
