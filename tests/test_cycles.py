@@ -21,7 +21,7 @@ from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.transactions import windows
 from logjudge.analysis.transactions.cycles import Cycle, cycles_of, from_record, to_record
 from logjudge.analysis.transactions.dependencies import DEPENDENCIES
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import Run, open_run
 from logjudge.histories.notation import parse
 from logjudge.histories.tables import MAX_INT64

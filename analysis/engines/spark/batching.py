@@ -12,7 +12,8 @@ import pyarrow as pa
 from ....histories.bundle import Settings
 from ....histories.tables import CONTEXT, SENDS
 from ...batches import Unit
-from ...kernel import Common, Tables, judge_unit, judge_whole_run, screen_batch, to_frame
+from ...kernel import judge_unit, judge_whole_run, screen_batch, to_frame
+from ...partitions.unit import Common, Tables
 from ...rules.cycles import find_cycles
 from .blocks import Row, pack, to_batches, unpack
 
