@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
+from logjudge.analysis.rules.cycles import RULES_OF_CYCLES
 from logjudge.analysis.transactions import windows
 from logjudge.analysis.transactions.cycles import Cycle, cycles_of, from_record, to_record
 from logjudge.analysis.transactions.dependencies import DEPENDENCIES
@@ -102,6 +105,62 @@ def test_windows_contain_every_cycle(random: Random) -> None:
             assert {name: found.count for name, found in within.items()} == {
                 name: found.count for name, found in whole.items()
             }
+
+
+def transactions(random: Random) -> str:
+    """Some transactions of read_committed processes that overlap, commit or abort, in the language of notation.py."""
+    count = random.randint(2, 5)
+    offsets = random.sample(range(9), random.randint(count, 9))
+    names = {offset: "abefghijk"[number] for number, offset in enumerate(offsets)}
+    writes = {number: sorted(offsets[number::count]) for number in range(count)}
+    tokens: list[str] = []
+    open_now: dict[str, str] = {}
+    waiting = list(range(count))
+    while waiting or open_now:
+        process = random.choice("pqrs")
+        if process in open_now:
+            tokens.append(f"{process}:..{open_now.pop(process)}" + random.choice(("", "", "", "!")))
+        elif waiting:
+            number = waiting.pop()
+            read = random.sample(offsets, random.randint(0, 2))
+            steps = [f"{names[offset]}@{offset}" for offset in writes[number]]
+            steps += [f"<{names[offset]}@{offset}" for offset in read if offset not in writes[number]]
+            open_now[process] = f"({','.join(steps)})"
+            tokens.append(f"{process}:{open_now[process]}..")
+    levels = " ".join(f"{process}.isolation.level=read_committed" for process in "pqrs")
+    return f"{{{levels}}} {' '.join(tokens)}"
+
+
+def naive_dependencies(events: list[dict[str, Any]]) -> tuple[list[twin_cycles.Operation], list[twin_cycles.Edge]]:
+    """The operations that committed, and their dependencies."""
+    begun = {(event["process"], event["op"]): event["time"] for event in events if event["type"] == "invoke"}
+    done = [event for event in events if event["type"] == "ok"]
+    operations = [(begun[event["process"], event["op"]], event["time"], event["process"]) for event in done]
+    wrote = {step["offset"]: n for n, event in enumerate(done) for step in event["ops"] if step["f"] == "send"}
+    edges = [("ww", wrote[one], wrote[other]) for one, other in pairwise(sorted(wrote))]
+    for reader, event in enumerate(done):
+        for record in (record for step in event["ops"] for record in step.get("records", ())):
+            writer = wrote.get(record["offset"])
+            if writer is not None and operations[reader][1] >= operations[writer][0]:
+                edges.append(("wr", writer, reader))
+    return operations, [edge for edge in edges if edge[1] != edge[2]]
+
+
+@settings(max_examples=60, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_the_same_cycles_as_naive_rules(random: Random) -> None:
+    text = transactions(random)
+    with tempfile.TemporaryDirectory() as folder:
+        found = judge_run(open_run(parse(text).write(Path(folder)))).findings()
+    found = found.filter(pl.col("rule").is_in(list(RULES_OF_CYCLES)))
+    operations, edges = naive_dependencies(parse(text).events)
+    reads = [edge for edge in edges if edge[0] == "wr"]
+    assert bool(len(found.filter(severity="violation"))) == bool(twin_cycles.cycles(operations, reads)), text
+    assert bool(len(found)) == bool(twin_cycles.cycles(operations, edges)), text
+    if not twin_cycles.cycles(operations, reads):
+        plain = {base for base in ("G0", "G1c") if base in found["rule"]}
+        expected = {name for types in twin_cycles.cycles(operations, edges) for _, called in types for name in called}
+        assert plain <= expected, text
 
 
 def test_few_windows_cover_many(monkeypatch: pytest.MonkeyPatch) -> None:

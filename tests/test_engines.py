@@ -178,7 +178,7 @@ def test_spark_hands_blocks_on_and_judges_on_many_tasks(spark: Any, some: list[J
     judged = max(some, key=lambda each: len(each.run.topics))
     run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
     assert len(run.splits) == 1
-    units = plan(spark, run, None).filter(F.col("kind") == "summaries")
+    units = plan(spark, run, None)[0].filter(F.col("kind") == "summaries")
     assert units.select(F.spark_partition_id()).distinct().count() > 1
     _same_but_for_names(judge_run(run, spark), judged.results)
 

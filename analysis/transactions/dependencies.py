@@ -87,7 +87,7 @@ def _native(p: Partition) -> pl.DataFrame:
         "offset",
         "value",
     )
-    entries = p.entries.filter(~pl.col("aborted")).select("offset", "value")
+    entries = p.entries.filter(p.committed & ~pl.col("aborted")).select("offset", "value")
     log = entries.filter(pl.col("offset").is_unique()).sort("offset")
     known = log.join(writers.filter("txn"), on="value", how="inner", maintain_order="left")
     read = _read_from(writers.drop("txn"), reads).filter(pl.col("target_end") >= pl.col("source_start"))
