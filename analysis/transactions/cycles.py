@@ -60,7 +60,7 @@ class Cycle:
 
     type: str  # of TYPES
     steps: tuple[Step, ...]
-    component: tuple[int, int]  # its size, and the place of its first operation
+    component: tuple[int, int, int]  # its size, and start and end of its first operation
 
     @property
     def operations(self) -> tuple[int, ...]:
@@ -148,8 +148,8 @@ def _by_type(graph: Graph, most: int, as_elle: bool) -> Iterator[tuple[str, list
     """Each type with the cycles of some components, the smallest first, and the number of components that have it."""
     label, _ = graph.components(np.ones(len(graph.rows), bool), graph.real_time)
     whole, size = label[graph.edges.source], np.bincount(label)
-    first_at = np.full(len(size), MAX_INT64)
-    np.minimum.at(first_at, label, graph.at)
+    first_of = np.full(len(size), len(graph))
+    np.minimum.at(first_of, label, np.arange(len(graph)))
     excused: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in TYPES}
     for base, order in _TYPES:
         if order == "process" and as_elle:
@@ -165,9 +165,10 @@ def _by_type(graph: Graph, most: int, as_elle: bool) -> Iterator[tuple[str, list
         for implied in _IMPLIED[name]:
             excused[implied].append(having)
         cycles = []
-        for one in np.lexsort((first_at[having], size[having]))[:most].tolist():
+        for one in np.lexsort((first_of[having], size[having]))[:most].tolist():
             edges = np.flatnonzero(on_cycle & (part[graph.edges.source] == part_of_first[one]))
-            component = int(size[having[one]]), int(first_at[having[one]])
+            begin = first_of[having[one]]
+            component = int(size[having[one]]), int(graph.start[begin]), int(graph.end[begin])
             cycles.append(_Search(graph, edges, order, component).shortest())
         yield name, cycles, len(having)
 
@@ -183,7 +184,7 @@ class _Search:
     between reach again, as ends of a cycle cannot all grow.
     """
 
-    def __init__(self, graph: Graph, edges: Ints, order: Order, component: tuple[int, int]) -> None:
+    def __init__(self, graph: Graph, edges: Ints, order: Order, component: tuple[int, int, int]) -> None:
         self.graph, self.order, self.component = graph, order, component
         self.next: dict[int, list[int]] = {}
         for edge in edges.tolist():

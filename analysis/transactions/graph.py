@@ -19,6 +19,7 @@ from ...histories.tables import MAX_INT64
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Order = Literal["", "process", "realtime"]
+_OPERATION = ("at", "start", "end", "process")
 
 
 class Edges(NamedTuple):
@@ -34,7 +35,7 @@ class Edges(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Operations, numbered by their place in the history, and their dependencies: row by row of `rows`."""
+    """Operations and their dependencies, row by row of `rows`: sorted by source and target."""
 
     rows: pl.DataFrame  # DEPENDENCIES
     at: Ints
@@ -47,25 +48,28 @@ class Graph:
 
     @staticmethod
     def of(dependencies: pl.DataFrame, joined_by_real_time: bool) -> Graph:
-        """The graph of rows of DEPENDENCIES in windows, sorted so that their order has no influence."""
-        rows = dependencies.sort("source_at", "target_at", "kind", "topic", "partition", "source_offset")
+        """The graph of rows of DEPENDENCIES in windows. Operations are numbered in time, whatever their files."""
         ends = [
-            rows.select("window", at=f"{end}_at", start=f"{end}_start", end=f"{end}_end", process=f"{end}_process")
+            dependencies.select("window", *(pl.col(f"{end}_{name}").alias(name) for name in _OPERATION))
             for end in ("source", "target")
         ]
         # A partition's brokers' log may decide an outcome that other partitions do not know.
         operations = (
             pl.concat(ends)
             .group_by("at")
-            .agg(pl.col("start").max(), pl.col("end").min(), pl.struct("window", "process").first())
-            .sort("at")
+            .agg(pl.col("start").max(), pl.col("end").min(), pl.col("process", "window").first())
+            .sort("start", "end", "process", "at")
+            .with_row_index("number")
         )
-        at = operations["at"].to_numpy()
-        source, target = (np.searchsorted(at, rows[f"{end}_at"].to_numpy()) for end in ("source", "target"))
-        process = operations["window"].rank("dense").cast(pl.Int64).to_numpy()
-        start, end = operations["start"].to_numpy(), operations["end"].to_numpy()
+        for end in ("source", "target"):
+            numbers = operations.select(pl.col("at").alias(f"{end}_at"), pl.col("number").alias(end))
+            dependencies = dependencies.join(numbers, on=f"{end}_at", how="left")
+        rows = dependencies.sort("source", "target", "kind", "topic", "partition", "source_offset", "target_offset")
+        edges = Edges(*(rows[end].cast(pl.Int64).to_numpy() for end in ("source", "target")))
+        at, start, end = (operations[name].to_numpy() for name in ("at", "start", "end"))
+        process = operations.select(pl.struct("window", "process").rank("dense")).to_series().cast(pl.Int64).to_numpy()
         is_ww = (rows["kind"] == "ww").to_numpy()
-        return Graph(rows, at, start, end, process, Edges(source, target), is_ww, joined_by_real_time)
+        return Graph(rows.drop("source", "target"), at, start, end, process, edges, is_ww, joined_by_real_time)
 
     def __len__(self) -> int:
         return len(self.at)
