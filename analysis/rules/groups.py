@@ -38,7 +38,6 @@ from .rule import Rule
         "Only other groups recorded handle events. A poll of a member without a known outcome may have "
         "returned the record."
     ),
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
     needs=("groups",),
     explained_as="missed",
@@ -177,8 +176,6 @@ def _finding(
         "A member sought back in between, or the application assigned it a lower offset. Of two commits "
         "that overlap in time, either may be the earlier."
     ),
-    unknown_when="Only when the run's evidence is incomplete.",
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
     needs=("commits",),
 ).judged_by

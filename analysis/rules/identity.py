@@ -27,7 +27,6 @@ from .rule import Rule
         "finding. It follows from the loss of the values that were replaced."
     ),
     not_a_breach="One value that was seen several times at its offset.",
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same. Polls of every outcome count, and so do sends that must have committed.",
     example="p:a@0 p:b@0 c:<a@0 d:<b@0",
     needs=("records",),
@@ -101,7 +100,6 @@ def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
         "brokers' logs. A value that was sent twice is no breach: the assumptions report that values are "
         "not unique."
     ),
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same, and always a violation: the configuration of producers is not recorded.",
     example="p:a@0 c:<a@0,a@1",
     needs=("records",),

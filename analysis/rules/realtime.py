@@ -31,7 +31,6 @@ from .rule import Rule
     ),
     not_a_breach="The append was invoked before the acknowledgement, read or answer: the two overlap.",
     unknown_when="A process recorded its times in another unit or by a clock that is hours off.",
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@5 q:b@3",
     needs=("acknowledged",),
     assumes=("clock", "order", "partitions", "invocations"),
@@ -184,7 +183,6 @@ def _evidence(row: Row) -> tuple[str, int]:
         "which may be less."
     ),
     unknown_when="Transactions write, and run.json does not set isolation.level of the client.",
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 end=1",
     needs=("end_offsets",),
     assumes=("clock", "order"),
