@@ -14,7 +14,7 @@ from ..partitions.partition import Partition
 from ..wording import plural, some
 from .findings import Row, distinct, finding, seconds, where
 from .judgement import Result, Unknown, missing_isolation_levels
-from .loss import outcomes_of_sends
+from .loss import lost_sends
 from .rule import Rule
 
 
@@ -49,8 +49,7 @@ def realtime_order(p: Partition) -> Iterator[Result]:
         yield Unknown(clock)
         return
     # A lost record does not separate the records that took its place.
-    lost = outcomes_of_sends(p).filter(pl.col("lost"))
-    between = appends.join(breaches, on="append", how="anti").join(lost, on="value", how="anti")
+    between = appends.join(breaches, on="append", how="anti").join(lost_sends(p), on="value", how="anti")
     for run in adjacent_runs(breaches.sort("offset", "invoked"), between["offset"].sort().to_numpy()):
         yield _early_appends(p, run, known.row(run["witness"][0], named=True))
 
