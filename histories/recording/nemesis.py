@@ -121,7 +121,7 @@ class Nemesis:
         return [str(broker) for broker in metadata(self.session.admin, self.session.load.topic).partitions[0].isrs]
 
     def _carry_out(self, request: str, step: Step, record: Callable[..., Plain], kind: str, **about: str) -> list[str]:
-        """Ask the lab for what a step does to its nodes, and record it as a fault or the end of one; returns the nodes."""
+        """Ask the lab for what a step does to its nodes, and record it as a fault or the end of one; returns them."""
         nodes = self._nodes(step)
         with record(kind, nodes=nodes, **about) as recorded:
             self.lab.request(request, nodes=nodes)
