@@ -27,7 +27,7 @@ COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style
 DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 IN_SYNC = "#cfe0ee"
-ABSENT: dict[str, Any] = {"height": 0.62, "facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
+ABSENT: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
 # The marks differ in height, so that a broker that stops and returns at once shows both.
 DIED: dict[str, Any] = {"marker": "X", "color": style.RED, "height": 0.18}
 BACK: dict[str, Any] = {"marker": "o", "color": style.INK, "height": -0.18}
@@ -160,13 +160,11 @@ def _lanes(axis: Axes, evidence: Record, brokers: list[str], low: int, high: int
     for since, until, isr in _spells(evidence["isr"], low, high):
         for broker in isr:
             if broker in rows:
-                axis.barh(
-                    rows[broker], place(until) - place(since), left=place(since), height=0.62, color=IN_SYNC, zorder=3
-                )
+                style.bar(axis, rows[broker], place(since), place(until), 0.62, facecolor=IN_SYNC, zorder=3)
                 for start, end in down[broker]:
                     left, right = max(start, since), min(end, until)
                     if left < right:
-                        axis.barh(rows[broker], place(right) - place(left), left=place(left), zorder=3.5, **ABSENT)
+                        style.bar(axis, rows[broker], place(left), place(right), 0.62, zorder=3.5, **ABSENT)
     _leaders(axis, evidence, rows, down, low, high, place)
     for time, broker, kind in _lives(evidence):
         if broker in rows and low <= time <= high:
@@ -229,7 +227,7 @@ def _bar(
 ) -> None:
     """Draws a term of leadership with its epoch, in the longest text that fits."""
     left, right = map(place, led)
-    axis.barh(row, right - left, left=left, height=0.62, color=colour, zorder=4, **edge)
+    style.bar(axis, row, left, right, 0.62, facecolor=colour, zorder=4, **edge)
     whole = place(span[1]) - place(span[0])
     for text in (f"leads, epoch {epoch}", f"epoch {epoch}", str(epoch)):
         if (right - left) / whole > 0.0105 * len(text):

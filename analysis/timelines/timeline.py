@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
-from ..replicas.replica_logs import ReplicaLogs, extents, is_of_copy, where
+from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
 from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
@@ -231,7 +231,7 @@ def _from_files(builder: Builder) -> None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
             term.start_facts.append(fact)
-    for row in extents(logs).iter_rows(named=True):
+    for row in logs.extents.iter_rows(named=True):
         time = logs.times.get(row["snapshot"])
         own = is_of_copy(row["snapshot"], row["broker"])
         file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
