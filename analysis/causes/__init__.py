@@ -4,7 +4,7 @@ Each module is one cause: NAME, CITATION, REMEDY and `explain`. `explain` return
 or the evidence that is missing, or that the evidence excludes the cause. `explain_loss` tries all causes: one proof is
 the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`, with the missing evidence. A cause
 never follows from the absence of evidence for another. To add a cause: a module, and one line in CAUSES. Records that
-consumers missed, and duplicates, are not lost: consumers.py and retry_duplicate.py explain them.
+consumers missed, and duplicates, are not lost: consumers.py and duplicates.py explain them.
 """
 
 from __future__ import annotations

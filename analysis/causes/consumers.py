@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from . import commit_before_handle, committed_offset_vanished, consumer_reset
+from . import commit_before_handle, committed_offset_vanished, consumer_reset, truncation_below_position
 from .attempts import Attempt, Explanation, combine_attempts
 from .missed import GROUP_EVENTS, Missed, Processes
 
@@ -15,7 +15,7 @@ __all__ = ["CONSUMER_CAUSES", "GROUP_EVENTS", "Missed", "explain_missed"]
 ConsumerCause = Callable[[pl.DataFrame, Missed, Processes], Attempt]
 CONSUMER_CAUSES: dict[str, tuple[ConsumerCause, str]] = {
     module.NAME: (module.explain, module.CITATION)
-    for module in (consumer_reset, committed_offset_vanished, commit_before_handle)
+    for module in (consumer_reset, committed_offset_vanished, commit_before_handle, truncation_below_position)
 }
 
 

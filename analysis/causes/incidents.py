@@ -5,7 +5,7 @@ at each change of acks, another finding for each from the brokers' logs, and con
 joins these:
 
 - lost writes of one event (`related` to each other), with their consequences;
-- losses with the same cause and the same change of leader, or the same death, in one partition or in several;
+- findings with the same cause and the same change of leader, or the same death, in one partition or in several;
 - other findings of one rule in one partition, with the same cause.
 
 Losses of one event with different causes are one incident per cause.
@@ -194,13 +194,12 @@ def _size(group: _Group) -> int:
 
 
 def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
-    """Joins groups of losses with the same cause and decisive fact: the same broker was elected, or died, at the same
-    time."""
+    """Joins groups with the same cause and decisive fact: the same broker was elected, or died, at the same time."""
     out: list[_Group] = []
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
         first = group.explanations[0] if group.explanations else None
-        turn = decisive_fact(first["chain"]) if first and first["lost"] and group.cause != UNKNOWN else None
+        turn = decisive_fact(first["chain"]) if first and group.cause != UNKNOWN else None
         if first is None or turn is None:
             out.append(group)
         else:
