@@ -21,7 +21,7 @@ CITATION = "KIP-98 (idempotent producer), KIP-360 (a new producer epoch after an
 REMEDY = "Transactions, or consumers that ignore values that they have handled."
 
 
-def explain(timeline: Timeline, repeated: Repeated, copies: Sequence[Mapping[str, Any]]) -> Attempt:
+def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Mapping[str, Any]]) -> Attempt:
     """Whether the copies are in batches of different producer epochs or ids."""
     sessions = {(row["producer_id"], row["producer_epoch"]) for row in copies}
     if not sessions or any(number is None for number, _ in sessions):

@@ -21,7 +21,7 @@ CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retr
 REMEDY = "enable.idempotence=true, which needs acks=all."
 
 
-def explain(timeline: Timeline, repeated: Repeated, copies: Sequence[Mapping[str, Any]]) -> Attempt:
+def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Mapping[str, Any]]) -> Attempt:
     """Whether a producer without idempotence wrote the copies."""
     producer = repeated.producer
     configured, acks = producer.get("enable.idempotence"), repeated.acks or str(producer.get("acks", "all"))

@@ -21,7 +21,7 @@ CITATION = "KIP-320 (clients detect the truncation of a log)"
 REMEDY = "What prevents the truncation; consumers that seek back after it."
 
 
-def explain(events: pl.DataFrame, missed: Missed, _: Processes) -> Attempt:
+def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attempt:
     """Whether the group had passed the missed offsets in the log as it was before a truncation."""
     if missed.earlier is None:
         return NOT_THE_CASE

@@ -13,6 +13,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from logjudge.analysis.causes import explain_duplicate
+from logjudge.analysis.causes.attempts import Explanation
+from logjudge.analysis.causes.repeated import Repeated, records_at
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules import RULES
@@ -49,6 +52,12 @@ def judge_replicas(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     judgements = [judge(logs, sends) for judge in LOG_JUDGES]
     findings = [finding for judgement in judgements for finding in judgement.findings]
     return Judgement(tuple(findings), tuple(reason for judgement in judgements for reason in judgement.unknowns))
+
+
+def duplicate_cause(timeline: Timeline, repeated: Repeated) -> Explanation:
+    """The cause of a duplicate, with the records of the brokers' logs."""
+    records = [row for rows in records_at(timeline, repeated.offsets).values() for row in rows]
+    return explain_duplicate(timeline, repeated, records)
 
 
 @dataclass

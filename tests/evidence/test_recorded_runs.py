@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from logjudge.analysis.causes import explain_absence, explain_loss
-from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
-from logjudge.analysis.causes.duplicates import explain_repeated
+from logjudge.analysis.causes import explain_absence, explain_loss, explain_missed
 from logjudge.analysis.causes.losses import Lost, lost_of
+from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
 from logjudge.analysis.causes.repeated import Repeated
 from logjudge.histories.evidence.layout import find_parts, read_part
 
-from .conftest import gathered, judge_absence, judge_divergence, judge_replicas
+from .conftest import duplicate_cause, gathered, judge_absence, judge_divergence, judge_replicas
 
 CAUSE_OF = {
     "acks1-failover": "single-ack-failover",
@@ -220,17 +219,17 @@ def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
             "orders", places[0][0], value, tuple(offset for _, offset in places), process, producer=about
         )
         timeline = run.timeline("orders", places[0][0])
-        explained = explain_repeated(timeline, repeated)
+        explained = duplicate_cause(timeline, repeated)
         assert explained.cause == "retry-duplicate"
         assert sum("a copy is at offset" in fact.sentence for fact in explained.chain) == 2
-        assert explain_repeated(timeline, replace(repeated, producer={"enable.idempotence": True})).cause == "unknown"
+        assert duplicate_cause(timeline, replace(repeated, producer={"enable.idempotence": True})).cause == "unknown"
 
 
 def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(recorded):
     """A consumer read p0-295 at 895; both brokers lost it there, and its retry stands at 479."""
     run = recorded("kip-101-a")
     repeated = Repeated("orders", 0, "p0-295", (479, 895), "p0", producer=run.about["processes"]["p0"])
-    assert explain_repeated(run.timeline("orders", 0), repeated).cause == "unknown"
+    assert duplicate_cause(run.timeline("orders", 0), repeated).cause == "unknown"
 
 
 def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from logjudge.cli.scenarios import picture
 from logjudge.histories.errors import InputError
 from logjudge.histories.simulation.outcome import outcome
 from logjudge.histories.simulation.pages import digest, page
-from logjudge.histories.simulation.scenario_file import dump, parse
+from logjudge.histories.simulation.scenario_file import FAULT_KEYS, KEYS, dump, parse
 from logjudge.histories.simulation.scenarios import load, names
 from logjudge.models.exploration.invariants import INVARIANTS
 from logjudge.models.exploration.truth import losses
-from logjudge.models.replication.config import SECOND
+from logjudge.models.replication.config import OPTIONS, SECOND
 from logjudge.models.replication.events import ClusterEvent
+from logjudge.models.replication.faults.kinds import FAULTS
 
 DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
 
@@ -82,6 +84,20 @@ def test_the_incident_loses_three_and_seven() -> None:
     assert [sum(g.ack.end - g.ack.base for g in gone if g.partition == p) for p in (0, 1)] == [3, 7]
     assert all(one.read for one in gone)
     assert cluster.log_ranges() == [(0, 0), (0, 0)]
+
+
+def test_leader_epochs_mend_both_scenarios_of_kip_101() -> None:
+    def lost(name: str) -> int:
+        return sum(one.ack.end - one.ack.base for one in losses(load(name).run()))
+
+    assert (lost("kip-101-loss"), lost("kip-101-loss-mended")) == (45, 0)
+    assert (lost("kip-101-divergence"), lost("kip-101-divergence-mended")) == (72, 72)
+    for broken, mended in (
+        ("kip-101-loss", "kip-101-loss-mended"),
+        ("kip-101-divergence", "kip-101-divergence-mended"),
+    ):
+        assert load(broken).faults == load(mended).faults
+        assert load(broken).options == load(mended).options
 
 
 def test_the_last_replica_standing_loses_what_elr_keeps() -> None:
@@ -195,3 +211,46 @@ def test_the_list_names_every_scenario() -> None:
 def test_mistakes_in_a_scenario_file_are_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(InputError, match="file.toml: found .*" + sentence):
         parse(text, "file.toml")
+
+
+FILES = Path(__file__).parents[2] / "docs" / "scenario-files.md"
+
+
+def test_the_documentation_of_scenario_files_has_every_key_and_its_example_runs(tmp_path: Path) -> None:
+    text = FILES.read_text(encoding="utf-8")
+    [example] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    written = tomllib.loads(example)
+    assert {*written} == set(KEYS)
+    assert {key for fault in written["fault"] for key in fault} == set(FAULT_KEYS)
+    assert set(FAULTS) <= set(re.findall("`([a-z-]+)`", text))
+    assert {name for name in OPTIONS if name.startswith("simulation.")} <= set(
+        re.findall("`(simulation[.a-z]+)`", text)
+    )
+    file = tmp_path / "mine.toml"
+    file.write_text(example)
+    result = CliRunner().invoke(
+        cli, ["scenarios", "run", str(file), "--out", str(tmp_path / "run"), "--page", str(tmp_path)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "What happens, and why." in result.output
+    page_of_it = (tmp_path / "run.md").read_text()
+    assert page_of_it.startswith("<!--")
+    assert f"logjudge scenarios run {file}" in page_of_it
+    assert "<svg" in (tmp_path / "run.svg").read_text()
+
+
+def test_a_scenario_runs_under_another_variant_and_with_other_settings(tmp_path: Path) -> None:
+    arguments = ["scenarios", "run", "kip-101-loss", "--variant", "kip-101", "--set", "simulation.ops=700"]
+    result = CliRunner().invoke(cli, [*arguments, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert "no acknowledged record was lost" in result.output
+    assert "differs from what kip-101-loss expects: no-acknowledged-loss held" in result.output
+
+
+def test_a_fault_after_the_last_send_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "late.toml"
+    file.write_text('[config]\n"simulation.ops" = 10\n[[fault]]\nat_ms = 50000\nkind = "crash"\nnodes = [2]\n')
+    for command in (["scenarios", "run", str(file)], ["simulate", "--config", str(file)]):
+        result = CliRunner().invoke(cli, [*command, "--out", str(tmp_path / "run")])
+        assert "Warning: the fault crash begins at 50 s, after the last send at 1.0 s" in result.stderr
+    assert "Warning" not in CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "elr")]).stderr
