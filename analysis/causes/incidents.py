@@ -136,13 +136,16 @@ def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[I
 def _events(rows: Mapping[str, Record]) -> dict[str, str]:
     """By finding, the first loss of its event: for losses and for their consequences."""
     first: dict[str, str] = {}
-    for name, row in rows.items():
-        if row["rule"] == "lost-write":
-            # `related` names the previous loss of the same event, which precedes it here too.
-            before = (other for other in row["related"] if other in first and rows[other]["rule"] == "lost-write")
-            first[name] = first.get(next(before, ""), name)
-    followed = ((name, row["related"][0]) for name, row in rows.items() if _is_consequence(row))
-    return {**first, **{name: first[loss] for name, loss in followed if loss in first}}
+    for name, row in sorted(rows.items(), key=lambda item: _turn(item[1])):
+        before = next((first[other] for other in row["related"] if other in first), None)
+        if before is not None or row["rule"] in LOSSES:
+            first[name] = before or name
+    return first
+
+
+def _turn(row: Record) -> int:
+    """Losses that clients see come first, then those that only the logs show, then consequences."""
+    return LOSSES.index(row["rule"]) if row["rule"] in LOSSES else len(LOSSES)
 
 
 def _is_consequence(row: Record) -> bool:
