@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +18,6 @@ from ..histories.simulation.pages import digest, page
 from ..histories.simulation.request import adjusted, write_simulated
 from ..histories.simulation.scenarios import load, names
 from ..models.exploration.compare import table
-from ..models.replication.config import ConfigError
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .check import command as check
@@ -80,14 +80,11 @@ def run(
     """
     original = _load(name)
     changes = dict(map(option, settings))
-    scenario = adjusted(original, variant=variant, seed=seed, brokers=None, ops=None, settings=changes)
+    scenario = adjusted(original, variant=variant, seed=seed, settings=changes)
     folder = out or Path(Path(name).stem)
     judged = folder.with_name(folder.name + "-judged")
     check_target(judged)  # before the simulation writes anything
-    try:
-        written = write_simulated(scenario, folder)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
+    written = write_simulated(scenario, folder)
     warn(scenario, written)
     for text in (scenario.title, scenario.story):
         if text:
@@ -161,11 +158,17 @@ def picture(scenario: Scenario, path: Path, description: str) -> None:
     """Simulates and judges a scenario, and draws the plot that it names."""
     import tempfile
 
-    from ..plots import PLOTS, draw, style
     from .plot import figures_of
 
     with tempfile.TemporaryDirectory() as scratch:
         figures = figures_of(write_bundle(scenario, Path(scratch) / scenario.name).folder)
+    draw_picture(scenario, figures, path, description)
+
+
+def draw_picture(scenario: Scenario, figures: dict[str, Any], path: Path, description: str) -> None:
+    """Draws the plot that a scenario names, from the figures of its judged run."""
+    from ..plots import PLOTS, draw, style
+
     subjects = PLOTS[scenario.picture].subjects(figures)
     # A run without breaches may have no subject to report, but its page still shows the plot.
     subject = subjects[0] if subjects else {"partition": figures["partitions"][0]["name"]}

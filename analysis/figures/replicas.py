@@ -21,7 +21,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import ReplicaLogs, extents
+from ..replicas.replica_logs import ReplicaLogs
 from ..rules.replica_divergence import diverging, identical_at
 from ..timelines.timeline import Timeline
 
@@ -46,7 +46,7 @@ def replica_figures(p: Partition) -> Record | None:
 
 
 def _logs(logs: ReplicaLogs) -> list[Record]:
-    bounds = extents(logs).sort("broker")
+    bounds = logs.extents.sort("broker")
     snapshots: list[Record] = []
     for name in logs.snapshots:
         ends = bounds.filter(pl.col("snapshot") == name)

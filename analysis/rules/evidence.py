@@ -25,7 +25,7 @@ class LogsJudge:
 
 @once
 def _nameless(p: Partition) -> pl.DataFrame:
-    """The same sends, with a tombstone's value null as the logs have it."""
+    """`sends_of`, with null as the value of a tombstone, as the logs have it."""
     return nameless(sends_of(p)) if len(p.tombstones) else sends_of(p)
 
 

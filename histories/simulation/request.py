@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ...models.exploration.schedule import PATTERNS, draw, is_known, required_options
-from ...models.replication.config import SECOND
+from ...models.replication.config import SECOND, ConfigError
 from ...models.replication.faults.kinds import FAULTS
-from ...models.replication.scenario import Scenario
+from ...models.replication.scenario import OWN_VERSION, Scenario
 from ..errors import UsageError, did_you_mean
 from ..output_folder import SIMULATED, write_whole
+from . import scenario_file
 from .bundle import Written, write_bundle
 
 DRAWABLE = ", ".join(PATTERNS)
@@ -21,13 +22,28 @@ OF_READERS = ("consumer-crash", "delete-records")  # faults that matter after th
 MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 
 
+def simulate_request(
+    out: Path, file: Path | None, faults: Iterable[str], fault_count: int, **overrides: Any
+) -> tuple[Written, Scenario]:
+    """Simulate a scenario file, or a new scenario named as the folder, with drawn faults and the options of `adjusted`.
+
+    Returns the bundle and the scenario that was simulated. Raises UsageError.
+    """
+    base = scenario_file.read(file) if file is not None else Scenario(out.name, "kip-320", defaults=OWN_VERSION)
+    try:
+        scenario = _with_drawn_faults(adjusted(base, **overrides), faults, fault_count)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    return write_simulated(scenario, out), scenario
+
+
 def adjusted(
     scenario: Scenario,
     *,
     variant: str | None,
     seed: int | None,
-    brokers: int | None,
-    ops: int | None,
+    brokers: int | None = None,
+    ops: int | None = None,
     settings: Mapping[str, Any],
 ) -> Scenario:
     """The scenario with what a user overrides; None keeps what the scenario has."""
@@ -46,7 +62,7 @@ def adjusted(
     )
 
 
-def with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> Scenario:
+def _with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> Scenario:
     """The scenario with faults of these kinds, drawn from its seed for the time of its load. Raises UsageError."""
     kinds = [kind.strip() for kind in faults if kind.strip()]
     if not kinds:
@@ -80,5 +96,8 @@ def late_faults(scenario: Scenario, written: Written) -> list[str]:
 def write_simulated(scenario: Scenario, out: Path) -> Written:
     """Simulate into a new folder, or over an earlier bundle of the simulator. Raises UsageError."""
     written: list[Written] = []
-    write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), SIMULATED)
+    try:
+        write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), SIMULATED)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
     return replace(written[0], folder=out)

@@ -104,8 +104,8 @@ def _parse(path: Path) -> LabScenario:
     _checked(f"{path}: [load]", content.get("load", {}), [field.name for field in fields(Load)])
     workload = content.get("workload", _DEFAULTS.workload)
     if workload not in WORKLOADS:
-        expected = f"expected one of {', '.join(WORKLOADS)}{did_you_mean(workload, WORKLOADS)}"
-        raise UsageError(f"{path}: found no workload {workload}, {expected}")
+        known_workloads = f"{', '.join(WORKLOADS)}{did_you_mean(workload, WORKLOADS)}"
+        raise UsageError(f"{path}: found no workload {workload}, expected one of {known_workloads}")
     lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
     return LabScenario(**{**content, **lists}, steps=tuple(steps))
 
