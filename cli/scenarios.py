@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -157,11 +158,17 @@ def picture(scenario: Scenario, path: Path, description: str) -> None:
     """Simulates and judges a scenario, and draws the plot that it names."""
     import tempfile
 
-    from ..plots import PLOTS, draw, style
     from .plot import figures_of
 
     with tempfile.TemporaryDirectory() as scratch:
         figures = figures_of(write_bundle(scenario, Path(scratch) / scenario.name).folder)
+    draw_picture(scenario, figures, path, description)
+
+
+def draw_picture(scenario: Scenario, figures: dict[str, Any], path: Path, description: str) -> None:
+    """Draws the plot that a scenario names, from the figures of its judged run."""
+    from ..plots import PLOTS, draw, style
+
     subjects = PLOTS[scenario.picture].subjects(figures)
     # A run without breaches may have no subject to report, but its page still shows the plot.
     subject = subjects[0] if subjects else {"partition": figures["partitions"][0]["name"]}

@@ -15,7 +15,7 @@ from ..causes.explaining import record_of
 from ..causes.losses import Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import extents, is_of_copy, where
+from ..replicas.replica_logs import is_of_copy, where
 from .differences import cell
 
 MAX_SHOWN = 20  # senders, readers, findings; further ones are counted
@@ -88,7 +88,7 @@ def _held(p: Partition, offset: int) -> list[Record]:
     if p.replica_logs is None:
         return []
     rows: list[Record] = []
-    bounds = extents(p.replica_logs)
+    bounds = p.replica_logs.extents
     at = p.replica_logs.records.filter(pl.col("offset") == offset)
     for name in p.replica_logs.snapshots:
         for bound in bounds.filter(pl.col("snapshot") == name).sort("broker").iter_rows(named=True):

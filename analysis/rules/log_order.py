@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
-from ..replicas.replica_logs import ReplicaLogs, extents, is_of_copy, runs, where
+from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, where
 from ..wording import brokers, span
 from .findings import Row, finding
 from .judgement import Result, Unknown
@@ -68,7 +68,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
         return
     snapshot, broker = batches["snapshot"][0], batches["broker"][0]
     here = is_of_copy(snapshot, broker)
-    entries, start = logs.epochs.filter(here), extents(logs).filter(here)["start"]
+    entries, start = logs.epochs.filter(here), logs.extents.filter(here)["start"]
     if not entries.height:
         return
     entry = entries.sort("start_offset", "leader_epoch").select(
@@ -166,7 +166,7 @@ def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result
     broken = logs.damage.filter(
         pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null() & ~pl.col("kind").is_in(list(HARMLESS))
     )
-    bounds = extents(logs).join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
+    bounds = logs.extents.join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
     for row in bounds.iter_rows(named=True):
         for column in ("high_watermark", "recovery_point", "log_start"):
             if row[column] is not None and row[column] > row["end"]:

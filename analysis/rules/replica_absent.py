@@ -13,7 +13,7 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.rewrites import events, generations
-from ..replicas.replica_logs import ReplicaLogs, extents, stretches, where
+from ..replicas.replica_logs import ReplicaLogs, stretches, where
 from ..wording import brokers, plural, span
 from .findings import finding
 from .judgement import Result, Unknown
@@ -43,7 +43,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:
         return
-    bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
+    bounds = logs.extents.filter(pl.col("snapshot") == logs.last)
     if not bounds.height:
         yield Unknown(f"no log of {logs.name} was collected")
         return

@@ -121,6 +121,8 @@ METADATA: Schema = {
     "partition_epoch": pl.Int32,
     "isr": pl.List(pl.Int32),
     "replicas": pl.List(pl.Int32),
+    "adding": pl.List(pl.Int32),  # of the replicas, those that a reassignment adds (KIP-455)
+    "removing": pl.List(pl.Int32),
     "elr": pl.List(pl.Int32),  # eligible leader replicas (KIP-966)
     "last_known_elr": pl.List(pl.Int32),
     "recovering": pl.Boolean,  # leaderRecoveryState: true after an unclean election (KIP-704)

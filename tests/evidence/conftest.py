@@ -8,11 +8,13 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from judged_once import constant
 from logjudge.analysis.causes import explain_duplicate
 from logjudge.analysis.causes.attempts import Explanation
 from logjudge.analysis.causes.repeated import Repeated, records_at
@@ -25,6 +27,7 @@ from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts, read_part
 from logjudge.histories.evidence.parts import Part
 from logjudge.histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, Block, empty
+from logjudge.histories.tables import Finding
 
 DATA = Path(__file__).parent / "data"
 RUNS = sorted(p.name.removesuffix(".tar.xz") for p in (DATA / "runs").glob("*.tar.xz"))
@@ -32,10 +35,11 @@ RUNS = sorted(p.name.removesuffix(".tar.xz") for p in (DATA / "runs").glob("*.ta
 BESIDE = ("custom-kraft", "backup-x", "bitflip-x", "txn-unclean-x")
 Where = tuple[str | None, int | None]
 
-judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments = LOG_JUDGES = [
-    RULES[name].judges["native"].of_logs  # type: ignore[attr-defined]
+LOG_JUDGES = {
+    name: RULES[name].judges["native"].of_logs  # type: ignore[attr-defined]
     for name in ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
-]
+}
+judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments = LOG_JUDGES.values()
 
 
 def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
@@ -49,7 +53,7 @@ def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
 def judge_replicas(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """All rules on what brokers kept of one topic-partition."""
     sends = complete_sends(sends)
-    judgements = [judge(logs, sends) for judge in LOG_JUDGES]
+    judgements = [judge(logs, sends) for judge in LOG_JUDGES.values()]
     findings = [finding for judgement in judgements for finding in judgement.findings]
     return Judgement(tuple(findings), tuple(reason for judgement in judgements for reason in judgement.unknowns))
 
@@ -83,6 +87,18 @@ class Run:
     def table(self, name: str, *places: Where) -> pl.DataFrame:
         found = [self.tables[at][name] for at in places if name in self.tables.get(at, {})]
         return pl.concat(found) if found else empty({"metadata": METADATA, "log_events": LOG_EVENTS}[name], True)
+
+    @cached_property
+    def judged(self) -> dict[tuple[str, str, int], Judgement]:
+        """What each rule on logs reports, by rule, topic and partition."""
+        return {
+            (rule, *at): judge(self.replica_logs(*at), self.sent(*at))
+            for at in self.partitions()
+            for rule, judge in LOG_JUDGES.items()
+        }
+
+    def findings(self, rule: str) -> list[Finding]:
+        return [one for (name, *_), judged in self.judged.items() if name == rule for one in judged.findings]
 
     def partitions(self) -> list[tuple[str, int]]:
         return sorted((t, p) for t, p in self.tables if t is not None and p is not None)
@@ -198,7 +214,7 @@ def read_run(root: Path, keep: Callable[[Part], bool] = lambda _: True) -> Run:
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a recorded run."""
-    base = tmp_path_factory.mktemp("runs")
+    base = constant(tmp_path_factory.mktemp("runs"))
 
     def unpack(name: str) -> Path:
         if not (base / name).exists():
