@@ -69,9 +69,12 @@ def _missing_settings(
 
 
 def _latency(p: Partition) -> int | None:
-    """The lower quartile of the operations' latencies in ns, from a sample of about SAMPLE; None without operations."""
+    """The lower quartile of the latencies of sends and reads in ns, from a sample of about SAMPLE; None without any.
+
+    Other operations, such as assignments, need not wait for a broker.
+    """
     took = []
-    for frame in (p.sends.filter(~pl.col("synthetic")), p.reads, p.marks):
+    for frame in (p.sends.filter(~pl.col("synthetic")), p.reads):
         sample = frame.select("invoked", "completed").gather_every(len(frame) // SAMPLE + 1)
         took.append(sample.select(pl.col("completed") - pl.col("invoked")).to_series())
     quartile = pl.concat(took).quantile(0.25, "lower")

@@ -145,7 +145,8 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
     summary="A broker's checkpoints contradict its log or each other",
     breach=(
         "One of these does not hold: log start <= recovery point, recovery point <= log end, high watermark "
-        "<= log end. Or a high watermark goes back between snapshots."
+        "<= log end. Or a high watermark goes back between snapshots; this follows from a loss of the records"
+        " between."
     ),
     not_a_breach=(
         "A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a note."
@@ -153,6 +154,7 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
     unknown_when="The brokers may have been running during the copy. High watermarks of undated snapshots differ.",
     in_jepsen=NO_BROKER_FILES,
     needs=("batches",),
+    follows="offset",
 ).judged_by_logs
 def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Checkpoints that are ahead of their log, and high watermarks that go back between snapshots.

@@ -180,7 +180,7 @@ def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offs
     if not len(offsets):
         return offsets
     held = p.entries_between(int(offsets[0]), int(offsets[-1]))
-    visible = pl.lit(True) if uncommitted else pl.col("sent_ok") | ~pl.col("aborted")
+    visible = pl.lit(True) if uncommitted else p.committed
     sent = held.with_columns(p.sends["invoked"].gather(held["send"]).fill_null(0).alias("sent"))
     there = np.unique(sent.filter(visible & (pl.col("sent") <= time))["offset"].to_numpy())
     return np.setdiff1d(np.intersect1d(there, offsets), vanished(p, there), assume_unique=True)

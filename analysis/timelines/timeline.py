@@ -19,7 +19,7 @@ from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
 from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
-from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
+from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
 
 # By kind of metadata record: the broker's event, the kind of fact, and its wording.
 BROKERS = {
@@ -39,6 +39,12 @@ DISK_FAULTS = {
     "restore-backup": "{} on {} was replaced by an older copy",
     "corrupt": "{} was damaged on {}",
     "bit-flip": "{} was damaged on {}",
+}
+
+
+OF_ADMINISTRATORS = {
+    "reassignment": "an administrator began to move a partition to {}",
+    "cancel-reassignment": "an administrator cancelled a reassignment",
 }
 
 
@@ -63,6 +69,7 @@ class Timeline:
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)  # steps of reassignments
     refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
     clocks: Mapping[str, Clock] = field(default_factory=dict)  # broker -> the correction of its times
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
@@ -138,6 +145,7 @@ def build_timeline(
         builder.topic_changes,
         builder.log_starts,
         builder.cleanings,
+        sorted(builder.moves, key=lambda move: (move.time is None, move.time or 0)),
         builder.refused_fetches,
         dict(clocks),
         merge_sources(builder.facts()),
@@ -173,12 +181,31 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             previous = row
 
 
+def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:
+    """What a metadata record says of a reassignment; None if it changes none."""
+    columns = ("replicas", "adding", "removing")
+    if previous is None or all(row[column] == previous[column] for column in columns):
+        return None
+    replicas, adding, removing = ([str(broker) for broker in row[column] or ()] for column in columns)
+    listed = ", ".join(replicas)
+    if adding or removing:
+        parts = [f"adding [{', '.join(adding)}]"] if adding else []
+        parts += [f"removing [{', '.join(removing)}]"] if removing else []
+        return f"a reassignment of {name} was under way, {' and '.join(parts)}; its replicas are [{listed}]"
+    cancelled = previous["adding"] and not set(previous["adding"]) & set(row["replicas"])
+    done = "was cancelled" if cancelled else "was completed"
+    return f"the reassignment of {name} {done}; its replicas are [{listed}]"
+
+
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
     """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
     isr = ids(row["isr"])
     name = builder.replica_logs.name
     listed = ", ".join(str(v) for v in row["isr"])
     source = (row["file"], None, row["byte"])
+    if (text := _move_sentence(name, row, previous)) is not None:
+        fact = Fact(text, "reassignment", time, *source, partition=name, brokers=ids(row["replicas"]))
+        builder.moves.append(Move(time, ids(row["adding"]), ids(row["removing"]), fact))
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
@@ -291,6 +318,8 @@ def _fault_sentence(fault: Fault, brokers: str) -> str:
     """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
     if fault.kind == "restart" and fault.type == "heal":
         return f"{brokers or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
+    if fault.kind in OF_ADMINISTRATORS:
+        return OF_ADMINISTRATORS[fault.kind].format(brokers)
     verb = "began" if fault.type == "fault" else "ended"
     return f"{fault.kind} of {brokers} {verb}" if brokers else f"{fault.kind} {verb}"
 

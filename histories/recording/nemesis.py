@@ -202,12 +202,18 @@ class Nemesis:
                 self.session.recorder.fault("restore", nodes=[node], topic=topic, partition=int(number)).ok()
 
     def _add_partitions(self, step: Step) -> None:
+        from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewPartitions
 
         topic, count = self.session.load.topic, int(step["partitions"])
         with self.session.recorder.fault("add-partitions", nodes=[], topic=topic, partitions=count) as fault:
-            for future in self.session.admin.create_partitions([NewPartitions(topic, count)]).values():
-                future.result(30)
+            try:
+                for future in self.session.admin.create_partitions([NewPartitions(topic, count)]).values():
+                    future.result(30)
+            except (KafkaException, TimeoutError) as error:
+                raise LogjudgeError(
+                    f"{topic} did not get {count} partitions, as the scenario expects: {error}"
+                ) from error
             fault.ok()
         self.session.recorder.configure_topic(topic, partitions=count)
         self._sleep(step["known_after_seconds"])
