@@ -37,4 +37,4 @@ def _to_polars(frame: Any) -> pl.DataFrame:
         return pl.DataFrame(frame.toArrow())
     if library == "pandas":
         return pl.from_pandas(frame)
-    return frame.collect() if isinstance(frame, pl.LazyFrame) else frame  # type: ignore[no-any-return]
+    return frame.collect() if isinstance(frame, pl.LazyFrame) else frame
