@@ -9,10 +9,10 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
-from .analysis.provenance import provenance_of
 from .analysis.results import Results
 from .analysis.rules.selection import select_rules
-from .analysis.verdict import report_of
+from .analysis.verdict.document import report_of
+from .analysis.verdict.provenance import provenance_of
 from .event_frames import library_of, write_bundle
 from .histories.bundle import Run, open_run
 from .histories.errors import UsageError
