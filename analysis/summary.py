@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from ..histories.tables import Finding
-from .evidence_coverage import evidence_coverage
 from .figures import figures_of
 from .partitions.absences import replaced
 from .partitions.partition import Partition
 from .rules import Judgement
+from .verdict.evidence_coverage import evidence_coverage
 
 SAMPLE = 10_000  # operations for the quartile of latencies
 
@@ -79,9 +79,12 @@ def _span(p: Partition) -> list[int] | None:
 
 
 def _latency(p: Partition) -> int | None:
-    """The lower quartile of the operations' latencies in ns, from a sample of about SAMPLE; None without operations."""
+    """The lower quartile of the latencies of sends and reads in ns, from a sample of about SAMPLE; None without any.
+
+    Other operations, such as assignments, need not wait for a broker.
+    """
     took = []
-    for frame in (p.sends.filter(~pl.col("synthetic")), p.reads, p.marks):
+    for frame in (p.sends.filter(~pl.col("synthetic")), p.reads):
         sample = frame.select("invoked", "completed").gather_every(len(frame) // SAMPLE + 1)
         took.append(sample.select(pl.col("completed") - pl.col("invoked")).to_series())
     quartile = pl.concat(took).quantile(0.25, "lower")

@@ -132,8 +132,8 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> Non
     right = 1.02 if never else places.of(operation["completed"])
     strong = operation["proof"]
     solid = operation["outcome"] == "ok"
-    axis.barh(
-        y, max(right - left, 0.006), left=left, height=0.62 if strong else 0.36, color=colour if solid else style.PAPER,
+    style.bar(
+        axis, y, left, max(right, left + 0.006), 0.62 if strong else 0.36, facecolor=colour if solid else style.PAPER,
         edgecolor=colour, linewidth=1.2, hatch=None if solid else "////", alpha=1.0 if strong else 0.65,
     )  # fmt: skip
     ending = "" if operation["outcome"] == "ok" else " (no response)" if never else f" ({operation['outcome']})"
@@ -146,7 +146,7 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> Non
     axis.annotate(
         text, (where, y), (shift, 0), textcoords="offset points", va="center", ha=side, fontsize=8.5,
         fontweight="bold" if strong else "normal", color=style.INK if strong else style.FAINT,
-    ).set_in_layout(False)  # fmt: skip
+    )  # fmt: skip
 
 
 def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:

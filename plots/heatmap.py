@@ -76,7 +76,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         axis.set_ylim(len(names), 0)
         axis.tick_params(axis="y", length=0)
         axis.hlines(range(len(names) + 1), 0, 1, transform=axis.get_yaxis_transform(), color=style.RULE, linewidth=0.6)
-        bar = figure.colorbar(mesh, ax=[strip, axis], pad=0.01, fraction=0.03, aspect=12)
+        bar = figure.colorbar(mesh, cax=figure.add_axes((0, 0, 1, 1)))  # layout.py places it
         bar.set_label(f"records per {style.duration(style.bin_seconds(figures) * 1e9)}\n(log scale)")
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         bar.ax.minorticks_off()

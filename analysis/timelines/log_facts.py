@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .facts import LEADERS_LOG_START, Fact
-from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
+from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
+from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
 
 
 def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
@@ -40,6 +40,10 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         builder.isr.append((fact.time, isr, fact))
     _epochs_of(term, fields)
     _state(builder, fields, fact)
+    if fields.get("adding") or fields.get("removing"):
+        message = f"broker {broker} led {_name(row)} while a reassignment added {fields['adding']} and removed "
+        moved = _fact(builder, row, f"{message}{fields['removing']}", "reassignment", broker=broker)
+        builder.moves.append(Move(moved.time, ids(fields["adding"]), ids(fields["removing"]), moved))
 
 
 def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
@@ -193,6 +197,26 @@ def _truncated(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "truncated", fact, fact.time, noop=noop))
 
 
+def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A follower reports that its leader lacks the offset from which it fetched."""
+    leader, offset = str(fields["leader"]), fields["offset"]
+    message = (
+        f"broker {row['broker']} fetched from offset {fields['fetched']} of {_name(row)}, which its leader, broker"
+    )
+    message += f" {leader}, did not have, and went on from offset {offset}"
+    about = {"broker": row["broker"], "brokers": ids([leader]), "offset": offset}
+    builder.refused_fetches.append(_fact(builder, row, message, OUT_OF_RANGE, **about))
+
+
+def _fetch_refused(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A leader reports that a follower fetched from an offset that it does not have, and the range of its log."""
+    broker, start, end = row["broker"], fields["start"], fields["offset"]
+    held = "was empty" if start == end == 0 else f"had offsets {start} to {end}"
+    message = f"broker {broker}, the leader, refused a follower's fetch from offset {fields['fetched']} of {_name(row)}"
+    fact = _fact(builder, row, f"{message}, as its log {held}", "fetch-refused", broker=broker, offset=end)
+    builder.refused_fetches.append(fact)
+
+
 def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     reason = f" ({fields['reason']})" if fields.get("reason") else ""
     to = f" to offset {fields['offset']}" if "offset" in fields else ""
@@ -263,6 +287,8 @@ HANDLERS = {
     "truncate": _truncated,
     "truncate-noop": _truncated,
     "truncate-fully": _truncated,
+    "out-of-range": _out_of_range,
+    "fetch-refused": _fetch_refused,
     "log-start": _log_start,
     "retention": _log_start,
     "cleaned": _cleaned,

@@ -8,18 +8,18 @@ one epoch, the term is marked as in conflict and proves nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
-from ..replicas.replica_logs import ReplicaLogs, extents, where
+from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
 from .facts import RESTART, Fact
 from .log_facts import HANDLERS
 from .merging import merge_sources
-from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
+from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
 
 # By kind of metadata record: the broker's event, the kind of fact, and its wording.
 BROKERS = {
@@ -39,6 +39,12 @@ DISK_FAULTS = {
     "restore-backup": "{} on {} was replaced by an older copy",
     "corrupt": "{} was damaged on {}",
     "bit-flip": "{} was damaged on {}",
+}
+
+
+OF_ADMINISTRATORS = {
+    "reassignment": "an administrator began to move a partition to {}",
+    "cancel-reassignment": "an administrator cancelled a reassignment",
 }
 
 
@@ -63,14 +69,21 @@ class Timeline:
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)  # steps of reassignments
+    refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
     clocks: Mapping[str, Clock] = field(default_factory=dict)  # broker -> the correction of its times
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
 
-    def ends_of(self, broker: str, *kinds: str) -> list[LogEnd]:
+    def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
 
-    def died(self, broker: str) -> list[BrokerEvent]:
+    def faults_on(self, broker: str, kinds: Collection[str]) -> list[tuple[Fault, Fact]]:
+        """The faults of these kinds that hit a broker, each with its fact."""
+        both = zip(self.faults, self.fault_facts, strict=True)
+        return [(f, fact) for f, fact in both if f.type == "fault" and f.kind in kinds and broker in f.nodes]
+
+    def died(self, broker: str | None) -> list[BrokerEvent]:
         """The events in which a broker died, lost power or was fenced, in order of time."""
         return [e for e in self.events if e.broker == broker and e.kind == "died"]
 
@@ -132,6 +145,8 @@ def build_timeline(
         builder.topic_changes,
         builder.log_starts,
         builder.cleanings,
+        sorted(builder.moves, key=lambda move: (move.time is None, move.time or 0)),
+        builder.refused_fetches,
         dict(clocks),
         merge_sources(builder.facts()),
     )
@@ -143,7 +158,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         return
     copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
     best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
-    own = metadata.filter((pl.col("snapshot") == best["snapshot"]) & (pl.col("broker") == best["broker"]))
+    own = metadata.filter(is_of_copy(best["snapshot"], best["broker"]))
     previous: dict[str, Any] | None = None
     # Records of one batch share a millisecond: nanoseconds after it keep their order.
     within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
@@ -166,12 +181,31 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             previous = row
 
 
+def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:
+    """What a metadata record says of a reassignment; None if it changes none."""
+    columns = ("replicas", "adding", "removing")
+    if previous is None or all(row[column] == previous[column] for column in columns):
+        return None
+    replicas, adding, removing = ([str(broker) for broker in row[column] or ()] for column in columns)
+    listed = ", ".join(replicas)
+    if adding or removing:
+        parts = [f"adding [{', '.join(adding)}]"] if adding else []
+        parts += [f"removing [{', '.join(removing)}]"] if removing else []
+        return f"a reassignment of {name} was under way, {' and '.join(parts)}; its replicas are [{listed}]"
+    cancelled = previous["adding"] and not set(previous["adding"]) & set(row["replicas"])
+    done = "was cancelled" if cancelled else "was completed"
+    return f"the reassignment of {name} {done}; its replicas are [{listed}]"
+
+
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
     """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
     isr = ids(row["isr"])
     name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
     listed = ", ".join(str(v) for v in row["isr"])
     source = (row["file"], None, row["byte"])
+    if (text := _move_sentence(name, row, previous)) is not None:
+        fact = Fact(text, "reassignment", time, *source, partition=name, brokers=ids(row["replicas"]))
+        builder.moves.append(Move(time, ids(row["adding"]), ids(row["removing"]), fact))
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
@@ -225,9 +259,9 @@ def _from_files(builder: Builder) -> None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
             term.start_facts.append(fact)
-    for row in extents(logs).iter_rows(named=True):
+    for row in logs.extents.iter_rows(named=True):
         time = logs.times.get(row["snapshot"])
-        own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
+        own = is_of_copy(row["snapshot"], row["broker"])
         file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
         broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
         message = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
@@ -242,9 +276,7 @@ def _from_files(builder: Builder) -> None:
 def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> None:
     """Adds the checkpointed high watermark of one replica in one snapshot."""
     points = builder.replica_logs.checkpoints.filter(
-        (pl.col("snapshot") == row["snapshot"])
-        & (pl.col("broker") == row["broker"])
-        & (pl.col("name") == "high-watermark")
+        is_of_copy(row["snapshot"], row["broker"]) & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
     name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
@@ -288,6 +320,8 @@ def _fault_sentence(fault: Fault, brokers: str) -> str:
     """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
     if fault.kind == "restart" and fault.type == "heal":
         return f"{brokers or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
+    if fault.kind in OF_ADMINISTRATORS:
+        return OF_ADMINISTRATORS[fault.kind].format(brokers)
     verb = "began" if fault.type == "fault" else "ended"
     return f"{fault.kind} of {brokers} {verb}" if brokers else f"{fault.kind} {verb}"
 

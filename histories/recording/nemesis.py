@@ -21,7 +21,7 @@ Step = dict[str, Any]
 
 
 class Nemesis:
-    """The faults of one run. `nodes` of a step are names, or roles: leader, followers, others, as `look` found them."""
+    """The faults of one run. `nodes` of a step are names, or roles as `look` found them."""
 
     def __init__(self, session: Session, lab: Lab, scenario: LabScenario) -> None:
         self.session, self.lab, self.scenario = session, lab, scenario
@@ -30,7 +30,7 @@ class Nemesis:
         self._dead: list[str] = []
         self._paused: list[str] = []
         self._network: list[tuple[str, dict[str, Any]]] = []  # faults of links and disks that last
-        self._steps: dict[str, Callable[[Step], None]] = {
+        self.steps: dict[str, Callable[[Step], None]] = {
             "wait": self._wait,
             "look": lambda _: self._look(),
             "kill": self._kill,
@@ -55,7 +55,7 @@ class Nemesis:
         for step in self.scenario.steps:
             if self._is_over():
                 return
-            self._steps[step["do"]](step)
+            self.steps[step["do"]](step)
 
     def stop(self) -> None:
         """Let `run` end after its present step."""
@@ -210,12 +210,18 @@ class Nemesis:
                 self.session.recorder.fault("restore", nodes=[node], topic=topic, partition=int(number)).ok()
 
     def _add_partitions(self, step: Step) -> None:
+        from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewPartitions
 
         topic, count = self.session.load.topic, int(step["partitions"])
         with self.session.recorder.fault("add-partitions", nodes=[], topic=topic, partitions=count) as fault:
-            for future in self.session.admin.create_partitions([NewPartitions(topic, count)]).values():
-                future.result(30)
+            try:
+                for future in self.session.admin.create_partitions([NewPartitions(topic, count)]).values():
+                    future.result(30)
+            except (KafkaException, TimeoutError) as error:
+                raise LogjudgeError(
+                    f"{topic} did not get {count} partitions, as the scenario expects: {error}"
+                ) from error
             fault.ok()
         self.session.recorder.configure_topic(topic, partitions=count)
         self._sleep(step["known_after_seconds"])

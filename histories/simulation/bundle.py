@@ -44,9 +44,9 @@ BROKER_NAMES = (
     "replica.lag.time.max.ms",
     "replica.high.watermark.checkpoint.interval.ms",
     "replica.fetch.wait.max.ms",
-    "broker.session.timeout.ms",
-    "broker.heartbeat.interval.ms",
 )
+KRAFT_NAMES = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
+ZOOKEEPER_NAMES = ("zookeeper.session.timeout.ms",)
 
 
 @dataclass
@@ -58,6 +58,7 @@ class Written:
     snapshots: dict[str, int] = field(default_factory=dict)  # name -> simulated microseconds
     divergence: dict[str, Divergence] = field(default_factory=dict)
     lines: int = 0
+    last_send: int = 0  # simulated microseconds
     truth: dict[str, Any] = field(default_factory=dict)
 
 
@@ -96,7 +97,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
     if not cluster.rules.era.zookeeper:
         metadata.close()
     result = written[0]
-    result.lines = recorder.lines
+    result.lines, result.last_send = recorder.lines, recorder.last_send
     _write_disks(cluster, brokers)
     result.divergence["final"] = divergence(cluster, divergences(cluster))
     result.truth = truth(cluster, scenario, result.divergence)
@@ -118,7 +119,8 @@ def _write_disks(cluster: Cluster, brokers: Path) -> None:
 
 def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
     cluster = written.cluster
-    config = cluster.config
+    config, era = cluster.config, cluster.rules.era
+    broker_names = (*BROKER_NAMES, *(ZOOKEEPER_NAMES if era.zookeeper else KRAFT_NAMES))
     return {
         "format": 1,
         "name": scenario.name,
@@ -127,14 +129,18 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
         "topics": {
             config.topic: {
                 "partitions": config.partitions,
-                "replication.factor": config.replication_factor,
+                "replication.factor": _replication_factor(cluster),
                 "cleanup.policy": "delete",
                 "replica.assignment": [[str(b) for b in s.replicas] for s in cluster.quorum.states],
                 **_without_unset(kafka_names(config, TOPIC_NAMES)),
             }
         },
         "brokers": {
-            str(b): _without_unset(kafka_names(config.for_broker(b), BROKER_NAMES)) for b in cluster.broker_ids
+            str(b): {
+                **_without_unset(kafka_names(config.for_broker(b), broker_names)),
+                **({"broker.rack": config.racks[b]} if config.racks else {}),
+            }
+            for b in cluster.broker_ids
         },
         "processes": _processes(cluster, config),
         "snapshots": {name: {"time": time * 1000} for name, time in written.snapshots.items()},
@@ -154,6 +160,12 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
     }
 
 
+def _replication_factor(cluster: Cluster) -> int:
+    """The number of replicas at the end; the configured one if it differs by partition."""
+    sizes = {len(state.replicas) for state in cluster.quorum.states}
+    return sizes.pop() if len(sizes) == 1 else cluster.config.replication_factor
+
+
 def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
     """Without options that are off, which Kafka writes as the largest long."""
     return {name: value for name, value in options.items() if not isinstance(value, int) or value < 1 << 40}
@@ -161,8 +173,9 @@ def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
 
 def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
     processes: dict[str, Any] = {}
+    names = tuple(name for name in PRODUCER_NAMES if name not in cluster.rules.era.absent)
     for producer in cluster.producers:
-        processes[producer.name] = {"role": "producer", **kafka_names(config, PRODUCER_NAMES)}
+        processes[producer.name] = {"role": "producer", **kafka_names(config, names)}
     for consumer in cluster.consumers:
         processes[consumer.name] = {
             "role": "consumer",

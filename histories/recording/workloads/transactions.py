@@ -112,12 +112,12 @@ class Transactor:
         try:
             producer.begin_transaction()
             self.fill(producer, transaction)
-        except (library.KafkaException, BufferError) as error:
-            self._abort(producer, transaction, error)
+        except (library.KafkaException, BufferError):
+            self._abort(producer, transaction)
             return
         draw = self.random.random()
         if draw < ABORTED_SHARE:
-            self._abort(producer, transaction, "aborted by the application")
+            self._abort(producer, transaction)
             return
         if draw > 1 - FENCED_SHARE:
             self._successor = self._connect()  # which aborts the transaction and fences its producer
@@ -131,7 +131,7 @@ class Transactor:
             except confluent_kafka().KafkaException as error:
                 inner = error.args[0]
                 if inner.txn_requires_abort():
-                    self._abort(producer, transaction, error)
+                    self._abort(producer, transaction)
                     return
                 if not inner.retriable() or time.monotonic() > end:
                     transaction.info(error)
@@ -141,8 +141,11 @@ class Transactor:
                 self.committed()
                 return
 
-    def _abort(self, producer: Any, transaction: Transaction, reason: object) -> None:
-        """Abort. The commit was not requested, or was refused, so the transaction fails whatever the answer is."""
+    def _abort(self, producer: Any, transaction: Transaction) -> None:
+        """Abort. The commit was not requested, or was refused, so the transaction fails whatever the answer is.
+
+        Its error is the abort. An error of a send, such as a timeout, would leave the outcome open.
+        """
         end = time.monotonic() + RETRY_SECONDS
         try:
             while True:
@@ -153,7 +156,7 @@ class Transactor:
                     if not error.args[0].retriable() or time.monotonic() > end:
                         raise _FatalError from error
         finally:
-            transaction.fail(reason)
+            transaction.fail("aborted by the application")
             self.aborted()
 
 

@@ -91,6 +91,7 @@ class Broker:
             self.fetchers,
             self.produces,
             self.fetches,
+            self.disk,
             rules,
             config,
             metadata,

@@ -208,7 +208,7 @@ class Quorum:
                 self.resume(other)
         if now >= self._due_prefer:
             self._due_prefer = now + self.config.imbalance_check
-            self.controller.elect_preferred()
+            self.controller.rebalance_leaders()
 
     def _fence(self, gone: list[int], controller: Controller) -> None:
         """Fence brokers whose sessions ended. KRaft fences one at a time, the longest silent first, and elects in
@@ -301,12 +301,20 @@ class Quorum:
         )
         if alter.accepted:
             new = self.rules.alter_isr(state, alter.isr, self.config.min_insync_replicas)
+            if not self.rules.era.zookeeper and controller is not None and controller.ends_reassignment(new):
+                # One record changes the ISR and ends the move, so the leader learns of it as of any other new epoch
+                # (ReplicationControlManager.alterPartition answers NEW_LEADER_ELECTED).
+                alter.accepted = False
+                controller.complete_reassignment(alter.partition, new)
+        if alter.accepted:
             self._store(alter.partition, new)
             alter.version = new.version
             if controller is not None:
                 controller.view[alter.partition] = new
                 if not self.rules.era.zookeeper:
                     controller.broadcast((alter.partition,))
+                if controller.works:
+                    controller.finish_reassignment(alter.partition)
         self.network.send(answering, alter.node, alter.reply, alter)
 
     def notify_isr(self, partitions: tuple[int, ...]) -> None:
