@@ -48,6 +48,11 @@ class Results:
         """Adds to the number of lines in a split. Lines are only located once all splits are counted."""
         self._lines[split] = self._lines.get(split, 0) + lines
 
+    @property
+    def splits(self) -> list[int]:
+        """The numbers of the splits whose lines are counted."""
+        return sorted(self._lines)
+
     def add_quarantine(self, rows: pl.DataFrame) -> None:
         """Adds lines of the history that were left out (QUARANTINED)."""
         self._quarantine.append(rows)
