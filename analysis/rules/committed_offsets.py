@@ -50,7 +50,6 @@ class LogEnd(NamedTuple):
         "stable offset shows none, nor do final reads that return nothing or that read a log with "
         "transactions."
     ),
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 c:<a@0 c:commit=3 end=1",
     needs=("commits",),
     assumes=("clock", "order", "partitions"),

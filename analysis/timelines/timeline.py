@@ -16,7 +16,7 @@ import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
-from .facts import RESTART, Fact
+from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
 from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
@@ -200,7 +200,7 @@ def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | No
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
     """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
     isr = ids(row["isr"])
-    name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
+    name = builder.replica_logs.name
     listed = ", ".join(str(v) for v in row["isr"])
     source = (row["file"], None, row["byte"])
     if (text := _move_sentence(name, row, previous)) is not None:
@@ -245,7 +245,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
 def _from_files(builder: Builder) -> None:
     """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
     logs = builder.replica_logs
-    name = f"{logs.topic}-{logs.partition}"
+    name = logs.name
     last_first = {name: i for i, name in enumerate(logs.snapshots)}
     rows = sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
     for row in rows:
@@ -253,8 +253,7 @@ def _from_files(builder: Builder) -> None:
         start = row["start_offset"]
         message = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
         message += f"{term.epoch} at offset {start}"
-        source = (logs.times.get(row["snapshot"]), row["file"], row["line"])
-        fact = Fact(message, "begins", *source, partition=name, epoch=term.epoch, broker=term.leader, offset=start)
+        fact = fact_of(logs, message, "begins", row, epoch=term.epoch, broker=term.leader, offset=start)
         if term.start is None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
@@ -279,11 +278,10 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
         is_of_copy(row["snapshot"], row["broker"]) & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
-    name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
+    name = builder.replica_logs.name
     broker, mark, snapshot = row["broker"], point["offset"], row["snapshot"]
     message = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
-    source = (time, point["file"], point["line"])
-    fact = Fact(message, "high-watermark", *source, partition=name, broker=broker, offset=mark, snapshot=snapshot)
+    fact = fact_of(builder.replica_logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
     builder.ends.append(LogEnd(broker, mark, "high-watermark", fact, time, snapshot))
 
 
