@@ -29,6 +29,7 @@ TOPIC_NAMES = (
     "flush.messages",
     "flush.ms",
 )
+RETENTION_NAMES = ("retention.ms", "retention.bytes", "segment.ms", "segment.bytes")
 PRODUCER_NAMES = (
     "acks",
     "enable.idempotence",
@@ -132,7 +133,7 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
                 "replication.factor": _replication_factor(cluster),
                 "cleanup.policy": "delete",
                 "replica.assignment": [[str(b) for b in s.replicas] for s in cluster.quorum.states],
-                **_without_unset(kafka_names(config, TOPIC_NAMES)),
+                **_without_unset(kafka_names(config, (*TOPIC_NAMES, *(RETENTION_NAMES if config.retention else ())))),
             }
         },
         "brokers": {
