@@ -29,6 +29,7 @@ TOPIC_NAMES = (
     "flush.messages",
     "flush.ms",
 )
+RETENTION_NAMES = ("retention.ms", "retention.bytes", "segment.ms", "segment.bytes")
 PRODUCER_NAMES = (
     "acks",
     "enable.idempotence",
@@ -129,10 +130,10 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
         "topics": {
             config.topic: {
                 "partitions": config.partitions,
-                "replication.factor": config.replication_factor,
+                "replication.factor": _replication_factor(cluster),
                 "cleanup.policy": "delete",
                 "replica.assignment": [[str(b) for b in s.replicas] for s in cluster.quorum.states],
-                **_without_unset(kafka_names(config, TOPIC_NAMES)),
+                **_without_unset(kafka_names(config, (*TOPIC_NAMES, *(RETENTION_NAMES if config.retention else ())))),
             }
         },
         "brokers": {
@@ -158,6 +159,12 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
             for f in scenario.faults
         ],
     }
+
+
+def _replication_factor(cluster: Cluster) -> int:
+    """The number of replicas at the end; the configured one if it differs by partition."""
+    sizes = {len(state.replicas) for state in cluster.quorum.states}
+    return sizes.pop() if len(sizes) == 1 else cluster.config.replication_factor
 
 
 def _without_unset(options: dict[str, Any]) -> dict[str, Any]:

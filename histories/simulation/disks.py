@@ -9,8 +9,6 @@ from ...models.replication.cluster import Cluster
 from .names import uuid
 from .segments import write_segments
 
-SEGMENT_BYTES = 1 << 30  # segment.bytes, Kafka's default
-
 
 def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
     """Write log.dirs of this broker as it is now, including a running broker's page cache."""
@@ -21,7 +19,7 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
         log = broker.replicas[partition].log
         home = folder / f"{topic}-{partition}"
         home.mkdir(exist_ok=True)
-        write_segments(home, log, partition, magic, SEGMENT_BYTES)
+        write_segments(home, log, partition, magic, cluster.config)
         if rules.era.epochs_in_log:
             _write(home / "leader-epoch-checkpoint", _checkpoint([f"{e} {start}" for e, start in log.epochs]))
         if not rules.era.zookeeper:

@@ -108,6 +108,14 @@ _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
         f"an administrator deletes the records below offset {parameters.get('amount', 0)} (DeleteRecords)",
         "",
     ),
+    "reassignment": lambda nodes, parameters: (
+        f"an administrator reassigns partition {parameters.get('amount', 0)} to brokers {nodes}",
+        "",
+    ),
+    "cancel-reassignment": lambda _, parameters: (
+        f"an administrator cancels the reassignment of partition {parameters.get('amount', 0)}",
+        "",
+    ),
     "preferred-election": lambda *_: ("an administrator starts an election of the preferred leaders", ""),
 }
 
@@ -173,6 +181,12 @@ def _shrink(node: int, shrunk: Shrunk) -> str:
     )
 
 
+def _reassignment(node: int, partition: int, what: str, old: PartitionState, new: PartitionState) -> str:  # noqa: ARG001
+    text = f"the reassignment is {what}: replicas {_set(new.replicas)}"
+    text += f", adding {_set(new.adding)}" if new.adding else ""
+    return text + (f", removing {_set(new.removing)}" if new.removing else "")
+
+
 def _propagated(node: int, quiet: bool) -> str:
     why = "they were unchanged for 5 s" if quiet else "they kept changing for 60 s"
     return f"leader {node} notifies the controller of its changed ISRs: {why}"
@@ -193,6 +207,17 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_set(isr)}",  # noqa: ARG005
     "isr-propagated": _propagated,
     "elected": _elected,
+    "retention": lambda node, p, first, start, reason: (  # noqa: ARG005
+        f"broker {node} deletes the segments below offset {start}, by {reason}"
+    ),
+    "records-deleted": lambda node, p, offset, low: (  # noqa: ARG005
+        f"leader {node} answers DeleteRecords below {offset}: the low watermark is {low}"
+    ),
+    "delete-timed-out": lambda node, p, offset, low: (  # noqa: ARG005
+        f"leader {node} gives up DeleteRecords below {offset}: the low watermark is still {low}"
+    ),
+    "reassignment": _reassignment,
+    "removed-replica": lambda node, p, end: f"broker {node} deletes its replica, which ended at {end}",  # noqa: ARG005
     "fenced": lambda node, broker: f"the session of broker {broker} ends",  # noqa: ARG005
     "fenced-unseen": lambda node, broker: f"the session of broker {broker} ends, without an active controller",  # noqa: ARG005
     "registered-unseen": lambda node, broker: f"broker {broker} registers again, without an active controller",  # noqa: ARG005
@@ -215,5 +240,10 @@ OF_PARTITION = (
     "isr-shrink",
     "isr-updated",
     "elected",
+    "retention",
+    "records-deleted",
+    "delete-timed-out",
+    "reassignment",
+    "removed-replica",
     "out-of-order",
 )
