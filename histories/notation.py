@@ -139,7 +139,8 @@ class _Writer:
 
     def _operation(self, what: str, process: str) -> Event:
         """The completion of an operation, in the native format."""
-        verb, _, argument = what.partition("=")
+        name, _, membership = what.partition("^")
+        verb, _, argument = name.partition("=")
         if what.startswith("("):
             return {"f": "txn", "ops": [self._step(step) for step in what.strip("()").split(",")]}
         if what.startswith(("<", "handle<")):
@@ -147,11 +148,9 @@ class _Writer:
             return {"f": f or "poll", "records": list(self._records(records.split(",")))}
         if verb in ("seek", "assign", "group", "commit", "auto", "end"):
             f = {"group": "assign", "auto": "commit", "end": "end_offsets"}.get(verb, verb)
-            argument, _, membership = argument.partition("^")
             event: Event = {"f": f, "offsets": [self._position(argument)], **self._membership(membership, process)}
             return {**event, verb: True} if verb in ("group", "auto") else event
         if verb == "revoked":
-            argument, _, membership = argument.partition("^")
             offsets = [self._position(argument)] if argument else []
             revoked = {"f": "assign", "revoked": True, "group": True, "offsets": offsets}
             return {**revoked, **self._membership(membership, process)}

@@ -240,14 +240,20 @@ def groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
     return [*known.items(), *alone]
 
 
+def with_begin(commits: pl.DataFrame) -> pl.DataFrame:
+    """Adds `begun`, the earliest time (ns) at which each commit may have happened.
+
+    An automatic commit happened some time before its callback, but after its process's automatic one before it.
+    """
+    seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
+    return commits.with_columns(begun=pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked"))
+
+
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
-    # An automatic commit happened some time before its callback, but after its process's automatic one before it.
-    seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
-    begun = pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked")
     previous = commits.select(pl.col("offset", "invoked", "completed", "at", "process").name.prefix("previous_"))
     with_previous = (
-        commits.with_columns(begun=begun)
+        with_begin(commits)
         .sort("begun")
         .join_asof(
             previous,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import LogjudgeError, UsageError
-from ..evidence.layout import BROKER_LOG, METADATA_TOPIC, PARTITION_FOLDER, SEGMENT, SMALL_FILES
+from ..evidence.layout import BROKER_LOG, METADATA_TOPIC, OFFSETS_TOPIC, PARTITION_FOLDER, SEGMENT, SMALL_FILES
 from .batch_bounds import batches
 
 META = "meta.properties"
@@ -150,7 +150,8 @@ def _is_wanted(place: Path, topics: frozenset[str], internal: bool) -> bool:
     if not found or found["topic"] == METADATA_TOPIC:
         return True
     topic = found["topic"]
-    return topic in topics if topics else internal or not topic.startswith(INTERNAL)
+    # What groups committed is evidence of every topic.
+    return topic in topics if topics else internal or topic == OFFSETS_TOPIC or not topic.startswith(INTERNAL)
 
 
 def _copy(file: Path, target: Path) -> int:

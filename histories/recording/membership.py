@@ -62,5 +62,5 @@ def _unpacked(metadata: Any) -> tuple[str, int]:
         return "", -1
     end = len(_MAGIC) + _GENERATION.size
     (generation,) = _GENERATION.unpack_from(metadata.ljust(end, b"\xff"), len(_MAGIC))
-    member = (metadata[end:].split(b"\0") + [b"", b""])[1]
-    return member.decode(errors="replace"), generation
+    _, _, rest = metadata[end:].partition(b"\0")
+    return rest.partition(b"\0")[0].decode(errors="replace"), generation
