@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from ...histories.tables import MAX_INT64, Finding
+from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.foreign_clock import foreign_clock
+from ..partitions.group_evidence import group_evidence
 from ..partitions.partition import Partition
 from .findings import Row, finding, seconds, where
 from .groups import commits_of, with_begin
@@ -22,7 +23,8 @@ GENERATION = pl.col("group_generation").alias("generation")
     group="consumers",
     summary="Two members of a group owned a partition at once",
     breach=(
-        "Two members were assigned the partition in the same generation and held it at the same time. Or a member "
+        "Two members were assigned the partition in the same generation and held it at the same time. Or one record of "
+        "a generation in __consumer_offsets assigns it to two. Or a member "
         "joined a later generation, but its revocation follows the assignment to another member in that generation. "
         "A member holds a partition from its assignment until it is revoked, the group assigns anew, or the member "
         "crashes."
@@ -44,6 +46,7 @@ GENERATION = pl.col("group_generation").alias("generation")
 def ownership(p: Partition) -> Iterator[Result]:
     """One finding for each two members of a group that held the partition at once: their first time."""
     yield from _missing_groups(p)
+    yield from _assigned_twice(p)
     for group, members in _groups(p).items():
         both = overlaps(_holds(p, members)).filter(_are_two_members(p))
         breaches = _breaches(p, members, both)
@@ -54,6 +57,22 @@ def ownership(p: Partition) -> Iterator[Result]:
         for row in both.filter(pl.any_horizontal(pl.col("generation", "generation_other").is_null())).rows(named=True):
             without = row["process"] if row["generation"] is None else row["process_other"]
             yield Unknown(f"{without} of group {group} held {p.name} with another member and recorded no generation")
+
+
+def _assigned_twice(p: Partition) -> Iterator[Finding]:
+    """Generations in `__consumer_offsets` that assign the partition to two members."""
+    assigned = group_evidence(p).filter(pl.col("kind") == "assigned")
+    for _, rows in assigned.group_by("group", "generation", "at", maintain_order=True):
+        members = sorted(rows["member"].unique())
+        if len(members) > 1:
+            row = rows.row(0, named=True)
+            yield finding(
+                p,
+                "ownership",
+                f"generation {row['generation']} of group {row['group']} assigns {p.name} to {' and '.join(members)}",
+                (None, None),
+                [Evidence("the generation's record", source=row["file"], byte=row["byte"])],
+            )
 
 
 def overlaps(holds: pl.DataFrame) -> pl.DataFrame:

@@ -297,9 +297,8 @@ def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
     if "file" in frame.columns:
         frame = frame.with_columns(pl.concat_str(pl.lit(part.name + "/"), "file").alias("file"))
         order = ["snapshot", "broker", "file", *(c for c in frame.columns if c != "file")]
-        frame = frame.with_columns(pl.lit(part.snapshot).alias("snapshot"), pl.lit(part.broker).alias("broker")).select(
-            order
-        )
+        located_ = frame.with_columns(snapshot=pl.lit(part.snapshot), broker=pl.lit(part.broker))
+        frame = located_.select(order)
     else:
         frame = located(frame, part.snapshot, part.broker, part.name)
     for group in frame.partition_by("topic", "partition", maintain_order=True):
