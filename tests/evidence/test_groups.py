@@ -171,7 +171,7 @@ HISTORY = (
 
 
 @pytest.mark.parametrize(("member", "is_known"), [("c", True), ("other", False)])
-def test_a_stored_commit_that_nobody_recorded(tmp_path: Path, member: str, is_known: bool) -> None:
+def test_a_stored_commit_without_a_record(tmp_path: Path, member: str, is_known: bool) -> None:
     parse(HISTORY).write(tmp_path)
     group = number(2, 2) + text("g")
     records = [
