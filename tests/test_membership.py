@@ -21,13 +21,15 @@ def random_history(random: Random) -> str:
     options += [f"{name}.group.instance.id=i" for name in "cdef" if random.random() < 0.15]
     options += [f"{name}.group.protocol=consumer" for name in "cdef" if random.random() < 0.15]
     generation, tokens, late = 3, ["p:a@0"], []
+    reported: dict[str, int] = {}
     for _ in range(random.randint(2, 14)):
         generation += random.random() < 0.4
         busy = {owner for owner, _ in late}
-        name, now = (
-            random.choice([each for each in "cde" if each not in busy] or ["f"]),
-            max(0, generation - (random.random() < 0.3) * random.randint(1, 3)),
-        )
+        name = random.choice([each for each in "cde" if each not in busy] or ["f"])
+        now = max(0, generation - (random.random() < 0.3) * random.randint(1, 3))
+        if random.random() < 0.9:
+            now = max(now, reported.get(name, 0))
+        reported[name] = now
         member = f"^{now}" + random.choice(("", "", "", f"/{name}2"))
         verb = random.choice(
             [

@@ -97,7 +97,7 @@ def _breach_lines(cluster: Cluster, tracer: Tracer, breaches: list[Breach]) -> l
 
 
 def _where(cluster: Cluster, partition: int) -> str:
-    return f"[{cluster.config.topic}-{partition}] " if cluster.config.partitions > 1 else ""
+    return f"[{cluster.config.log_name(partition)}] " if cluster.config.logs > 1 else ""
 
 
 @dataclass(frozen=True, slots=True)

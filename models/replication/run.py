@@ -39,7 +39,7 @@ class Run:
         for broker in cluster.brokers.values():
             broker.boot()
         cluster.quorum.boot(cluster.broker_ids)
-        cluster.quorum.create(assign_replicas(cluster.broker_ids, config.partitions, config.replication_factor))
+        cluster.quorum.create(assign_replicas(cluster.broker_ids, config.logs, config.replication_factor))
         cluster.ledger.states = list(cluster.quorum.states)
         for consumer in cluster.consumers:
             loop.at(CONSUMERS_START + config.start_late, consumer.start)

@@ -11,6 +11,9 @@ from itertools import count
 from random import Random
 
 from ..config import MS, Config
+from ..coordinators.coordinator import GroupCoordinator
+from ..coordinators.group_ledger import GroupLedger
+from ..coordinators.requests import GroupRecord, GroupRequest
 from ..events import Listener
 from ..ledger import Ledger
 from ..network import Network
@@ -59,6 +62,8 @@ class Broker:
         on_leader: OnLeader,
         on_stop: Callable[[], None],
         listener: Listener | None,
+        records: list[GroupRecord],
+        group: GroupLedger,
     ) -> None:
         self.id = broker
         self._on_stop = on_stop
@@ -80,7 +85,7 @@ class Broker:
         self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids.__next__)
         self.fetches = FetchHandler(process, network, self.manager, rules, config, self.isr.expand)
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
-        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.partitions)
+        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.logs)
         self.fetchers = FetcherManager(
             FetcherContext(process, network, inboxes, self.manager, self.disk, rules, config)
         )
@@ -96,6 +101,7 @@ class Broker:
             metadata,
             on_leader,
         )
+        self.groups = GroupCoordinator(process, network, self.manager, self.produces, config, records, group)
         self.inbox = Inbox(
             process,
             network,
@@ -107,6 +113,7 @@ class Broker:
                 MetadataRequest: self.queries.answer_metadata,
                 OffsetsRequest: self.queries.answer_offsets,
                 ApiVersionsRequest: self.queries.answer_api_versions,
+                GroupRequest: self.groups.handle,
             },
         )
         self._restart_parts()
@@ -122,6 +129,7 @@ class Broker:
         self.inbox.restart()
         self.isr.restart()
         self.disk.restart()
+        self.groups.restart()
 
     # --- the process
 
@@ -197,6 +205,7 @@ class Broker:
         found: list[Request] = list(self.fetches.parked_followers())
         found.extend(self.inbox.deferred())
         found.extend(self.fetches.parked_consumers())
+        found.extend(self.groups.parked())
         for request in self.produces.pending_in_purgatories():
             if request not in found:
                 found.append(request)
