@@ -121,6 +121,7 @@ def _write_disks(cluster: Cluster, brokers: Path) -> None:
 def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
     cluster = written.cluster
     config = cluster.config
+    states = cluster.quorum.states[: config.partitions]
     return {
         "format": 1,
         "name": scenario.name,

@@ -34,13 +34,9 @@ class Wording:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def topic(self, partition: int) -> str:
-        """The topic of a partition."""
-        return self.cluster.config.topic_of(partition)[0]
-
     def topic_id(self, partition: int) -> str:
-        """The topic's id."""
-        return uuid(self.cluster.seed, self.topic(partition))
+        """The id of the partition's topic."""
+        return uuid(self.cluster.seed, self.cluster.config.topic_of(partition)[0])
 
     def name(self, partition: int) -> str:
         """The topic-partition."""
@@ -69,7 +65,7 @@ class LogWriter:
         time, node, kind, details = event
         assert self._cluster is not None
         method: Callable[..., list[Line]] | None = getattr(self._wording, kind.replace("-", "_"), None)
-        if method is None or kind in ("name", "folder", "topic", "topic-id"):
+        if method is None or kind in ("name", "folder", "topic-id"):
             return
         if node == QUORUM:
             controller = self._cluster.quorum.controller
