@@ -6,47 +6,33 @@ It uses frames and rules, but neither Spark nor files. Both engines call the sam
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MARKS, MAX_INT64, READS, SENDS, Evidence, Finding, without_key
+from ..histories.tables import FINDINGS, MAX_INT64, Evidence, Finding
 from .batches import Unit, by_unit
 from .causes.explaining import explain
-from .consequences import accept_consequences, link_consequences
 from .figures import MAX_PARTITIONS, badness, own_figures_of
-from .partitions.evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
-from .partitions.generation_parts import parts_of
-from .partitions.generation_split import Part
 from .partitions.partition import Partition
-from .partitions.topic_generations import TopicGeneration
-from .replicas.replica_logs import replica_logs_of
+from .partitions.unit import OBSERVED, Common, Tables, partitions_of
 from .rules import RULES, Judgement, Rule
 from .screening import screen as screening
 from .summary import summarise
+from .verdict.consequences import accept_consequences, link_consequences
 
 if TYPE_CHECKING:
     from ..histories.bundle import Settings
 
-Tables = dict[str, list[pl.DataFrame]]
 Judged = tuple[list[Finding], list[dict[str, Any]]]
-_SCHEMAS = {"sends": SENDS, "reads": READS, "marks": MARKS}
 
 # The evidence of findings within the pipeline: Results resolves places to files and lines once all splits are counted.
 RAW_EVIDENCE = pl.List(
     pl.Struct({"place": pl.Int64, "source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
 )
-
-
-class Common(NamedTuple):
-    """The input that all units share: context, sends without a known partition, and evidence without a partition."""
-
-    context: pl.DataFrame
-    unplaced: pl.DataFrame
-    shared: Mapping[str, pl.DataFrame]
 
 
 def judge_unit(
@@ -105,104 +91,13 @@ def screen_batch(
     """
     if not small:
         return [], {}
-    whole = {name: pl.concat([pl.DataFrame(schema=_SCHEMAS[name]), *small.get(name, ())]) for name in _SCHEMAS}
+    whole = {name: pl.concat([pl.DataFrame(schema=OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
     screened = screening.screen_batch(whole, units.keys(), common.context, common.unplaced, common.shared, settings)
     valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
     for name, rows in whole.items():
         for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left")):
             units.setdefault(unit, {}).setdefault(name, []).append(own)
     return screened.summaries, {Unit(*key): rules for key, rules in screened.unproved.items()}
-
-
-def partitions_of(
-    topic: str, partition: int, tables: Tables, common: Common, settings: Settings
-) -> Iterator[Partition]:
-    """The partitions of a unit, each with its observations and its collected logs."""
-    whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
-    if settings.dialect != "jepsen":
-        yield from _native_partitions(topic, partition, whole, common, settings)
-        return
-    full = {name: whole.get(name, pl.DataFrame(schema=schema)) for name, schema in _SCHEMAS.items()}
-    confirmed = _confirmed(full["sends"], full["reads"])
-    topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
-    split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
-    for name in topics:
-        own: dict[str, Any] = {table: split[table].get((name,), pl.DataFrame()) for table in _SCHEMAS}
-        yield Partition(name, 0, settings, **own, context=common.context, confirmed=confirmed)
-
-
-def _native_partitions(
-    topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
-) -> Iterator[Partition]:
-    """The partition, or one Partition for each generation of a topic that was deleted."""
-    observed = {name: whole.get(name, pl.DataFrame(schema=without_key(schema))) for name, schema in _SCHEMAS.items()}
-    groups = whole.get("groups")
-    whole = {name: frame for name, frame in whole.items() if name != "groups"} | observed
-    readings = parts_of(topic, whole, common.shared, common.context, settings)
-    if readings is None:
-        known = {} if groups is None else {"groups": groups}
-        yield _native(topic, partition, whole, common, settings, **known)
-        return
-
-    def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
-        own = common._replace(shared=part.shared)
-        return _native(
-            topic, partition, part.tables, own, settings, part.generation, ambiguous=part.ambiguous, otherwise=otherwise
-        )
-
-    otherwise = [of_part(part) for part in readings.otherwise]
-    for part in readings.parts:
-        yield of_part(part, otherwise)
-
-
-def _native(
-    topic: str,
-    partition: int,
-    whole: Mapping[str, pl.DataFrame],
-    common: Common,
-    settings: Settings,
-    generation: TopicGeneration | None = None,
-    **readings: Any,
-) -> Partition:
-    """The partition with its evidence. Faults after the deletion of its generation are left out."""
-    logs = collected_logs(topic, partition, whole, settings)
-    deleted = generation.deleted if generation is not None else None
-    if logs is not None and deleted is not None:
-        logs = replace(logs, at_rest=False)
-    sends, resolved_count = whole["sends"], 0
-    if logs is not None:
-        sends, resolved_count = resolved_sends(sends, logs)
-    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(without_key(SENDS)))
-    timeline = None
-    if logs is not None or is_mentioned(whole):
-        held = logs or replica_logs_of(topic, partition, {})
-        timeline = timeline_of(held, whole, common.shared, common.context, settings)
-    context = common.context
-    if deleted is not None:
-        later = pl.col("kind").is_in(["fault", "heal"]) & (pl.col("invoked") >= deleted.earliest)
-        context = context.filter(~later.fill_null(False))
-    return Partition(
-        topic,
-        partition,
-        settings,
-        sends,
-        whole["reads"],
-        whole["marks"],
-        context=context,
-        unplaced=unplaced,
-        replica_logs=logs,
-        timeline=timeline,
-        resolved_count=resolved_count,
-        generation=generation,
-        **readings,
-    )
-
-
-def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
-    """The `at` of indeterminate operations that took effect: an ok operation read one of their values (Jepsen)."""
-    indeterminate = sends.filter(pl.col("outcome") == "info")
-    seen = reads.filter(pl.col("outcome") == "ok").select("topic", "value").unique()
-    return indeterminate.join(seen, on=["topic", "value"], how="semi")["at"].unique()
 
 
 def judge(p: Partition, names: Collection[str] | None = None) -> dict[str, Judgement]:

@@ -12,7 +12,7 @@ from ..histories.bundle import Run
 from .engines.local import Gathered, gather
 from .kernel import judge_unit, to_frame
 from .results import Results
-from .verdict import verdict_of
+from .verdict.document import verdict_of
 from .wording import plural, some
 
 # Assumptions about events need the summary of each partition, but no rule: the cheapest one is judged.

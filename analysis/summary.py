@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from ..histories.tables import Finding
-from .evidence_coverage import evidence_coverage
 from .figures import figures_of
 from .partitions.absences import replaced
 from .partitions.partition import Partition
 from .rules import Judgement
+from .verdict.evidence_coverage import evidence_coverage
 
 SAMPLE = 10_000  # operations for the quartile of latencies
 

@@ -26,6 +26,11 @@ def span(first: int, last: int) -> str:
     return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
+def clipped(text: str, most: int) -> str:
+    """The text in at most so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def brokers(names: Iterable[str]) -> str:
     """broker 1, or brokers 1, 2."""
     listed = list(names)

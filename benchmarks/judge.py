@@ -23,7 +23,7 @@ import compiled
 import polars as pl
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.results import Results
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.models.exploration.invariants import breaches

@@ -19,7 +19,7 @@ from typing import Any
 
 from judge import Compared, compare_causes, lost_values, scenario, tally, values_of
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.models.exploration.schedule import Draw

@@ -136,8 +136,8 @@ def _judge(
 ) -> tuple[dict[str, Any], str]:
     """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
     from ..analysis.figures import merge_figures
-    from ..analysis.provenance import provenance_of
-    from ..analysis.verdict import report_of
+    from ..analysis.verdict.document import report_of
+    from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter
     from ..plots.report import headline
     from ..plots.report.saved import write_result

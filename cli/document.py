@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..analysis.wording import clipped
 from ..plots.escaping import markdown
 from .output import printable
 
@@ -32,22 +33,25 @@ class Document:
 
     def numbered(self, items: Sequence[tuple[str, str]]) -> None:
         """Adds a numbered list of texts with their sources, which may be empty."""
-        if items:
-            self._blocks.append(("numbered", list(items)))
+        self._add_items([(f"{n:>2}. ", f"{n}.", *item) for n, item in enumerate(items, 1)])
 
     def listed(self, items: Sequence[tuple[str, str]]) -> None:
         """Adds a bullet list of texts with their sources, which may be empty."""
-        if items:
-            self._blocks.append(("listed", list(items)))
+        self._add_items([("- ", "-", *item) for item in items])
 
     def dated(self, items: Sequence[tuple[str, str, str]]) -> None:
         """Adds times, events and sources; the times form a column."""
         width = max((len(when) for when, _, _ in items), default=0)
-        self._blocks.append(("dated", [(when.rjust(width), text, source) for when, text, source in items]))
+        self._add_items([(f"{when:>{width}}  ", f"- {when}", *item) for when, *item in items])
+
+    def _add_items(self, items: list[tuple[str, ...]]) -> None:
+        """Adds a list of items: the mark on the terminal, the mark in Markdown, text, source."""
+        if items:
+            self._blocks.append(("items", items))
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Adds a table; long cells are shortened."""
-        self._blocks.append(("table", (list(head), [list(row) for row in rows])))
+        self._blocks.append(("table", [list(row) for row in (head, *rows)]))
 
     def terminal(self) -> str:
         """The document wrapped to the width of the terminal."""
@@ -55,16 +59,14 @@ class Document:
         lines: list[str] = []
         for kind, content in self._blocks:
             if kind == "heading":
-                lines += ["", click.style(printable(str(content)), bold=True)] if lines else [_bold(str(content))]
+                lines += [*([""] if lines else []), click.style(printable(content), bold=True)]
             elif kind == "sentence":
-                lines += _wrap(str(content), width, "  ")
-            elif kind in ("numbered", "listed"):
-                lines += _items(content, kind == "numbered", width)
-            elif kind == "dated":
-                for when, text, source in content:
-                    lines += _wrap(_sourced(text, source), width, f"  {when}  ", " " * (len(when) + 4))
+                lines += _wrap(content, width, "")
+            elif kind == "items":
+                for mark, _, text, source in content:
+                    lines += _wrap(f"{text} [{source}]" if source else text, width, mark)
             else:
-                lines += _table(*content)
+                lines += _table(content)
         return "\n".join(lines)
 
     def markdown(self) -> str:
@@ -72,59 +74,34 @@ class Document:
         lines: list[str] = []
         for kind, content in self._blocks:
             if kind == "heading":
-                lines.append(f"## {markdown(content, _MAX_SENTENCE)}\n")
+                lines.append(f"## {_escaped(content)}\n")
             elif kind == "sentence":
-                lines.append(f"{markdown(content, _MAX_SENTENCE)}\n")
-            elif kind in ("numbered", "listed"):
-                for number, (text, source) in enumerate(content, 1):
-                    mark = f"{number}." if kind == "numbered" else "-"
-                    lines.append(f"{mark} {markdown(text, _MAX_SENTENCE)}{_in_markdown(source)}")
-                lines.append("")
-            elif kind == "dated":
-                for when, text, source in content:
-                    lines.append(f"- {when.strip()} {markdown(text, _MAX_SENTENCE)}{_in_markdown(source)}")
+                lines.append(f"{_escaped(content)}\n")
+            elif kind == "items":
+                for _, mark, text, source in content:
+                    lines.append(f"{mark} {_escaped(text)}" + (f" ({markdown(source)})" if source else ""))
                 lines.append("")
             else:
-                head, rows = content
-                lines += ["| " + " | ".join(markdown(cell, MAX_CELL) for cell in row) + " |" for row in [head]]
-                lines.append("|" + "---|" * len(head))
-                lines += ["| " + " | ".join(markdown(cell, MAX_CELL) for cell in row) + " |" for row in rows]
-                lines.append("")
+                rows = ["| " + " | ".join(markdown(cell, MAX_CELL) for cell in row) + " |" for row in content]
+                lines += [rows[0], "|" + "---|" * len(content[0]), *rows[1:], ""]
         return "\n".join(lines)
 
 
-def _bold(text: str) -> str:
-    return click.style(printable(text), bold=True)
+def _escaped(text: str) -> str:
+    return markdown(text, _MAX_SENTENCE)
 
 
-def _wrap(text: str, width: int, first: str, rest: str = "  ") -> list[str]:
-    return textwrap.wrap(
+def _wrap(text: str, width: int, mark: str) -> list[str]:
+    """The lines of a text after its mark; further lines are indented like the first."""
+    first, rest = f"  {mark}", " " * (len(mark) + 2)
+    wrapped = textwrap.wrap(
         printable(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-    ) or [first]
+    )
+    return wrapped or [first]
 
 
-def _items(items: list[tuple[str, str]], numbered: bool, width: int) -> list[str]:
-    lines: list[str] = []
-    for number, (text, source) in enumerate(items, 1):
-        first = f"  {number:>2}. " if numbered else "  - "
-        lines += _wrap(_sourced(text, source), width, first, " " * len(first))
-    return lines
-
-
-def _sourced(text: str, source: str) -> str:
-    return f"{text} [{source}]" if source else text
-
-
-def _in_markdown(source: str) -> str:
-    return f" ({markdown(source)})" if source else ""
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    shown = [[_short(printable(cell)) for cell in row] for row in [head, *rows]]
-    widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
+def _table(rows: list[list[str]]) -> list[str]:
+    shown = [[clipped(printable(cell), MAX_CELL) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown]
     return [line.rstrip() for line in lines]
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"

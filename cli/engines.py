@@ -15,6 +15,7 @@ from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import MARK, check_target, is_verdict, write_whole
 from .progress import Progress
+from .settings import setting
 
 if TYPE_CHECKING:
     from ..analysis.engines.spark import Session
@@ -76,19 +77,12 @@ def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Co
                 raise UsageError(f"{found}, expected them with --engine spark")
             if master and remote:
                 raise UsageError("found --master and --remote, expected one of them")
-            spark = Spark(master, remote, tuple(map(_setting, conf))) if engine == "spark" else None
-            return command(**options, spark=spark)
+            settings = tuple(setting("--conf", item, "KEY=VALUE") for item in conf)
+            return command(**options, spark=Spark(master, remote, settings) if engine == "spark" else None)
 
         return cast(Command, with_spark)
 
     return decorate
-
-
-def _setting(item: str) -> tuple[str, str]:
-    name, separator, value = item.partition("=")
-    if not separator or not name:
-        raise UsageError(f"found --conf {item}, expected KEY=VALUE")
-    return name, value
 
 
 class Engine(Protocol):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..histories.errors import UsageError
 from .paths import LocalPath
+from .settings import settings_of
 
 if TYPE_CHECKING:
     from ..histories.recording.lab.handle import Lab
@@ -25,17 +25,6 @@ in_folder = click.option(
     help="The folder of the lab.",
 )
 nodes = click.argument("names", nargs=-1, required=True, metavar="NODE...")
-
-
-def pairs(settings: tuple[str, ...], option: str) -> dict[str, str]:
-    """NAME=VALUE options as a dictionary. Raises UsageError."""
-    found = {}
-    for text in settings:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"found {option} {text}, expected NAME=VALUE")
-        found[name] = value
-    return found
 
 
 def _find(folder: Path) -> Lab:
@@ -72,7 +61,7 @@ def up(folder: Path, kafka: str, brokers: int, heap: int, settings: tuple[str, .
     click.echo("looking for Kafka's jars; Maven fetches them the first time", err=True)
     found = fetch_kafka(kafka)
     click.echo(f"starting Kafka {found.version}: {brokers} brokers", err=True)
-    plan = Plan(str(folder.absolute()), found.version, str(found.jars), brokers, heap, pairs(settings, "--set"))
+    plan = Plan(str(folder.absolute()), found.version, str(found.jars), brokers, heap, settings_of("--set", settings))
     with Lab.start(plan) as lab:
         lab.leave()
     click.echo(lab.bootstrap)

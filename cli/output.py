@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..analysis.wording import plural
+from ..analysis.wording import clipped, plural
 
 if TYPE_CHECKING:
     from ..analysis.causes.incidents import Incident
@@ -47,7 +47,7 @@ def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
 
 def _headline(report: dict[str, Any], room: Room) -> str:
     verdict = report["verdict"]
-    name = _clipped(printable(report["input"]["name"]), room.width - len(f": {verdict}"))
+    name = clipped(printable(report["input"]["name"]), room.width - len(f": {verdict}"))
     return f"{name}: " + click.style(verdict.upper(), fg=COLOURS[verdict], bold=True)
 
 
@@ -86,8 +86,8 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
     shown = sorted(found, key=lambda item: item[1]["verdict"] != "invalid")[: room.rules]
     for name, rule in found:
         if (name, rule) in shown:
-            text = f"  {_clipped(name, 22):22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
-            lines.append(f"{text} {_clipped(_rule_counts(rule), room.width - len(click.unstyle(text)) - 1)}")
+            text = f"  {clipped(name, 22):22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
+            lines.append(f"{text} {clipped(_rule_counts(rule), room.width - len(click.unstyle(text)) - 1)}")
     if len(found) > len(shown):
         lines.append(f"  … {plural(len(found) - len(shown), 'more rule')} with findings")
     for verdict in ("unknown", "valid", "not-judged"):
@@ -187,10 +187,6 @@ def _assumptions(report: dict[str, Any], room: Room) -> list[str]:
     if unbroken:
         lines += _wrapped("; ".join(unbroken), room, first=f"  {click.style('hold:', fg='green')} ", indent="    ")
     return lines
-
-
-def _clipped(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def printable(text: str) -> str:

@@ -22,8 +22,8 @@ _SCRATCH = re.compile(r"\S*/logjudge-stdin-[^/]+/(stdin)\.txt")
 class AnyPath(click.Path):
     """A path or a URI, as text; - is standard input. It is checked when it is opened."""
 
-    def __init__(self, takes_stdin: bool = False) -> None:
-        super().__init__(readable=False)
+    def __init__(self, readable: bool = False, path_type: type[Path | str] = str, takes_stdin: bool = False) -> None:
+        super().__init__(readable=readable, path_type=path_type)
         self.takes_stdin = takes_stdin
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -33,17 +33,13 @@ class AnyPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class LocalPath(click.Path):
+class LocalPath(AnyPath):
     """A path for commands without Spark; file:// is accepted. Raises UsageError for any other URI."""
 
     def __init__(self, readable: bool = True, path_type: type[Path | str] = Path, takes_stdin: bool = False) -> None:
-        super().__init__(readable=readable, path_type=path_type)
-        self.takes_stdin = takes_stdin
+        super().__init__(readable, path_type, takes_stdin)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        _refuse_empty(value, param)
-        if value == STDIN and self.takes_stdin and ctx is not None and not ctx.resilient_parsing:
-            value = str(_saved_stdin(ctx))
         if isinstance(value, str) and is_uri(value):
             raise UsageError(f"found {value}, expected a local or mounted path; only `logjudge check` reads URIs")
         if isinstance(value, str) and value.startswith("file:"):

@@ -16,9 +16,9 @@ from ..histories.errors import UsageError
 from ..histories.output_folder import check_target
 from .check import command as check
 from .completing import completed
-from .lab import pairs
 from .main import EXIT_USAGE
 from .paths import LocalPath
+from .settings import settings_of
 
 if TYPE_CHECKING:
     from ..histories.recording.session import Progress
@@ -54,7 +54,7 @@ def _seconds(_: Any, __: Any, text: str) -> float:
     "scenario",
     metavar="SCENARIO",
     shell_complete=completed(_scenarios),
-    help="Start a cluster and record this scenario; `list` shows them.",
+    help="Start a cluster and record this scenario, or that of a .toml file; `list` shows them.",
 )
 @click.option("--kafka", default="", metavar="VERSION", help="Kafka's version for --lab [default: the scenario's].")
 @click.option(
@@ -114,7 +114,7 @@ def command(
     if (scenario is None) == (bootstrap is None):
         raise UsageError("expected either --bootstrap-server (your cluster) or --lab (a cluster on this machine)")
     _refuse_options_that_do_nothing(ctx, scenario is not None)
-    folder = out or Path(scenario or options["workload"])
+    folder = out or Path(Path(scenario).stem if scenario else options["workload"])
     judged = folder.with_name(folder.name + "-judged")
     if judges:
         check_target(judged)  # before anything is recorded
@@ -168,7 +168,7 @@ def _record_cluster(bootstrap: str | None, folder: Path, options: dict[str, Any]
         )
     common = read_properties(options["file"]) if options["file"] else {}
     settings = ClientSettings(
-        str(bootstrap), dict(common), *(pairs(options[name], f"--{name}") for name in ("producer", "consumer"))
+        str(bootstrap), dict(common), *(settings_of(f"--{name}", options[name]) for name in ("producer", "consumer"))
     )
     replicas = options["replicas"] or min(3, len(admin_client(settings).list_topics(timeout=10).brokers))
     topic = options["topic"] or f"logjudge-{datetime.now(UTC):%Y%m%d-%H%M%S}"
@@ -176,7 +176,7 @@ def _record_cluster(bootstrap: str | None, folder: Path, options: dict[str, Any]
         name: options[name] for name in ("partitions", "producers", "consumers", "rate", "size", "keys", "handle_ms")
     }
     load = Load(
-        topic, replication_factor=replicas, topic_config=pairs(options["topic_config"], "--topic-config"), **same
+        topic, replication_factor=replicas, topic_config=settings_of("--topic-config", options["topic_config"]), **same
     )
     report.notice(f"recording {workload} in topic {topic} of {bootstrap}")
     return record(Request(folder, workload, options["seconds"], load, settings), report.show, report.notice)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ..analysis.wording import clipped
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
@@ -138,12 +139,7 @@ def render(runs: Sequence[Judged], index: Path | None) -> str:
     for run in shown:
         verdict = click.style(f"{run.verdict:10}", fg=COLOURS.get(run.verdict, "red"))
         name = f"{printable(run.name):{min(width, 40)}}"
-        lines.append(f"  {verdict} {name}  {_clipped(printable(run.headline), columns - len(name) - 15)}")
+        lines.append(f"  {verdict} {name}  {clipped(printable(run.headline), max(columns - len(name) - 15, 20))}")
     if len(runs) > len(shown):
         lines.append(f"  … and {len(runs) - len(shown):,} more")
     return "\n".join([*lines, *(["", f"Index of the reports: {index}"] if index else [])])
-
-
-def _clipped(text: str, most: int) -> str:
-    most = max(most, 20)
-    return text if len(text) <= most else text[: most - 1] + "…"

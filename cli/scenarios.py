@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..histories.errors import UsageError
 from ..histories.output_folder import check_target
+from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import write_bundle
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import digest, page
-from ..histories.simulation.request import write_simulated
+from ..histories.simulation.request import adjusted, write_simulated
 from ..histories.simulation.scenarios import load, names
 from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
+from ..models.replication.variants import VARIANTS
 from .check import command as check
 from .completing import completed
 from .forms import quiet_option
 from .paths import LocalPath
-from .simulate import summary
+from .simulate import option, summary, warn
 
 # A simulated run is small, and the local engine needs no Java.
 AS_LOCAL = {"engine": "local"}
@@ -27,7 +32,7 @@ AS_LOCAL = {"engine": "local"}
 
 class _Catalogue(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in names():
+        if cmd_name in names() or cmd_name.endswith(".toml"):
             raise UsageError(f"found the scenario {cmd_name}, expected a command: `logjudge scenarios run {cmd_name}`")
         return super().get_command(ctx, cmd_name)
 
@@ -43,54 +48,87 @@ def command(ctx: click.Context) -> None:
 
 
 @command.command("run")
-@click.argument("name", shell_complete=completed(names))
+@click.argument("name", metavar="NAME|FILE", shell_complete=completed(names))
+@click.option("--variant", type=click.Choice(list(VARIANTS)), help="Another protocol variant than the scenario's.")
+@click.option("--seed", type=int, help="Another seed than the scenario's.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
 @click.option(
     "--out",
     type=LocalPath(),
     help="The folder of the bundle; the report is written to the same name with -judged. [default: ./NAME]",
 )
+@click.option("--page", "page_folder", type=LocalPath(), help="Also write a page with a picture into this folder.")
 @quiet_option
 @click.pass_context
-def run(ctx: click.Context, name: str, out: Path | None) -> None:
+def run(
+    ctx: click.Context,
+    name: str,
+    variant: str | None,
+    seed: int | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+    page_folder: Path | None,
+) -> None:
     """Simulate a scenario, print its outcome, and judge it.
+
+    A scenario is one of the catalogue, or a file (docs/scenario-files.md).
 
     Writes two folders, or replaces their earlier results: NAME, the bundle, and NAME-judged, the report of `check`.
     The exit code is that of the verdict, as with `check`: 0 valid, 1 a breach, 3 unknown. The invariants that the
     simulator saw broken are printed and do not change it: clients may not see the breach, or the configuration may
     permit it.
     """
-    scenario = load(name)
-    folder = out or Path(name)
+    original = _load(name)
+    changes = dict(map(option, settings))
+    scenario = adjusted(original, variant=variant, seed=seed, settings=changes)
+    folder = out or Path(Path(name).stem)
     judged = folder.with_name(folder.name + "-judged")
     check_target(judged)  # before the simulation writes anything
     written = write_simulated(scenario, folder)
-    click.echo(scenario.title)
-    click.echo(scenario.story)
+    warn(scenario, written)
+    for text in (scenario.title, scenario.story):
+        if text:
+            click.echo(text)
     click.echo()
     click.echo(summary(written))
     result = outcome(written.cluster, scenario)
     for broken, text in result.breaks.items():
         click.echo(f"{broken} was broken: {text}")
+    if page_folder is not None:
+        overrides = [*(["--variant", variant] if variant else []), *([] if seed is None else ["--seed", str(seed)])]
+        arguments = shlex.join([name, *overrides, *(part for text in settings for part in ("--set", text))])
+        _write_page(replace(scenario, name=folder.name), page_folder, arguments)
     click.echo()
     code = ctx.invoke(check, runs=(str(folder),), out=str(judged), **AS_LOCAL)
-    wrong = result.difference(scenario)
-    if wrong:
-        raise UsageError(f"{name}: the outcome differs from its page: {wrong}")
+    if wrong := result.difference(scenario):
+        if name in names() and scenario == original:
+            raise UsageError(f"{name}: the outcome differs from its page: {wrong}")
+        click.echo(f"The outcome differs from what {name} expects: {wrong}")
     broken_invariants = ", ".join(result.breaks) or "none"
     click.echo(f"Exit code {code}, from the verdict; invariants broken in the simulation: {broken_invariants}")
     ctx.exit(code)
+
+
+def _load(name: str) -> Scenario:
+    """The scenario of the catalogue, or that of a file."""
+    is_file = name not in names() and (name.endswith(".toml") or Path(name).is_file())
+    return scenario_file.read(Path(name)) if is_file else load(name)
+
+
+def _write_page(scenario: Scenario, folder: Path, arguments: str = "") -> None:
+    """Write the page and the picture of one scenario."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = page(scenario, arguments)
+    (folder / f"{scenario.name}.md").write_bytes(text.encode())
+    picture(scenario, folder / f"{scenario.name}.svg", digest(text))
 
 
 @command.command("pages")
 @click.argument("folder", type=LocalPath())
 def pages(folder: Path) -> None:
     """Write a page with a picture for each scenario into FOLDER (docs/scenarios of the repository)."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name in names():
-        scenario = load(name)
-        text = page(scenario)
-        (folder / f"{name}.md").write_bytes(text.encode())
-        picture(scenario, folder / f"{name}.svg", digest(text))
+        _write_page(load(name), folder)
     click.echo(f"{len(names())} pages in {folder}")
 
 
@@ -100,15 +138,37 @@ def compare() -> None:
     click.echo(table())
 
 
+@command.command("placement")
+@click.option(
+    "--picture", "path", type=LocalPath(), help="Also draw the partitions that each broker leads (SVG or PNG)."
+)
+def placement(path: Path | None) -> None:
+    """Compare how a dead broker's load spreads under each assignment of replicas (Markdown table)."""
+    from ..models.exploration import load_spread
+
+    found = load_spread.spreads()
+    click.echo(load_spread.table(found))
+    if path is not None:
+        from ..plots.load_spread import draw
+
+        draw({one.assignment: one.after for one in found}, load_spread.DEAD, path)
+
+
 def picture(scenario: Scenario, path: Path, description: str) -> None:
     """Simulates and judges a scenario, and draws the plot that it names."""
     import tempfile
 
-    from ..plots import PLOTS, draw, style
     from .plot import figures_of
 
     with tempfile.TemporaryDirectory() as scratch:
         figures = figures_of(write_bundle(scenario, Path(scratch) / scenario.name).folder)
+    draw_picture(scenario, figures, path, description)
+
+
+def draw_picture(scenario: Scenario, figures: dict[str, Any], path: Path, description: str) -> None:
+    """Draws the plot that a scenario names, from the figures of its judged run."""
+    from ..plots import PLOTS, draw, style
+
     subjects = PLOTS[scenario.picture].subjects(figures)
     # A run without breaches may have no subject to report, but its page still shows the plot.
     subject = subjects[0] if subjects else {"partition": figures["partitions"][0]["name"]}

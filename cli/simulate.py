@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ..histories.errors import UsageError, did_you_mean
-from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import Written
 from ..histories.simulation.outcome import outcome
-from ..histories.simulation.request import DRAWABLE, FILE_ONLY, adjusted, with_drawn_faults, write_simulated
+from ..histories.simulation.request import DRAWABLE, FILE_ONLY, late_faults, simulate_request
 from ..models.exploration.schedule import PATTERNS
-from ..models.replication.config import OPTIONS, ConfigError
+from ..models.replication.config import OPTIONS
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .completing import completed
 from .forms import quiet_option
 from .paths import LocalPath
+from .settings import setting
 
 
 @click.command("simulate", epilog=f"Settings for --set: {', '.join(OPTIONS)}.")
@@ -66,16 +65,11 @@ def command(
 
     The same seed and configuration write the same bytes, on every machine.
     """
-    scenario = scenario_file.read(file) if file else Scenario("simulated", "kip-320")
-    base = scenario if file else replace(scenario, name=out.name)
-    kinds = [kind for kind in (faults or "").split(",") if kind]
-    try:
-        adapted = adjusted(
-            base, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=dict(map(option, settings))
-        )
-        written = write_simulated(with_drawn_faults(adapted, kinds, fault_count), out)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
+    kinds, options = (faults or "").split(","), dict(map(option, settings))
+    written, scenario = simulate_request(
+        out, file, kinds, fault_count, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=options
+    )
+    warn(scenario, written)
     click.echo(summary(written))
     for line in _expected_breaches(written, scenario):
         click.echo(line)
@@ -94,15 +88,19 @@ def _expected_breaches(written: Written, scenario: Scenario) -> list[str]:
 
 def option(text: str) -> tuple[str, Any]:
     """The name and the value of a setting NAME=VALUE. Raises UsageError."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"found --set {text}, expected NAME=VALUE")
+    name, value = setting("--set", text)
     if name not in OPTIONS:
         error = f"found setting {name!r}, expected one that `logjudge simulate --help` lists"
         raise UsageError(error + did_you_mean(name, OPTIONS))
     if value in ("true", "false"):
         return name, value == "true"
     return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value
+
+
+def warn(scenario: Scenario, written: Written) -> None:
+    """Print warnings about the scenario on stderr."""
+    for warning in late_faults(scenario, written):
+        click.echo(f"Warning: {warning}", err=True)
 
 
 def summary(written: Written) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import polars as pl
@@ -231,7 +231,7 @@ def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
 
 def deletions_of(fault: str | None) -> list[tuple[str, int, int | None]] | None:
     """Topic, partition and new log start (None: unreadable) of each delete-records; None if no partition is named."""
-    event = _json(fault)
+    event = json_object(fault)
     if event.get("kind") != "delete-records":
         return []
     topic, offsets = event.get("topic"), event.get("offsets")
@@ -241,8 +241,8 @@ def deletions_of(fault: str | None) -> list[tuple[str, int, int | None]] | None:
     return [(topic, int(name), int(number.group()) if number else None) for name, number in starts.items()]
 
 
-def _json(text: str | None) -> dict[str, object]:
-    """A JSON object; empty where the text is none."""
+def json_object(text: str | None) -> dict[str, Any]:
+    """The JSON object in a text, such as the detail of a fault; empty where the text is none."""
     try:
         value = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:

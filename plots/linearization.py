@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader
 
 from ..analysis.linearizability.linearize import Judgement, describe_state, evidence
 from ..analysis.linearizability.minimal import Minimal
+from ..analysis.wording import clipped
 from ..models.operations import Operation, describe_action
 from ..models.porcupine import Part
 
@@ -74,10 +75,6 @@ class Mark:
     hover: str
 
 
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
 def choose(operations: Sequence[Operation], part: Part, shrunk: Minimal | None) -> list[int]:
     """The operations to draw, as indices: those that contradict each other, and the last before the blocked one."""
     wanted: list[int] = list(shrunk.operations if shrunk else part.witness)[:MAX_OPERATIONS]
@@ -120,7 +117,7 @@ class _Figure:
     def text(self, index: int) -> str:
         """The text of a bar, without the key, which all operations share."""
         action, describe = self.operations[index].action, self.judgement.model.describe
-        return _cut(describe(action._replace(key=None) if describe is describe_action else action), MAX_TEXT)
+        return clipped(describe(action._replace(key=None) if describe is describe_action else action), MAX_TEXT)
 
     def _column(self) -> float:
         """A column width at which nine of ten bars have room for their text."""
@@ -137,7 +134,7 @@ class _Figure:
         """The states possible when the blocked operation has to take effect."""
         states = [describe_state(self.judgement.model, state) for state in self.part.states[:4]]
         more = ", …" if len(self.part.states) > 4 else ""
-        return _cut(f"only possible: {', '.join(states)}{more}", MAX_TEXT)
+        return clipped(f"only possible: {', '.join(states)}{more}", MAX_TEXT)
 
     def x(self, time: float) -> float:
         """The position of an instant; one without a column lies between its neighbours."""
@@ -171,8 +168,8 @@ class _Figure:
                     kind="lost" if lost else "observation" if observes else "change",
                     blocked=i == self.part.blocked,
                     minimal=i in self.minimal,
-                    text=_cut(self.text(i), max(1, int((width - 16) / LETTER_WIDTH))),
-                    hover=_cut(f"{self.judgement.operation(i)}\nfrom {operation.call} {ended}", MAX_HOVER),
+                    text=clipped(self.text(i), max(1, int((width - 16) / LETTER_WIDTH))),
+                    hover=clipped(f"{self.judgement.operation(i)}\nfrom {operation.call} {ended}", MAX_HOVER),
                     below=self.possible() if i == self.part.blocked and self.part.verdict == "illegal" else "",
                 )
             )
@@ -189,7 +186,7 @@ class _Figure:
             x = min(max(x + 5, self.x(self.operations[i].call) + 5), self.right(i) - 2)
             states = (describe_state(model, before), describe_state(model, state))
             hover = f"{number}. {self.judgement.operation(i)}\nstate before: {states[0]}\nstate after: {states[1]}"
-            points.append(Point(x, self.y(i) + BAR_HEIGHT / 2, number, _cut(hover, MAX_HOVER)))
+            points.append(Point(x, self.y(i) + BAR_HEIGHT / 2, number, clipped(hover, MAX_HOVER)))
         return Line(name, points)
 
     def marks(self) -> list[Mark]:
@@ -200,7 +197,7 @@ class _Figure:
         inside = [note for note in notes if self.times[0] <= note.time <= self.times[-1]]
         earlier = [note for note in notes if note.time < self.times[0]][-1:]
         return [
-            Mark(max(self.x(note.time), LEFT - 12), _cut(note.text, 24), _cut(note.text, MAX_HOVER))
+            Mark(max(self.x(note.time), LEFT - 12), clipped(note.text, 24), clipped(note.text, MAX_HOVER))
             for note in (earlier + inside)[-MAX_NOTES:]
         ]
 
@@ -226,7 +223,7 @@ def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
     lines = []
     for number, order in enumerate(part.linearizations, 1):
         lines.append(figure.line(f"{names} {number}, of {len(order)} operations", order))
-    lanes = [(_cut(f"process {process}", 22), TOP + LANE * place) for process, place in figure.lanes.items()]
+    lanes = [(clipped(f"process {process}", 22), TOP + LANE * place) for process, place in figure.lanes.items()]
     return template.render(
         **common, figure=figure, bars=figure.bars(), lines=lines, marks=figure.marks(), lanes=lanes,
         has_minimal=bool(figure.minimal), bar=BAR_HEIGHT, left=LEFT, lane=LANE,

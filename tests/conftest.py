@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import judged_once
 import pytest
 from combined_corpus import HISTORIES, JudgedRun, judge_combined
 from command_line import UNREAD
@@ -67,6 +68,17 @@ def spark() -> Iterator[Any]:
         patch.setattr(whole_run, "MAX_BYTES", 0)  # test_engines.py has a test for runs that one task judges
         yield session
     session.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _judged_once() -> Iterator[None]:
+    yield from judged_once.judging_once()
+
+
+@pytest.fixture
+def judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a test judge recorded runs itself."""
+    monkeypatch.setattr(judged_once, "CONSTANT", [])
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
-from logjudge.analysis.verdict import report_of
+from logjudge.analysis.verdict.document import report_of
 from logjudge.histories.bundle import open_run
 
 REAL = sorted((Path(__file__).parent / "data" / "real").iterdir())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.notation import Event, History, parse
 

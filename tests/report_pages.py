@@ -11,13 +11,13 @@ from logjudge.plots.report import write_report
 from logjudge.plots.report.saved import save_figures
 
 
-def save(run: Judged, folder: Path) -> Path:
+def save(run: Judged, folder: Path, plots: tuple[str, ...] = ("svg",)) -> Path:
     """What `check` leaves, but for its own files."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "verdict.json").write_text(json.dumps(run.verdict))
     run.findings.write_parquet(folder / "findings.parquet")
     save_figures(folder, run.figures)
-    write_report(folder, run.verdict, run.findings, run.figures)
+    write_report(folder, run.verdict, run.findings, run.figures, plots)
     return folder
 
 

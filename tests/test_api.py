@@ -103,6 +103,7 @@ def test_frames_of_polars_and_pandas() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_frame_of_spark() -> None:
     from logjudge.analysis.engines.spark.session import open_session
 

@@ -229,6 +229,7 @@ def test_a_run_that_waits_for_spark_by_default_mentions_the_local_engine_once(
         (("explain", CLEAN), "clean-a: reading 0 of 1 parts"),
     ],
 )
+@pytest.mark.usefixtures("judged_anew")
 def test_long_work_reports_its_progress_on_stderr(
     arguments: tuple[object, ...], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from combined_corpus import BREAKING, SOUND, JudgedRun, judge_combined
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import handing_on
 from logjudge.analysis.results import Results
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories import files, parsing
 from logjudge.histories.bundle import open_run
 from logjudge.histories.files import blocks
@@ -98,7 +98,7 @@ def _one_file_a_process(history: History, folder: Path) -> None:
 def _shuffled(history: History, folder: Path) -> None:
     lines = history.jsonl().splitlines(keepends=True)
     random.Random(7).shuffle(lines)
-    (folder / "history.jsonl").write_bytes(b"".join(lines))
+    (folder / "history.jsonl.zst").write_bytes(zstandard.compress(b"".join(lines)))
 
 
 def _gzipped(history: History, folder: Path) -> None:
@@ -117,7 +117,7 @@ def _two_halves(history: History, folder: Path) -> None:
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[half:])))
 
 
-@pytest.mark.parametrize("write", [_one_file_a_process, _shuffled, _gzipped, _zstandard, _two_halves])
+@pytest.mark.parametrize("write", [_one_file_a_process, _shuffled, _two_halves])
 def test_any_files(write: Callable[[History, Path], None], some: list[JudgedRun], tmp_path: Path) -> None:
     for judged in some:
         bundle = tmp_path / judged.folder.name
@@ -129,7 +129,7 @@ def test_any_files(write: Callable[[History, Path], None], some: list[JudgedRun]
         assert verdict_of(results) == verdict_of(judged.results)
 
 
-@pytest.mark.parametrize("split_bytes", [5_000, 60_000])
+@pytest.mark.parametrize("split_bytes", [5_000, pytest.param(60_000, marks=pytest.mark.campaign)])
 def test_any_splits(split_bytes: int, some: list[JudgedRun]) -> None:
     for judged in some:
         results = local.judge_run(open_run(judged.folder, split_bytes=split_bytes))

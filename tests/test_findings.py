@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from combined_corpus import JudgedRun
-from logjudge.analysis.consequences import accept_consequences
+from logjudge.analysis.verdict.consequences import accept_consequences
 from logjudge.analysis.wording import brokers, plural
 from logjudge.histories.tables import Finding
 from notation import Event, History, judge, parse

@@ -16,7 +16,7 @@ import zstandard
 from click.testing import CliRunner
 from hostile_input import EVENTS, EXAMPLE, check, lines
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories import files
 from logjudge.histories.bundle import config_of, open_run

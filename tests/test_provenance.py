@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from figure_cases import FINAL, lossy, write_run
-from logjudge.analysis import provenance
+from logjudge.analysis.verdict import provenance
 from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 

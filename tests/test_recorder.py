@@ -21,7 +21,7 @@ from aiokafka import errors as aiokafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from kafka_clients import KafkaError, KafkaException, Message, Metadata
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError, UsageError
 from logjudge.histories.outcomes import is_indeterminate

@@ -14,10 +14,11 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from command_line import thinned
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import fetching, publishing, remote
 from logjudge.analysis.engines.spark.connecting import within
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.engines import LocalEngine
 from logjudge.cli.main import cli
 from logjudge.cli.progress import Progress
@@ -33,10 +34,11 @@ URI = "s3a://bucket/run"
 JEPSEN = Path(__file__).parent / "data" / "jepsen.edn"
 
 
-@pytest.fixture
-def bundle(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The history in three files: text with a malformed line, compressed, and Parquet of two row groups."""
-    folder = tmp_path / "stored" / "a run"
+    tmp_path = tmp_path_factory.mktemp("remote")
+    folder = tmp_path / "a run"
     (folder / "history").mkdir(parents=True)
     shutil.copy(EXAMPLE / "run.json", folder)
     lines = gzip.decompress((EXAMPLE / "history.jsonl.gz").read_bytes()).splitlines(keepends=True)
@@ -46,6 +48,11 @@ def bundle(tmp_path: Path) -> Path:
     rest = pl.read_parquet(_converted(tmp_path / "rest.jsonl", tmp_path / "rest.parquet"))
     rest.write_parquet(folder / "history" / "c.parquet", row_group_size=len(rest) // 2)
     return folder
+
+
+@pytest.fixture
+def bundle(written: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(written, tmp_path / "stored" / written.name)
 
 
 @pytest.fixture
@@ -118,6 +125,7 @@ def test_brokers_files_at_a_uri(
     from logjudge.analysis.engines.spark import judge_run
 
     if large:
+        thinned(brokers)  # so that the history does not refer to all records
         monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", large)
     here = open_run(brokers)
     expected = local.judge_run(here)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,10 @@ from logjudge.plots import PLOTS
 from logjudge.plots.report import headline, write_report
 from logjudge.plots.report.incidents import worst_incidents
 from logjudge.plots.report.postmortem import linked
+from logjudge.plots.report.saved import load
 from report_pages import Page, save
+
+WITH_PNG = "kip-101-c"  # the run whose report has all files
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,8 @@ def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
     @cache
     def write(name: str) -> Path:
-        return save(real(name), tmp_path_factory.mktemp("report") / name)
+        plots = ("svg", "png") if name == WITH_PNG else ("svg",)
+        return save(real(name), tmp_path_factory.mktemp("report") / name, plots)
 
     return write
 
@@ -38,11 +43,15 @@ def real(name: str) -> Judged:
 
 @pytest.fixture(scope="module")
 def page_text(report_of: Callable[[str], Path]) -> str:
-    return (report_of("kip-101-c") / "report.html").read_text()
+    return (report_of(WITH_PNG) / "report.html").read_text()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def tags_of(svg: Path) -> list[str]:
+    return [element.tag.rsplit("}", 1)[-1] for element in ET.fromstring(svg.read_bytes()).iter()]
 
 
 def assert_harmless(links: list[str], folder: Path) -> None:
@@ -68,20 +77,28 @@ def test_a_loss_is_one_incident_with_its_consequences() -> None:
     ]
 
 
-# These three have a loss, groups and deleted records.
-@pytest.mark.parametrize("name", ["unclean-election-a", "group-rebalance-a", "retention-a"])
-def test_a_report_redone_from_saved_results_is_the_same(
-    name: str, report_of: Callable[[str], Path], tmp_path: Path
-) -> None:
-    folder = shutil.copytree(report_of(name), tmp_path / "out")
+def test_a_report_redone_from_saved_results_is_the_same(report_of: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(report_of(WITH_PNG), tmp_path / "out")
     (folder / "plots" / "stale.png").write_bytes(b"from an older version")
     result = CliRunner().invoke(cli, ["report", str(folder)], catch_exceptions=False)
     assert result.exit_code == 0
-    assert contents(folder) == contents(report_of(name))
+    assert contents(folder) == contents(report_of(WITH_PNG))
+
+
+# These three have a loss, groups and deleted records.
+@pytest.mark.parametrize("name", ["unclean-election-a", "group-rebalance-a", "retention-a"])
+def test_saved_results_keep_all_that_a_report_needs(
+    name: str, report_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = real(name)
+    for folder, results in (("judged", (run.verdict, run.findings, run.figures)), ("saved", load(report_of(name)))):
+        (tmp_path / folder).mkdir()
+        write_report(tmp_path / folder, *results, plots=())
+    assert contents(tmp_path / "saved") == contents(tmp_path / "judged")
 
 
 def test_the_page_needs_no_network_and_is_small(report_of: Callable[[str], Path]) -> None:
-    folder = report_of("kip-101-c")
+    folder = report_of(WITH_PNG)
     text = (folder / "report.html").read_text()
     page = Page(text)
     assert_harmless(page.links, folder)
@@ -124,7 +141,7 @@ def test_the_summary_names_what_is_incomplete(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", lossy(), FINAL)
     with (folder / "history.jsonl").open("a") as file:
         file.write("no line\n")
-    out = save(judged(folder), tmp_path / "out")
+    out = save(judged(folder), tmp_path / "out", plots=())
     summary = (out / "report.md").read_text().split("## ")[1]
     assert "lines well formed" in summary
     assert "1 line was left out" in summary
@@ -133,7 +150,7 @@ def test_the_summary_names_what_is_incomplete(tmp_path: Path) -> None:
 
 
 def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Path]) -> None:
-    folder = report_of("kip-101-c")
+    folder = report_of(WITH_PNG)
     text = (folder / "report.md").read_text()
     sections = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert sections == [
@@ -178,6 +195,9 @@ def test_the_impact_includes_what_is_permitted(name: str, parts: tuple[str, ...]
 def test_every_recorded_run_has_a_report_with_its_faults(name: str, report_of: Callable[[str], Path]) -> None:
     text = (report_of(name) / "report.md").read_text().replace("\\", "")
     assert PLOTS["glance"].CAPTION[:200] in text
+    drawn = list((report_of(name) / "plots").glob("*.svg"))
+    assert {path.stem.split("-")[0] for path in drawn} >= {"glance", "offsets"}
+    assert all(tags_of(path)[0] == "svg" and path.stat().st_size < 600_000 for path in drawn)
     if name == "retention-a":
         assert "fault: delete-records: logs-0@237, logs-1@240" in text
 
@@ -258,7 +278,10 @@ def test_hostile_text_stays_text(name: str, tmp_path: Path) -> None:
         path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name not in ("run", "out", "plots")
     ]
     assert outside == []
-    assert all(re.fullmatch(r"[a-z0-9_-]+\.(png|svg)", path.name) for path in (folder / "plots").iterdir())
+    for path in (folder / "plots").iterdir():
+        assert re.fullmatch(r"[a-z0-9_-]+\.svg", path.name)
+        assert "text" in tags_of(path)
+        assert "script" not in tags_of(path)
 
 
 @pytest.mark.parametrize(

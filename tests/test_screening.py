@@ -19,7 +19,7 @@ from logjudge.analysis.engines import local
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.rules import RULES
 from logjudge.analysis.screening import premises, screen
-from logjudge.analysis.verdict import report_of
+from logjudge.analysis.verdict.document import report_of
 from logjudge.histories.bundle import open_run
 from notation import History, parse
 from screened import compare, judged, screened

@@ -220,6 +220,13 @@ def test_the_check_of_names_can_fail(tmp_path: Path) -> None:
     assert undocumented_names(module) == {"Row", "tell_all"}
 
 
+def test_rules_leave_their_name_to_the_judge() -> None:
+    """The judge of a rule adds its name to the findings; `finding` takes none."""
+    for path in (ROOT / "analysis" / "rules").glob("*.py"):
+        found = re.search(r'\bfinding\(\s*\w+,\s*"[a-z-]+",', path.read_text())
+        assert found is None, f"{path}: {found[0]} takes the partition and then the sentence, and no name of the rule"
+
+
 def test_tests_stay_small() -> None:
     assert not [name_of(path) for path in TESTS if path.read_text().count("\n") > 400]
 

@@ -1,39 +1,50 @@
 """Causes: why acknowledged records were lost, why replicas differ at the end, and why consumers missed records.
 
-Each module is one cause: NAME, CITATION, REMEDY and `explain`. `explain` returns a proof with a chain of dated facts,
-or the evidence that is missing, or that the evidence excludes the cause. `explain_loss` tries all causes: one proof is
-the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`, with the missing evidence. A cause
-never follows from the absence of evidence for another. To add a cause: a module, and one line in CAUSES. Records that
-consumers missed, and duplicates, are not lost: consumers.py and retry_duplicate.py explain them.
+Each module is one cause: its docstring is its documentation, beside NAME, CITATION and REMEDY. It has a function for
+each thing that it explains: explain_loss, explain_divergence (replicas that differ at the end: the next election can
+lose records), explain_missed (records that a group skipped), explain_duplicate, explain_misread (a read of a damaged
+copy), or explain_absence (legal: no loss). Such a function returns a proof with a chain of dated facts, or the evidence
+that is missing, or that the evidence excludes the cause. One proof is the cause; two proofs are a conflict, shown as
+both readings; no proof is `unknown`, with the missing evidence. A cause never follows from the absence of evidence for
+another. To add a cause: a module, and one line in CAUSES.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import polars as pl
 
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from . import (
+    commit_before_handle,
+    committed_offset_vanished,
+    compaction,
+    consumer_reset,
     correlated_failure,
     corruption,
     high_watermark_truncation,
     last_replica_standing,
     leader_epoch_divergence,
-    legal_absence,
     log_rolled_back,
+    retention,
+    retry_duplicate,
     single_ack_failover,
     unclean_election,
 )
-from .attempts import Attempt, Explanation, combine_attempts
+from .attempts import Attempt, Explanation
 from .decisive import decisive_steps
 from .losses import Lost
 from .lost_marker import lost_marker, with_marker
+from .missed import Missed, Processes
+from .retry_duplicate import Repeated
 
-Cause = Callable[[Timeline, Lost], Attempt]
-
-CAUSES: dict[str, tuple[Cause, str]] = {
-    module.NAME: (module.explain, module.CITATION)
+CAUSES: dict[str, ModuleType] = {
+    module.NAME: module
     for module in (
         unclean_election,
         high_watermark_truncation,
@@ -42,49 +53,87 @@ CAUSES: dict[str, tuple[Cause, str]] = {
         correlated_failure,
         corruption,
         log_rolled_back,
+        commit_before_handle,
+        committed_offset_vanished,
+        compaction,
+        consumer_reset,
+        leader_epoch_divergence,
+        retention,
+        retry_duplicate,
     )
 }
-# Causes of replicas that differ at the end. This is no loss yet, but the next election can lose the records.
-DIVERGING: dict[str, tuple[Cause, str]] = {
-    high_watermark_truncation.NAME: (high_watermark_truncation.explain_divergence, high_watermark_truncation.CITATION),
-    leader_epoch_divergence.NAME: (leader_epoch_divergence.explain, leader_epoch_divergence.CITATION),
-}
-# Reasons for legal absences: `explain` uses them for an offset at which no rule finds a loss.
-LEGAL: dict[str, tuple[Cause, str]] = {
-    legal_absence.RETENTION: (legal_absence.retention, legal_absence.RETENTION_CITATION),
-    legal_absence.COMPACTION: (legal_absence.compaction, legal_absence.COMPACTION_CITATION),
-}
+NO_KNOWN_CAUSE = "the evidence fits no known cause"
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     """The cause of a lost range; if only the COMMIT marker of the records was lost, the cause of the marker's loss."""
     marker = lost_marker(timeline, lost)
     if marker is not None:
-        return with_marker(_explain(CAUSES, timeline, marker.lost, decisive_steps), marker, lost)
-    return _explain(CAUSES, timeline, lost, decisive_steps)
+        return with_marker(_of_logs("explain_loss", timeline, marker.lost, decisive_steps), marker, lost)
+    return _of_logs("explain_loss", timeline, lost, decisive_steps)
 
 
 def explain_divergence(timeline: Timeline, differ: Lost) -> Explanation:
     """The cause for replicas that differ in a range of offsets at the end of the run."""
-    return _explain(DIVERGING, timeline, differ)
+    return _of_logs("explain_divergence", timeline, differ)
 
 
 def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
     """The legal reason for absent records: retention or compaction."""
-    return _explain(LEGAL, timeline, lost)
+    return _of_logs("explain_absence", timeline, lost)
 
 
-def _explain(
-    causes: dict[str, tuple[Cause, str]],
+def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Explanation:
+    """The cause of records that a group missed though no broker lost them; processes: its members, as in run.json."""
+    attempts = _attempts("explain_missed", events.sort("time", "place"), missed, processes)
+    return _combined(attempts, "what the members of the group did with these records")
+
+
+def explain_duplicate(
+    timeline: Timeline,
+    repeated: Repeated,
+    producer: Mapping[str, Any] | None,
+    records: Sequence[Mapping[str, Any]],
+) -> Explanation:
+    """The cause of a value at several offsets; the arguments are those of retry_duplicate.explain_duplicate."""
+    return _combined(_attempts("explain_duplicate", timeline, repeated, producer, records))
+
+
+def explain_misread(timeline: Timeline, offset: int) -> Explanation:
+    """The cause of a read that returned a damaged copy of the record at an offset."""
+    return _combined(_attempts("explain_misread", timeline, offset))
+
+
+def _attempts(explain: str, *about: Any) -> dict[str, Attempt]:
+    """The attempt of each cause that has the function `explain`."""
+    return {name: getattr(cause, explain)(*about) for name, cause in CAUSES.items() if hasattr(cause, explain)}
+
+
+def _of_logs(
+    explain: str,
     timeline: Timeline,
     lost: Lost,
     further: Callable[[Timeline, Lost, list[Fact]], list[Fact]] = lambda *_: [],
 ) -> Explanation:
-    """The explanation from the attempts of all causes. Each proved chain gets the `further` facts, in order of time."""
-    attempts = {}
-    for name, (explain, citation) in causes.items():
-        attempt = explain(timeline, lost)
+    """The explanation of a range in brokers' logs. Each proved chain gets the `further` facts, in order of time."""
+    attempts = _attempts(explain, timeline, lost)
+    for name, attempt in attempts.items():
         facts = [*attempt.chain, *further(timeline, lost, attempt.chain)] if attempt.proved else attempt.chain
-        chain = ordered([timeline.merged.get(fact, fact) for fact in facts])
-        attempts[name] = (replace(attempt, chain=chain), citation)
-    return combine_attempts(attempts, "the evidence fits no known cause")
+        attempts[name] = replace(attempt, chain=ordered([timeline.merged.get(fact, fact) for fact in facts]))
+    return _combined(attempts)
+
+
+def _combined(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) -> Explanation:
+    """The explanation that the attempts combine to; `otherwise` is missing where no attempt misses anything."""
+    proved = [
+        Explanation(name, attempt.chain, attempt.prevented_by, CAUSES[name].CITATION)
+        for name, attempt in attempts.items()
+        if attempt.proved
+    ]
+    if len(proved) == 1:
+        return proved[0]
+    if proved:
+        conflict = "the evidence conflicts: it supports " + " and ".join(each.cause for each in proved)
+        return Explanation("unknown", missing=[conflict], readings=proved)
+    missing = dict.fromkeys(item for attempt in attempts.values() for item in attempt.missing)
+    return Explanation("unknown", missing=list(missing) or [otherwise])

@@ -1,8 +1,7 @@
-"""Attempts of single causes (a proof, missing evidence, or excluded), and the explanation that they combine to."""
+"""Attempts of single causes (a proof, missing evidence, or excluded), and explanations, which they combine to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..timelines.facts import Fact
@@ -36,26 +35,6 @@ class Attempt:
 
 
 NOT_THE_CASE = Attempt()
-
-
-def combine_attempts(attempts: Mapping[str, tuple[Attempt, str]], otherwise: str) -> Explanation:
-    """The explanation from all attempts, by the name of their cause and with its citation.
-
-    One proof is the cause, and two are a conflict. Without a proof the cause is unknown, and the explanation lists the
-    missing evidence, or `otherwise` if no attempt names any.
-    """
-    proved = [
-        Explanation(name, attempt.chain, attempt.prevented_by, citation)
-        for name, (attempt, citation) in attempts.items()
-        if attempt.proved
-    ]
-    if len(proved) == 1:
-        return proved[0]
-    if proved:
-        conflict = "the evidence conflicts: it supports " + " and ".join(each.cause for each in proved)
-        return Explanation("unknown", missing=[conflict], readings=proved)
-    missing = dict.fromkeys(item for attempt, _ in attempts.values() for item in attempt.missing)
-    return Explanation("unknown", missing=list(missing) or [otherwise])
 
 
 def needs(*missing: str) -> Attempt:

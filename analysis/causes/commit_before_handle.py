@@ -23,7 +23,7 @@ REMEDY = "enable.auto.commit=false, and commits after the records are handled."
 Event = Mapping[str, Any]
 
 
-def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
+def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
     """Whether a member polled the missed records, committed beyond them, and ended before it handled them."""
     polled = touching(events, "poll", missed)
     handled = (pl.col("first_offset") <= missed.first) & (pl.col("last_offset") >= missed.last)

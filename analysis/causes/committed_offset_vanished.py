@@ -21,7 +21,7 @@ CITATION = "KIP-211 (expiration of committed offsets, offsets.retention.minutes)
 REMEDY = "offsets.retention.minutes above the longest absence of a group; auto.offset.reset=earliest or none."
 
 
-def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
+def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
     """Whether the group had committed an offset at or below the missed records, lost it, and was then reset."""
     reset = find_reset(events, missed, processes)
     if isinstance(reset, Attempt):
@@ -42,8 +42,8 @@ def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attem
     text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
     committed = missed.fact(commit, "committed", text)
     seconds = (reset.assigned["time"] - commit["time"]) / 1e9
-    text = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: the offset of group"
-    text += (
+    text = (
+        f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: the offset of group"
         f" {missed.group} had disappeared within {seconds:.0f} s (offsets.retention.minutes, or the group was deleted)"
     )
     vanished = missed.fact(reset.assigned, "assigned", text)

@@ -33,7 +33,7 @@ class Reset:
     began: Fact
 
 
-def explain(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
+def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
     """Whether a group that never committed an offset was reset to an offset after the missed records."""
     reset = find_reset(events, missed, processes)
     if isinstance(reset, Attempt):

@@ -25,7 +25,7 @@ CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss b
 REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, which costs throughput."
 
 
-def explain(timeline: Timeline, lost: Lost) -> Attempt:
+def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether all in-sync replicas failed together and lost the records."""
     together = sorted(isr_at_acknowledgement(timeline, lost))
     had = [had_records(timeline, member, lost) for member in together]
@@ -40,12 +40,12 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         fact for member in together for fact in death_facts(timeline, member, after.time if after else None)
     ]
     facts = chain(
-        found.old.facts[:1] if found.old else [],
+        found.began,
         had[0],
         acknowledgement(lost),
         died,
         [fact for facts in short for fact in facts],
-        after.facts[:1] if after else [],
+        found.succeeded,
     )
     return Attempt(True, facts, [*flush_measures(timeline), "replicas that do not fail together (broker.rack)"])
 

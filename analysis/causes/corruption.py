@@ -41,12 +41,12 @@ PREVENTED = [
 FAULTS = ("corrupt", "bit-flip")
 
 
-def explain(timeline: Timeline, lost: Lost) -> Attempt:
+def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether acknowledged records were not read because the leader's copy of them was damaged."""
     return _attempt(timeline, lost, is_loss=True)
 
 
-def explain_read(timeline: Timeline, offset: int) -> Attempt:
+def explain_misread(timeline: Timeline, offset: int) -> Attempt:
     """Whether a read at an offset returned a damaged copy, even if the record is not lost at the end."""
     logs = timeline.replica_logs
     return _attempt(timeline, Lost(logs.topic, logs.partition, offset, offset, 1), is_loss=False)
@@ -141,9 +141,5 @@ def _chain(
     text += f" broker {broker} fetch its replica anew"
     source = (timeline.replica_logs.times.get(snapshot), intact[0]["file"], None, intact[0]["byte"])
     whole = Fact(text, "intact", *source, brokers=frozenset(holders), **about)
-    faults = [
-        fact
-        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
-        if fault.type == "fault" and fault.kind in FAULTS and broker in fault.nodes and fact.partition in (None, name)
-    ]
+    faults = [fact for _, fact in timeline.faults_on(broker, FAULTS) if fact.partition in (None, name)]
     return [*ordered([*term.facts[:1], *faults]), damage, whole]

@@ -10,16 +10,18 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition, once
+from ..rules import RULES
 from ..rules.evidence import sends_of
+from ..timelines.facts import OUT_OF_RANGE, SECOND
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
 from ..wording import span
-from . import corruption, explain_divergence, explain_loss
-from .attempts import Explanation, combine_attempts
-from .consumers import GROUP_EVENTS, Missed, explain_missed
+from . import explain_divergence, explain_duplicate, explain_loss, explain_misread, explain_missed
+from .attempts import Explanation
 from .loss_ranges import explain_losses
 from .losses import LOSSES, Lost
-from .retry_duplicate import Repeated, explain_repeated, records_at
+from .missed import GROUP_EVENTS, Missed
+from .retry_duplicate import Repeated, records_at
 
 MAX_TEXT = 400  # characters of a finding's sentence
 
@@ -62,7 +64,7 @@ def _explained(p: Partition, findings: list[Finding]) -> list[tuple[Sequence[Fin
     if p.timeline is not None and losses:
         explained += explain_losses(p.timeline, losses, sends_of(p))
     for finding in findings:
-        explain_finding = EXPLAINERS.get(finding.rule)
+        explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "")
         if explain_finding is not None and (explanation := explain_finding(p, finding)) is not None:
             explained.append(([finding], None, explanation))
     position = {finding.id: number for number, finding in enumerate(findings)}
@@ -103,9 +105,20 @@ def _explain_truncations(timeline: Timeline) -> list[Record]:
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
         lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, acks, written=written)
         text = f"broker {cut.broker} truncated {span(lost.first, lost.last)} of {lost.name}"
+        text += _reason_of_truncation(timeline, cut)
         text += "; no acknowledgements are recorded"
         records.append({"findings": [], "says": text, "lost": None, **record_of(explain_loss(timeline, lost))})
     return records
+
+
+def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:
+    """A clause with the leader to whose shorter log a follower truncated, if its log line records that."""
+    for fact in timeline.refused_fetches:
+        if fact.kind != OUT_OF_RANGE or (fact.broker, fact.offset) != (cut.broker, cut.end) or not fact.brokers:
+            continue
+        if cut.time is not None and fact.time is not None and abs(fact.time - cut.time) <= SECOND:
+            return f", because the log of its leader, broker {min(fact.brokers)}, ended at offset {cut.end}"
+    return ""
 
 
 def _precedes(end: LogEnd, cut: LogEnd) -> bool:
@@ -177,7 +190,7 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
 
 
 def _explain_misread(p: Partition, finding: Finding) -> Explanation | None:
-    """The explanation corruption, if a read at any of the finding's offsets returned a damaged copy."""
+    """The proved cause of a read at any of the finding's offsets that returned a damaged copy."""
     if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
         return None
     offsets: list[int] = [finding.first_offset]
@@ -185,13 +198,13 @@ def _explain_misread(p: Partition, finding: Finding) -> Explanation | None:
         within = pl.col("offset").is_between(finding.first_offset, finding.last_offset)
         offsets = p.entries.filter(within & pl.col("value").is_in(finding.values))["offset"].unique().sort().to_list()
     for offset in offsets:
-        attempt = corruption.explain_read(p.timeline, offset)
-        if attempt.proved:
-            return combine_attempts({corruption.NAME: (attempt, corruption.CITATION)}, "")
+        explanation = explain_misread(p.timeline, offset)
+        if explanation.cause != "unknown":
+            return explanation
     return None
 
 
-def _explain_repeat(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_duplicate(p: Partition, finding: Finding) -> Explanation | None:
     if p.timeline is None or not finding.values:
         return None
     if (misread := _explain_misread(p, finding)) is not None:
@@ -202,7 +215,7 @@ def _explain_repeat(p: Partition, finding: Finding) -> Explanation | None:
     send = repeats.sends.get(value, (None, None, None, None))
     producer = p.settings.processes.get(send[0]) if send[0] else None
     records = [row for offset in offsets for row in repeats.records.get(offset, ())]
-    return explain_repeated(p.timeline, Repeated(p.topic, p.partition, value, offsets, *send), producer, records)
+    return explain_duplicate(p.timeline, Repeated(p.topic, p.partition, value, offsets, *send), producer, records)
 
 
 class _Repeats(NamedTuple):
@@ -223,14 +236,12 @@ def _repeats(p: Partition) -> _Repeats:
     return _Repeats({value: tuple(found) for value, found in offsets.iter_rows()}, sends, records)
 
 
-# By rule: the function that explains its findings; losses have their own.
+# By what a rule's findings are explained as (Rule.explained_as); losses have `explain_losses`.
 EXPLAINERS: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
-    "replica-divergence": _explain_divergence,
-    "consumer-loss": _explain_missed,
-    "duplicate": _explain_repeat,
-    "inconsistent-offsets": _explain_misread,
-    "phantom-read": _explain_misread,
-    "log-corruption": _explain_misread,
+    "divergence": _explain_divergence,
+    "missed": _explain_missed,
+    "duplicate": _explain_duplicate,
+    "misread": _explain_misread,
 }
 
 

@@ -50,7 +50,7 @@ REMEDY = (
 PREVENTED = ["Kafka 0.11 or later with message format v2: leader epochs decide how far to truncate"]
 
 
-def explain(timeline: Timeline, lost: Lost) -> Attempt:
+def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the next leader had truncated the records to its high watermark before a clean election."""
     old_format = _old_format_facts(timeline)
     if old_format is None:
@@ -80,17 +80,17 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     old = found.old_leader
     facts = chain(
         old_format,
-        found.old.facts[:1] if found.old else [],
+        found.began,
         acknowledgement(lost),
         cut,
-        death_facts(timeline, new.leader or "", cut[-1].time),
-        death_facts(timeline, old, new.time) if old else [],
+        death_facts(timeline, new.leader, cut[-1].time),
+        death_facts(timeline, old, new.time),
         reasons_absent(timeline, old, new.time),
         new.facts[:1],
         clean,
         without,
-        snapshots_with_records(timeline, old, lost) if old else [],
-        return_facts(timeline, old, lost, new.time) if old else [],
+        snapshots_with_records(timeline, old, lost),
+        return_facts(timeline, old, lost, new.time),
     )
     return Attempt(True, facts, PREVENTED)
 
@@ -152,8 +152,7 @@ def _last_terms(timeline: Timeline) -> list[Term]:
 
 def _records_at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
     """The records at an offset at the end of the run, in order of broker."""
-    logs = timeline.replica_logs
-    return logs.records.filter((pl.col("snapshot") == logs.last) & (pl.col("offset") == offset)).sort("broker")
+    return timeline.replica_logs.last_records.filter(pl.col("offset") == offset).sort("broker")
 
 
 def _own_record_fact(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:

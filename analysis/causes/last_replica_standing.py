@@ -34,7 +34,7 @@ CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replic
 REMEDY = "min.insync.replicas=2 with acks=all; eligible leader replicas (KIP-966)."
 
 
-def explain(timeline: Timeline, lost: Lost) -> Attempt:
+def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the only in-sync replica lost the records in a power failure, and then led again."""
     found = find_leader_change(timeline, lost)
     if found.new is None or found.new_leader is None or found.old_leader is None:
@@ -70,19 +70,12 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(
             f"evidence that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}"
         )
-    cut = [
-        fact
-        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
-        if fault.kind == "truncate"
-        and fault.type == "fault"
-        and broker in fault.nodes
-        and _is_of_partition(fault.details, lost)
-    ]
+    cut = [fact for _, fact in timeline.faults_on(broker, ("truncate",)) if fact.partition == lost.name]
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or after is None else after.time
     gone = [fact for other in sorted(_members(timeline) - {broker}) for fact in reasons_absent(timeline, other, until)]
     facts = chain(
-        found.old.facts[:1] if found.old else [],
+        found.began,
         had,
         shrunk or sole_isr_facts(timeline, broker, until),
         alone,
@@ -91,8 +84,8 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         death_facts(timeline, broker, after.time if after else None),
         cut,
         short,
-        after.facts[:1] if after else found.new.facts[-1:],
-        after.start_facts[:1] if after else [],
+        found.succeeded if after else found.new.facts[-1:],
+        found.start_of_successor,
     )
     return Attempt(
         True, facts, [*_measures_for_a_second_replica(timeline, lost, bool(shrunk)), *flush_measures(timeline)]
@@ -110,12 +103,6 @@ def _measures_for_a_second_replica(timeline: Timeline, lost: Lost, shrunk: bool)
 
 def _members(timeline: Timeline) -> set[str]:
     return {*timeline.replica_logs.replicas, *(member for _, isr, _ in timeline.isr for member in isr)}
-
-
-def _is_of_partition(details: object, lost: Lost) -> bool:
-    if not isinstance(details, dict):
-        return False
-    return details.get("topic") == lost.topic and details.get("partition") == lost.partition
 
 
 def _facts_alone_in_isr(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> list[Fact]:

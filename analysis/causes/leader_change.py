@@ -31,6 +31,21 @@ class LeaderChange:
         return self.new if self.new is not self.old else None
 
     @property
+    def began(self) -> list[Fact]:
+        """The first fact of the term that acknowledged the records."""
+        return self.old.facts[:1] if self.old else []
+
+    @property
+    def succeeded(self) -> list[Fact]:
+        """The first fact of the successor."""
+        return self.successor.facts[:1] if self.successor else []
+
+    @property
+    def start_of_successor(self) -> list[Fact]:
+        """The fact of the offset at which the successor's epoch began."""
+        return self.successor.start_facts[:1] if self.successor else []
+
+    @property
     def old_leader(self) -> str | None:
         """The broker that acknowledged the records; None if it is not known, or sources conflict."""
         return self.old.leader if self.old and not self.old.conflict else None
@@ -134,10 +149,8 @@ def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
 def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the record that is at the first lost offset now."""
     logs = timeline.replica_logs
-    now = logs.records.filter(
-        (pl.col("snapshot") == logs.last)
-        & (pl.col("offset") == lost.first)
-        & (~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null())
+    now = logs.last_records.filter(
+        (pl.col("offset") == lost.first) & (~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null())
     )
     if logs.leader is not None and (now["broker"] == logs.leader).any():
         now = now.filter(pl.col("broker") == logs.leader)

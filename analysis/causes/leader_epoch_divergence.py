@@ -24,7 +24,7 @@ CITATION = "KIP-279 (log divergence after fast leader failover), KAFKA-6361; KIP
 REMEDY = "Kafka 2.1 or later (KIP-279, KIP-320)."
 
 
-def explain(timeline: Timeline, differ: Lost) -> Attempt:
+def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
     """Whether replicas differ at the end by this divergence."""
     release = timeline.release()
     survived = _divergence_facts(timeline, differ)
@@ -35,9 +35,7 @@ def explain(timeline: Timeline, differ: Lost) -> Attempt:
     if not (0, 11) <= release < (2, 1) or (timeline.replica_logs.batches["magic"] < 2).any():
         return NOT_THE_CASE
     version = [timeline.version_fact] if timeline.version_fact else []
-    at = timeline.replica_logs.records.filter(
-        (pl.col("snapshot") == timeline.replica_logs.last) & (pl.col("offset") == differ.first)
-    )
+    at = timeline.replica_logs.last_records.filter(pl.col("offset") == differ.first)
     wrote = [timeline.terms.get(epoch) for epoch in at["leader_epoch"].drop_nulls().unique()]
     led = [term.facts[0] for term in wrote if term is not None and term.facts]
     return Attempt(True, chain(version, led, survived), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
@@ -46,7 +44,7 @@ def explain(timeline: Timeline, differ: Lost) -> Attempt:
 def _divergence_facts(timeline: Timeline, differ: Lost) -> list[Fact]:
     """The facts of two replicas' different records at one offset, and of their first equal record after it."""
     logs = timeline.replica_logs
-    records = logs.records.filter(pl.col("snapshot") == logs.last)
+    records = logs.last_records
     at = (
         records.filter(pl.col("offset") == differ.first).drop_nulls("leader_epoch").unique("leader_epoch", keep="first")
     )

@@ -46,7 +46,7 @@ PREVENTED = [
 ]
 
 
-def explain(timeline: Timeline, lost: Lost) -> Attempt:
+def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the next leader's log lost the records although they were on its disk."""
     found = find_leader_change(timeline, lost)
     after, broker = found.successor, found.new_leader
@@ -64,17 +64,17 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
             " recovery-point-offset-checkpoint)"
         )
     since = max((fact.time for fact in rolled if fact.time is not None), default=None)
-    old = found.old_leader
+    old = found.old_leader if found.old_leader != broker else None
     facts = chain(
-        found.old.facts[:1] if found.old else [],
+        found.began,
         acknowledgement(lost),
         death_facts(timeline, broker, since),
         changed,
         rolled,
-        after.facts[:1] if after else [],
-        after.start_facts[:1] if after else [],
-        snapshots_with_records(timeline, old, lost) if old and old != broker else [],
-        return_facts(timeline, old, lost, since) if old and old != broker else [],
+        found.succeeded,
+        found.start_of_successor,
+        snapshots_with_records(timeline, old, lost),
+        return_facts(timeline, old, lost, since),
     )
     return Attempt(True, facts, PREVENTED)
 
@@ -137,12 +137,12 @@ def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, since: 
     if not replaced:
         return []
     found = find_leader_change(timeline, lost)
-    if found.old is None or found.old_leader != broker:
+    if found.old_leader != broker:
         return []
     power = any(fault.kind == "power-loss" and broker in fault.nodes for fault in timeline.faults)
     if power or truncations(timeline, broker, lost, since, lost.first):
         return []
-    return [*found.old.facts[:1], *replaced]
+    return [*found.began, *replaced]
 
 
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
@@ -195,10 +195,6 @@ def _disk_fault_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]
     since = lost.last_acked or lost.written or 0
     return [
         fact
-        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
-        if fault.kind in DISK_FAULTS
-        and fault.type == "fault"
-        and broker in fault.nodes
-        and fault.completed >= since
-        and fact.partition in (None, lost.name)
+        for fault, fact in timeline.faults_on(broker, DISK_FAULTS)
+        if fault.completed >= since and fact.partition in (None, lost.name)
     ]

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from ...histories.tables import Finding
+from ..rules import RULES
 from ..timelines.facts import Fact
 from ..wording import plural, span
 
-LOSSES = ("lost-write", "acknowledged-absent")  # rules that find losses: from the clients' view, from the brokers' logs
+# Rules that find losses: lost-write from the clients' view, acknowledged-absent from the brokers' logs.
+LOSSES = tuple(name for name, rule in RULES.items() if rule.explained_as == "loss")
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,11 @@ class LostMarker:
 def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     """The lost marker of records; None if any of them is missing from the log, or not aborted there."""
     logs = timeline.replica_logs
-    here = logs.records.filter(pl.col("snapshot") == logs.last)
-    held = here["broker"].unique().sort().to_list()
+    held = logs.last_records["broker"].unique().sort().to_list()
     broker = logs.leader if logs.leader in held else next(iter(held), None)
     if broker is None or not lost.values:
         return None
-    log = with_aborted(here.filter(pl.col("broker") == broker).sort("offset"))
+    log = with_aborted(logs.last_records.filter(pl.col("broker") == broker).sort("offset"))
     present = log.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(list(lost.values)))
     if present.height != lost.count or not present["aborted"].fill_null(False).all():
         return None

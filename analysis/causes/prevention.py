@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..timelines.facts import SECOND
+from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .leader_change import clean_by_configuration
 from .losses import Lost
-from .replica_history import is_acknowledged_alone
+from .replica_history import is_acknowledged_alone, still_had_records
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 
@@ -21,6 +23,22 @@ def no_unclean_election(timeline: Timeline) -> list[str]:
     if clean_by_configuration(timeline):
         return ["no unclean election by an operator (unclean.leader.election.enable is already false)"]
     return ["unclean.leader.election.enable=false"]
+
+
+def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Lost) -> list[str]:
+    """Starting the broker with the records first: it was dead when the new leader returned, and came back with them."""
+    if old is None or new.time is None or new.leader in (None, old):
+        return []
+    lives = [e for e in timeline.events if e.time is not None and e.time <= new.time + SECOND]
+    last = [e for e in lives if e.broker == old][-1:]
+    if [e.kind for e in last] != ["died"]:
+        return []
+    returned = any(
+        e.broker == new.leader and e.kind == "started" and (e.time or 0) > (last[0].time or 0) for e in lives
+    )
+    if not returned or not still_had_records(timeline, old, lost):
+        return []
+    return [f"starting broker {old} before broker {new.leader} (the last broker to stop starts first)"]
 
 
 def more_replicas(timeline: Timeline, lost: Lost) -> list[str]:

@@ -16,7 +16,7 @@ from .losses import Lost
 INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, "delete-records", "preferred-election")
 
 
-def death_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
+def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> list[Fact]:
     """The last death of a broker before a time, from every source that reports it."""
     known = [e for e in timeline.died(broker) if e.time is None or until is None or e.time <= until + SECOND]
     dated = [e for e in known if e.time is not None]
@@ -63,7 +63,7 @@ def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> 
 
 
 def truncations(
-    timeline: Timeline, broker: str, lost: Lost, after: int | None, most: int | None = None
+    timeline: Timeline, broker: str | None, lost: Lost, after: int | None, most: int | None = None
 ) -> list[LogEnd]:
     """Truncations of a broker after a time that removed the last lost record (or an offset at or above `most`)."""
     return [
@@ -75,7 +75,7 @@ def truncations(
     ]
 
 
-def return_facts(timeline: Timeline, broker: str, lost: Lost, after: int | None) -> list[Fact]:
+def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int | None) -> list[Fact]:
     """The facts that a broker returned and truncated the records."""
     cut = [end.fact for end in truncations(timeline, broker, lost, after)][:1]
     started = [
@@ -124,8 +124,10 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     return any(count > kills or not harmless for count in between.values())
 
 
-def snapshots_with_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -> list[Fact]:
     """The first snapshot in which a broker's log still held the lost records."""
+    if broker is None:
+        return []
     held = timeline.replica_logs.records.filter(
         (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
     )

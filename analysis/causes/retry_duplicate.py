@@ -17,7 +17,7 @@ from ...histories.bundle import idempotence
 from ..replicas.replica_logs import where
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
-from .attempts import Explanation
+from .attempts import Attempt, needs
 
 NAME = "retry-duplicate"
 CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"
@@ -38,38 +38,30 @@ class Repeated:
     acks: str | None = None  # of its send
 
 
-def explain_repeated(
+def explain_duplicate(
     timeline: Timeline,
     repeated: Repeated,
     producer: Mapping[str, Any] | None,
-    records: Sequence[Mapping[str, Any]] | None = None,
-) -> Explanation:
-    """The explanation of a duplicate; producer: the process in run.json.
+    records: Sequence[Mapping[str, Any]],
+) -> Attempt:
+    """Whether a retry wrote the second copy; `producer`: the process in run.json.
 
-    `records`: the brokers' records at its offsets. There may be thousands of duplicates, so the caller can look all of
-    them up at once (`records_at`).
+    `records`: the brokers' records at its offsets (`records_at`).
     """
-    if records is None:
-        records = [row for rows in records_at(timeline, repeated.offsets).values() for row in rows]
     held = _held_records(timeline, repeated, records)
     copies = [row for row in held if row["value"] == repeated.value]
     replaced = [row["offset"] for row in held if row["value"] != repeated.value]
     if replaced:
         # The first copy was truncated before the second was written, so this is no duplicate of a retry.
         places = ", ".join(map(str, replaced))
-        return Explanation(
-            "unknown", missing=[f"what truncated the copy at offset {places}, where another record is now"]
-        )
+        return needs(f"what truncated the copy at offset {places}, where another record is now")
     about = producer or {}
     configured, acks = about.get("enable.idempotence"), repeated.acks or str(about.get("acks", "all"))
     idempotent = idempotence(about, acks)
     if idempotent or any(row["producer_id"] is not None for row in copies):
-        return Explanation("unknown", missing=["how an idempotent producer wrote a record twice"])
+        return needs("how an idempotent producer wrote a record twice")
     if idempotent is None and len(copies) < 2:
-        return Explanation(
-            "unknown",
-            missing=["whether the producer was idempotent (run.json, or the batches' producer ids)"],
-        )
+        return needs("whether the producer was idempotent (run.json, or the batches' producer ids)")
     facts = []
     if repeated.invoked is not None:
         text = f"{repeated.process or 'a producer'} sent {repeated.value!r}"
@@ -84,16 +76,11 @@ def explain_repeated(
         text = f"{copy} at offset {row['offset']}{epoch}, in a batch without a producer id"
         facts.append(Fact(text, "kept", None, row["file"], None, row["byte"], offset=row["offset"]))
     facts += _elections_between(timeline, copies)
-    return Explanation(
-        NAME,
-        ordered(facts),
-        ["enable.idempotence=true (the default of Kafka's own client since 3.0)"],
-        CITATION,
-    )
+    return Attempt(True, ordered(facts), ["enable.idempotence=true (the default of Kafka's own client since 3.0)"])
 
 
 def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
-    """The brokers' records of each offset, without control records."""
+    """The brokers' records of each offset, without control records; of many duplicates at once."""
     wanted = pl.Series(list(offsets), dtype=pl.Int64).implode()
     there = timeline.replica_logs.records.filter(pl.col("offset").is_in(wanted) & pl.col("control").is_null())
     found: dict[int, list[dict[str, Any]]] = {}

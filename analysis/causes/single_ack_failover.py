@@ -20,7 +20,7 @@ CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 
 REMEDY = "acks=all with min.insync.replicas=2."
 
 
-def explain(timeline: Timeline, lost: Lost) -> Attempt:
+def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether a clean election lost records that the old leader acknowledged with acks=1 before others had them."""
     if lost.acks and "1" not in lost.acks:
         return NOT_THE_CASE
@@ -47,7 +47,7 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
         return needs(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(
-        found.old.facts[:1] if found.old else [],
+        found.began,
         reasons_absent(timeline, new.leader, lost.last_acked),
         acknowledgement(lost),
         death_facts(timeline, old, new.time),

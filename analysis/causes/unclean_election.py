@@ -21,7 +21,7 @@ from .leader_change import (
     missing_if_just_elected,
 )
 from .losses import Lost, acknowledgement
-from .prevention import more_replicas, no_unclean_election
+from .prevention import last_down_first_up, more_replicas, no_unclean_election
 from .replica_history import (
     death_facts,
     had_records,
@@ -40,7 +40,7 @@ CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader r
 REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=all."
 
 
-def explain(timeline: Timeline, lost: Lost) -> Attempt:
+def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the election of an out-of-sync replica lost the records."""
     found = find_leader_change(timeline, lost)
     new = found.new
@@ -60,9 +60,9 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)
     had = had_records(timeline, new.leader, lost) or still_had_records(timeline, new.leader, lost)
-    own = found.old_leader == new.leader or had
+    once_had = found.old_leader == new.leader or had
     others = isr_at(timeline, lost.last_acked) - {new.leader}
-    if own and not any(still_had_records(timeline, other, lost) for other in others):
+    if once_had and not any(still_had_records(timeline, other, lost) for other in others):
         return needs(
             f"evidence that another broker still had the records when broker {new.leader}, which once had them, led"
         )
@@ -75,24 +75,24 @@ def explain(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # The brokers that were in sync before do not include the new leader.
     old = found.old_leader or (next(iter(new.before)) if new.before and len(new.before) == 1 else None)
-    led = found.old.facts[:1] if found.old else []
     alone = sole_isr_facts(timeline, old, lost.first_acked) if old else []
     facts = chain(
-        led,
+        found.began,
         alone,
         reasons_absent(timeline, new.leader, lost.last_acked),
         acknowledgement(lost),
-        death_facts(timeline, old, new.time) if old else [],
+        death_facts(timeline, old, new.time),
         reasons_absent(timeline, old, new.time),
         clean_by_configuration(timeline),
         new.facts[:1],
         [new.outsider] if new.outsider else [],
         isr_before_election(new),
         without,
-        snapshots_with_records(timeline, old, lost) if old else [],
-        return_facts(timeline, old, lost, new.time) if old else [],
+        snapshots_with_records(timeline, old, lost),
+        return_facts(timeline, old, lost, new.time),
     )
-    return Attempt(True, facts, [*no_unclean_election(timeline), *more_replicas(timeline, lost)])
+    order = last_down_first_up(timeline, old, new, lost)
+    return Attempt(True, facts, [*no_unclean_election(timeline), *order, *more_replicas(timeline, lost)])
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:

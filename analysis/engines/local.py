@@ -16,7 +16,8 @@ from ...histories.files import HANDED_ON_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
 from ...histories.tables import CONTEXT, SENDS
 from ..batches import Unit, batches_of
-from ..kernel import Common, Judged, Tables, judge_unit, screen_batch, to_frame
+from ..kernel import Judged, judge_unit, screen_batch, to_frame
+from ..partitions.unit import Common, Tables
 from ..results import Results
 from ..stages import (
     REFERRING_TABLES,

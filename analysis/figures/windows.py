@@ -9,6 +9,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..finding_order import follows, worst_first
 from ..partitions.partition import Partition
+from ..wording import clipped
 
 MAX_WINDOWS = 3  # of one partition
 MAX_OPERATIONS = 40
@@ -127,9 +128,7 @@ def _crashes(p: Partition, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _shorten(value: str | None) -> str:
-    if value is None:
-        return "null"
-    return value if len(value) <= 24 else value[:23] + "…"
+    return "null" if value is None else clipped(value, 24)
 
 
 def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

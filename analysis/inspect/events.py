@@ -57,6 +57,7 @@ def _facts(timeline: Timeline) -> list[Moment]:
         if end.kind != "snapshot" and end.kind != "high-watermark":
             kind = "log" if end.kind == "loaded" else "noop" if end.noop else "truncation"
             moments.append((kind, "", end.fact))
+    moments += [("truncation", "", fact) for fact in timeline.refused_fetches]
     moments += [("retention", "", fact) for fact in timeline.log_starts]
     return moments + [("compaction", "", fact) for fact in timeline.cleanings]
 

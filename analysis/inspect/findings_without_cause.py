@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ...histories.tables import Finding
-from ..causes.explaining import EXPLAINERS
-from ..causes.losses import LOSSES
+from ..rules import RULES
 from ..wording import some
 
 Record = dict[str, Any]
@@ -43,7 +42,7 @@ def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> li
             rules[one.rule] = None
         else:
             bare[name] = None
-    without_causes = [rule for rule in rules if rule not in (*LOSSES, *EXPLAINERS)]
+    without_causes = [rule for rule in rules if rule not in RULES or RULES[rule].explained_as is None]
     with_causes = [rule for rule in rules if rule not in without_causes]
     sentences = []
     if bare:

@@ -15,7 +15,7 @@ from ..causes.explaining import record_of
 from ..causes.losses import Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import extents, where
+from ..replicas.replica_logs import extents, is_of_copy, where
 from .differences import cell
 from .groups import facts_of_offset
 
@@ -95,7 +95,7 @@ def _held(p: Partition, offset: int) -> list[Record]:
     at = p.replica_logs.records.filter(pl.col("offset") == offset)
     for name in p.replica_logs.snapshots:
         for bound in bounds.filter(pl.col("snapshot") == name).sort("broker").iter_rows(named=True):
-            own = at.filter((pl.col("snapshot") == name) & (pl.col("broker") == bound["broker"]))
+            own = at.filter(is_of_copy(name, bound["broker"]))
             found = own.row(0, named=True) if own.height else None
             rows.append(
                 {
@@ -118,7 +118,7 @@ def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
         return f"nothing: its log starts at {bound['start']}"
     if bound["end"] is not None and offset >= bound["end"]:
         return f"nothing: its log ends at {bound['end']}"
-    own = (pl.col("snapshot") == snapshot) & (pl.col("broker") == bound["broker"])
+    own = is_of_copy(snapshot, bound["broker"])
     in_range = own & (pl.col("first_offset") <= offset) & (pl.col("last_offset") >= offset)
     if p.replica_logs.identical.filter(in_range).height:
         return UNDECODED

@@ -10,9 +10,10 @@ from ...histories.errors import UsageError
 from ...histories.tables import Finding
 from ..causes.explaining import explain
 from ..engines.local import Gathered, Progress, gather
-from ..kernel import findings_of, judge, partitions_of
+from ..kernel import findings_of, judge
 from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition
+from ..partitions.unit import partitions_of
 from ..results import Results
 from ..wording import some
 

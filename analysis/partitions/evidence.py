@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
-import orjson
 import polars as pl
 
 from ...histories.bundle import Settings
 from ...histories.evidence.clock import Clock, Fault, clock_offsets
 from ...histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
+from ...histories.observations import json_object
 from ...histories.tables import OUTCOME
 from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
@@ -34,22 +33,19 @@ def collected_logs(topic: str, partition: int, frames: Frames, settings: Setting
     names = {name for frame in frames.values() if "snapshot" in frame.columns for name in frame["snapshot"].unique()}
     undated = sorted(names - set(dated) - {FINAL})
     order = (*undated, *sorted(dated, key=lambda name: dated[name]), FINAL)
-    metadata, log_events = (
-        _metadata_of_this_log(_table_or_empty(frames, "metadata"), frames),
-        _table_or_empty(frames, "log_events"),
-    )
+    metadata = _metadata_of_this_log(_table_or_empty(frames, "metadata"), frames)
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
     return replica_logs_of(
         topic,
         partition,
         frames,
-        order,
-        dated,
-        last_leader(metadata, log_events),
-        assigned_replicas(metadata, assignment if isinstance(assignment, list) else None, partition),
-        None if policy is None else "compact" in str(policy),
-        not settings.undated,
+        snapshots=order,
+        times=dated,
+        leader=last_leader(metadata, _table_or_empty(frames, "log_events")),
+        replicas=assigned_replicas(metadata, assignment if isinstance(assignment, list) else None, partition),
+        compacted=None if policy is None else "compact" in str(policy),
+        at_rest=not settings.undated,
     )
 
 
@@ -144,12 +140,7 @@ def started_ms(settings: Settings) -> int | None:
 def _faults(context: pl.DataFrame) -> list[Fault]:
     faults = []
     for row in context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("completed", "at").iter_rows(named=True):
-        detail: dict[str, Any] = {}
-        try:
-            value = orjson.loads(row["detail"] or "{}")
-            detail = value if isinstance(value, dict) else {}
-        except orjson.JSONDecodeError:
-            pass
+        detail = json_object(row["detail"])
         nodes = detail.get("nodes")
         names = tuple(str(node) for node in nodes) if isinstance(nodes, list) else ()
         done = row["completed"] if row["completed"] is not None else row["invoked"]

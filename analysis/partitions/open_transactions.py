@@ -69,8 +69,9 @@ def count_in_logs(p: Observations, sends: pl.DataFrame) -> int:
     logs = p.replica_logs
     if logs is None or logs.leader is None:
         return 0
-    here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
-    held = with_aborted(logs.records.filter(here).sort("offset")).filter(~pl.col("aborted").fill_null(True))
+    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset")).filter(
+        ~pl.col("aborted").fill_null(True)
+    )
     return sends.join(held, on=["value", "offset"], how="semi").height
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import orjson
 import polars as pl
 
 from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
+from ...histories.observations import json_object
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..replicas.replica_logs import is_of_copy
 
 MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
 DELETE, CREATE = "delete-topic", "create-topic"  # faults
@@ -251,7 +252,7 @@ def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
     ).unique(maintain_order=True)
     out = []
     for row in faults.sort("invoked", "at").iter_rows(named=True):
-        fault = _json_object(row["detail"])
+        fault = json_object(row["detail"])
         if fault.get("kind") not in (DELETE, CREATE) or fault.get("topic") != topic:
             continue
         certain = row["outcome"] == "ok"
@@ -260,14 +261,6 @@ def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
         known = topic_id if isinstance(topic_id, str) else None
         out.append(TopicChange(str(fault["kind"]), Span(row["invoked"], max(row["invoked"], latest)), known, certain))
     return out
-
-
-def _json_object(text: str | None) -> dict[str, Any]:
-    try:
-        value = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) -> tuple[list[TopicChange], bool]:
@@ -280,8 +273,7 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
     copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
     best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
     own = metadata.filter(
-        (pl.col("snapshot") == best["snapshot"])
-        & (pl.col("broker") == best["broker"])
+        is_of_copy(best["snapshot"], best["broker"])
         & (pl.col("topic") == topic)
         & pl.col("kind").is_in(["topic", "remove-topic"])
     )

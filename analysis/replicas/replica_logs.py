@@ -91,6 +91,16 @@ class ReplicaLogs:
         held = {name for table in (self.records, self.segments, self.identical) for name in table["snapshot"].unique()}
         return next((name for name in reversed(self.snapshots) if name in held), FINAL)
 
+    @cached_property
+    def last_records(self) -> pl.DataFrame:
+        """The records of the latest snapshot."""
+        return self.records.filter(pl.col("snapshot") == self.last)
+
+    @property
+    def is_of_leader(self) -> pl.Expr:
+        """An expression on rows with snapshot and broker: whether they are of the leader's last log."""
+        return is_of_copy(self.last, self.leader or "")
+
     @property
     def last_is_dated(self) -> bool:
         """Whether the time of the latest copy is known. A snapshot needs a time; the end of the run does not."""
@@ -101,6 +111,11 @@ class ReplicaLogs:
         if FINAL in (earlier, later):
             return earlier != later == FINAL
         return earlier in self.times and later in self.times and self.times[earlier] < self.times[later]
+
+
+def is_of_copy(snapshot: str, broker: str) -> pl.Expr:
+    """An expression on rows with snapshot and broker: whether they are of one broker's log in a snapshot."""
+    return (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
 
 
 def replica_logs_of(
@@ -144,11 +159,7 @@ def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
     rows = []
     for row in damage.iter_rows(named=True):
         if row["first_offset"] is not None and row["byte"] is not None:
-            own = batches.filter(
-                (pl.col("snapshot") == row["snapshot"])
-                & (pl.col("broker") == row["broker"])
-                & pl.col("crc_ok").fill_null(True)
-            )
+            own = batches.filter(is_of_copy(row["snapshot"], row["broker"]) & pl.col("crc_ok").fill_null(True))
             same = pl.col("file") == row["file"]
             later = own.filter((pl.col("file") > row["file"]) | (same & (pl.col("byte") > row["byte"])))
             earlier = own.filter((pl.col("file") < row["file"]) | (same & (pl.col("byte") < row["byte"])))

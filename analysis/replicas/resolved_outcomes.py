@@ -27,7 +27,7 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame) -> pl.DataFram
         return open_sends.select(
             "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("is_in_log")
         )
-    here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
+    here = logs.is_of_leader
     start = extents(logs).filter(here)["start"][0]
     # A record that an earlier snapshot lacks may have been written later.
     whole = start == 0 and not logs.damage.filter(here).height and logs.compacted is False and logs.last == FINAL
@@ -55,7 +55,7 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
     if not is_leader_collected(logs):
         return pl.DataFrame(schema=ABSENCES)
     ordered = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
-    bounds = extents(logs).filter((pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader))
+    bounds = extents(logs).filter(logs.is_of_leader)
     start, cleaned = bounds["start"][0], bounds["cleaned"][0]
     reasons = [(pl.col("control").is_not_null(), "a control record")]
     reasons += [(pl.col("aborted") & pl.col("control").is_null(), ABORTED)]
@@ -78,5 +78,4 @@ def is_leader_collected(logs: ReplicaLogs) -> bool:
     """
     if logs.leader is None:
         return False
-    here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
-    return stretches(logs, logs.last, logs.leader).height > 0 or logs.segments.filter(here).height > 0
+    return stretches(logs, logs.last, logs.leader).height > 0 or logs.segments.filter(logs.is_of_leader).height > 0

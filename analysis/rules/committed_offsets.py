@@ -88,7 +88,6 @@ def _in_brokers_files(p: Partition, judged: list[str]) -> Iterator[Result]:
         for row in last.filter(pl.col("offset") > end.offset).rows(named=True):
             yield finding(
                 p,
-                "commit-beyond-end",
                 f"group {row['group']} committed {p.name}@{row['offset']}, its last committed offset, but the log ends"
                 f" at {end.offset} ({where(p, end.offset, row['offset'] - 1)} does not exist)",
                 (end.offset, row["offset"] - 1),
@@ -163,10 +162,9 @@ def _leaders_log(p: Partition) -> Iterator[LogEnd]:
     logs = p.replica_logs
     if logs is None or not is_leader_collected(logs) or not logs.last_is_dated or not logs.at_rest:
         return
-    here = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader)
-    end = extents(logs).filter(here)["end"].item()
+    end = extents(logs).filter(logs.is_of_leader)["end"].item()
     read_further = p.final is not None and p.final.end > end
-    if end is None or logs.damage.filter(here).height or read_further or not _is_empty_behind(p, end):
+    if end is None or logs.damage.filter(logs.is_of_leader).height or read_further or not _is_empty_behind(p, end):
         return
     time = logs.times.get(logs.last, MAX_INT64)
     yield LogEnd(end, time, time, f"the log of broker {logs.leader} ends at offset {end}")
@@ -187,7 +185,6 @@ def _committer(group: str, row: dict[str, Any]) -> str:
 def _finding(p: Partition, group: str, row: dict[str, Any], end: LogEnd) -> Finding:
     return finding(
         p,
-        "commit-beyond-end",
         f"{_committer(group, row)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but the log"
         f" ends at {end.offset} ({where(p, end.offset, row['offset'] - 1)} does not exist)",
         (end.offset, row["offset"] - 1),

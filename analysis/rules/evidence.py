@@ -1,28 +1,31 @@
-"""Judges what is in brokers' files, and the sends beside it."""
+"""Judges brokers' logs, and the sends beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import polars as pl
 
 from ..partitions.partition import Partition, once
 from ..partitions.tombstones import nameless
 from ..replicas.replica_logs import ReplicaLogs, complete_sends
-from .judgement import Judgement, Result, Unknown
+from .judgement import Judgement
 
 
-def judge_logs(p: Partition, judge: Callable[[ReplicaLogs, pl.DataFrame], Judgement]) -> Iterator[Result]:
-    """Judges replica logs and sends, where the run has brokers' files."""
-    if p.replica_logs is not None:
-        judgement = judge(p.replica_logs, _nameless(p))
-        yield from judgement.findings
-        yield from map(Unknown, judgement.unknowns)
+@dataclass(frozen=True)
+class LogsJudge:
+    """Judges a partition by its collected logs and its acknowledged sends (replica_logs.SENT_RECORDS)."""
+
+    of_logs: Callable[[ReplicaLogs, pl.DataFrame], Judgement]
+
+    def __call__(self, p: Partition) -> Judgement:
+        return Judgement() if p.replica_logs is None else self.of_logs(p.replica_logs, _nameless(p))
 
 
 @once
 def _nameless(p: Partition) -> pl.DataFrame:
-    """The same sends, with a tombstone's value null as the logs have it."""
+    """`sends_of`, with null as the value of a tombstone, as the logs have it."""
     return nameless(sends_of(p)) if len(p.tombstones) else sends_of(p)
 
 

@@ -25,7 +25,6 @@ class TopicPartition(Protocol):
 
 def finding(
     about: TopicPartition,
-    rule: str,
     sentence: str,
     offsets: tuple[int | None, int | None],
     evidence: Iterable[Proof],
@@ -39,9 +38,12 @@ def finding(
     brokers: Iterable[str] = (),
     snapshot: str = "",
 ) -> Finding:
-    """One breach at the first and last of `offsets`. Processes are named once; evidence without a place is left out."""
+    """One breach at the first and last of `offsets`; the rule adds its name.
+
+    Processes are named once; evidence without a place is left out.
+    """
     return Finding(
-        rule=rule,
+        rule="",
         sentence=sentence,
         topic=about.topic,
         partition=about.partition,

@@ -44,6 +44,7 @@ from .rule import Rule
     in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
     needs=("groups",),
+    explained_as="missed",
 ).judged_by
 def consumer_loss(p: Partition) -> Iterator[Result]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
@@ -167,7 +168,6 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     )
     return finding(
         p,
-        "consumer-loss",
         sentence + f" ({some(held['value'].to_list())})",
         (first, last),
         [*((f"{value} acknowledged at offset {first}", at) for value, at in sent), *evidence],
@@ -211,7 +211,6 @@ def commit_regression(p: Partition) -> Iterator[Result]:
                 continue
             yield finding(
                 p,
-                "commit-regression",
                 f"{row['process']} of group {group} committed {p.name}@{row['offset']} at"
                 f" {seconds(row['completed'])} after {row['previous_process']} had committed"
                 f" @{row['previous_offset']} at {seconds(row['previous_completed'])}",

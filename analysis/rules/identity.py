@@ -33,6 +33,7 @@ from .rule import Rule
     needs=("records",),
     assumes=("partitions",),
     follows="offset",
+    explained_as="misread",
 ).judged_by
 def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     """Offsets at which clients saw several values; adjacent ones are one finding."""
@@ -57,7 +58,6 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
         seen = at_offset[(first,)]
         yield finding(
             p,
-            "inconsistent-offsets",
             f"{where(p, first)} held {' and '.join(here)}"
             if len(run) == 1
             else f"{plural(len(run), 'offset')} at {where(p, first, last)} held more than one value"
@@ -78,7 +78,6 @@ def inconsistent_offsets_in_jepsen(p: Partition) -> Iterator[Result]:
         offset, values = int(rows["offset"][0]), rows["value"].to_list()
         yield finding(
             p,
-            "inconsistent-offsets",
             f"offset {offset} of key {p.topic} held {' and '.join(values)}",
             (offset, offset),
             _sightings(rows),
@@ -107,6 +106,7 @@ def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
     example="p:a@0 c:<a@0,a@1",
     needs=("records",),
     assumes=("values", "partitions"),
+    explained_as="duplicate",
 ).judged_by
 def duplicate(p: Partition) -> Iterator[Result]:
     """Values at two offsets or more. Without idempotence a retry may write twice, so that is permitted."""
@@ -134,7 +134,6 @@ def duplicate(p: Partition) -> Iterator[Result]:
         by = f", sent by {sender} without idempotence," if permitted else f", sent by {sender}," if sender else ""
         yield finding(
             p,
-            "duplicate",
             f"{value}{by} is at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
             (int(offsets[0]), int(offsets[-1])),
             _sightings(shown[(value,)]),
@@ -152,7 +151,6 @@ def duplicate_in_jepsen(p: Partition) -> Iterator[Result]:
         offsets, value = rows["offset"].to_list(), rows["value"][0]
         yield finding(
             p,
-            "duplicate",
             f"{value} is at offsets {some(list(map(str, offsets)), 8)} of key {p.topic}",
             (offsets[0], offsets[-1]),
             _sightings(rows),

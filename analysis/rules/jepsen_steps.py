@@ -66,26 +66,24 @@ def _with_places(p: Partition, pairs: pl.DataFrame) -> Steps:
     )
 
 
-def skips(p: Partition, rule: str, steps: Steps, severity: str = "violation") -> Iterator[Result]:
+def skips(p: Partition, verb: str, steps: Steps, severity: str = "violation") -> Iterator[Result]:
     """A finding for each step that passes over values."""
-    return _findings(p, rule, steps.filter(pl.col("places") > 1), severity)
+    return _findings(p, verb, steps.filter(pl.col("places") > 1), severity)
 
 
-def steps_back(p: Partition, rule: str, steps: Steps, severity: str = "violation") -> Iterator[Result]:
+def steps_back(p: Partition, verb: str, steps: Steps, severity: str = "violation") -> Iterator[Result]:
     """A finding for each step to the same or an earlier value."""
-    return _findings(p, rule, steps.filter(pl.col("places") < 1), severity)
+    return _findings(p, verb, steps.filter(pl.col("places") < 1), severity)
 
 
-def _findings(p: Partition, rule: str, steps: Steps, severity: str) -> Iterator[Result]:
+def _findings(p: Partition, verb: str, steps: Steps, severity: str) -> Iterator[Result]:
     offset_of = dict(jepsen_log(p).select("value", "offset").iter_rows()) if len(steps) else {}
-    verb = "sent" if "send" in rule else "polled"
     for row in steps.iter_rows(named=True):
         first, second, process = row["before"], row["value"], row["process"]
         how = f"passing over {plural(row['places'] - 1, 'value')}" if row["places"] > 1 else "going back"
         offsets = sorted((offset_of[first], offset_of[second]))
         yield finding(
             p,
-            rule,
             f"{process} {verb} {first} and then {second} of key {p.topic}, {how}",
             (offsets[0], offsets[1]),
             [(f"{process} {verb} {first}", row["before_at"]), (f"{process} {verb} {second}", row["at"])],

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import wraps
-from typing import NamedTuple, ParamSpec
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition
@@ -35,28 +34,17 @@ class Judgement:
     missing_settings: tuple[str, ...] = ()
 
     @staticmethod
-    def of(results: Iterable[Result]) -> Judgement:
-        """Sorts results by their kind, in their order; each reason and setting once."""
+    def of(rule: str, results: Iterable[Result]) -> Judgement:
+        """Sorts the results of a rule by their kind, in their order; each reason and setting once."""
         listed = list(results)
         return Judgement(
-            tuple(result for result in listed if isinstance(result, Finding)),
+            tuple(replace(result, rule=rule) for result in listed if isinstance(result, Finding)),
             tuple(dict.fromkeys(result.reason for result in listed if isinstance(result, Unknown))),
             tuple(dict.fromkeys(result.name for result in listed if isinstance(result, MissingSetting))),
         )
 
 
 Judge = Callable[[Partition], Judgement]
-Arguments = ParamSpec("Arguments")
-
-
-def collected(results: Callable[Arguments, Iterator[Result]]) -> Callable[Arguments, Judgement]:
-    """Makes a judge of a generator: it collects what the generator yields."""
-
-    @wraps(results)
-    def judge(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Judgement:
-        return Judgement.of(results(*args, **kwargs))
-
-    return judge
 
 
 def missing_isolation_levels(p: Partition, processes: Iterable[str]) -> list[MissingSetting]:

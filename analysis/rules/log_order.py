@@ -10,12 +10,10 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
-from ..partitions.partition import Partition
-from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
+from ..replicas.replica_logs import ReplicaLogs, extents, is_of_copy, runs, where
 from ..wording import brokers, span
-from .evidence import judge_logs
 from .findings import Row, finding
-from .judgement import Result, Unknown, collected
+from .judgement import Result, Unknown
 from .rule import Rule
 
 # A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
@@ -36,14 +34,8 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
     unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
-).judged_by
-def epoch_order(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_epochs` in the partition's collected logs."""
-    yield from judge_logs(p, judge_epochs)
-
-
-@collected
-def judge_epochs(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+).judged_by_logs
+def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Leader epochs that decrease along a log, that contradict the leader-epoch-checkpoint, or that two brokers led."""
     batches = logs.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
     for replica in batches.partition_by("snapshot", "broker", maintain_order=True):
@@ -63,7 +55,7 @@ def _decreasing_epochs(logs: ReplicaLogs, batches: pl.DataFrame) -> Iterator[Fin
             f"{where(row['snapshot'])} leader epochs decrease along broker {row['broker']}'s log of {logs.name}:"
             f" {batch} follows epoch {row['before']}"
         )
-        yield _batch_finding(logs, "epoch-order", sentence, row, batch)
+        yield _batch_finding(logs, sentence, row, batch)
 
 
 def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iterator[Finding]:
@@ -75,7 +67,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
     if not len(batches):
         return
     snapshot, broker = batches["snapshot"][0], batches["broker"][0]
-    here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
+    here = is_of_copy(snapshot, broker)
     entries, start = logs.epochs.filter(here), extents(logs).filter(here)["start"]
     if not entries.height:
         return
@@ -98,7 +90,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
         )
         description = f"epoch {row['expected']} begins at offset {row['start_offset']}"
         entry_line = Evidence(description, source=entries["file"][0], line=row["entry_line"])
-        yield _batch_finding(logs, "epoch-order", sentence, row, batch, entry_line)
+        yield _batch_finding(logs, sentence, row, batch, entry_line)
 
 
 def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
@@ -127,7 +119,6 @@ def _two_leaders(logs: ReplicaLogs, epoch: int, leaders: dict[str, Row]) -> Find
     offsets = [row["offset"] for row in leaders.values()]
     return finding(
         logs,
-        "epoch-order",
         f"{brokers(names)} led {logs.name} in the same leader epoch {epoch}: {', '.join(claims.values())}",
         (min(offsets), max(offsets)),
         [Evidence(f"epoch {epoch}: {claims[name]}", None, row["file"], row["line"]) for name, row in leaders.items()],
@@ -135,12 +126,11 @@ def _two_leaders(logs: ReplicaLogs, epoch: int, leaders: dict[str, Row]) -> Find
     )
 
 
-def _batch_finding(logs: ReplicaLogs, rule: str, sentence: str, row: Row, batch: str, *evidence: Evidence) -> Finding:
+def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evidence: Evidence) -> Finding:
     first, last = int(row["base_offset"]), int(row["last_offset"])
     proof = [Evidence(batch, source=str(row["file"]), byte=row["byte"]), *evidence]
     return finding(
         logs,
-        rule,
         sentence,
         (first, last),
         proof,
@@ -164,14 +154,8 @@ def _batch_finding(logs: ReplicaLogs, rule: str, sentence: str, row: Row, batch:
     unknown_when="The brokers may have been running during the copy. High watermarks of undated snapshots differ.",
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
-).judged_by
-def checkpoint_order(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_checkpoints` in the partition's collected logs."""
-    yield from judge_logs(p, judge_checkpoints)
-
-
-@collected
-def judge_checkpoints(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+).judged_by_logs
+def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Checkpoints that are ahead of their log, and high watermarks that go back between snapshots.
 
     A checkpoint lags behind its log, so only one that is ahead is a breach.
@@ -203,7 +187,6 @@ def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
         yield Unknown(sentence)
     yield finding(
         logs,
-        "checkpoint-order",
         sentence,
         (end, offset - 1),
         _checkpoint_lines(logs, snapshot, broker, column.replace("_", "-")),
@@ -220,7 +203,7 @@ def _may_be_raced(logs: ReplicaLogs, snapshot: str, broker: str, end: int, value
     """
     if snapshot == logs.snapshots[-1]:
         return not logs.at_rest
-    here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
+    here = is_of_copy(snapshot, broker)
     if logs.damage.filter(here).height:
         return False
     later = logs.snapshots[logs.snapshots.index(snapshot) + 1 :]
@@ -230,9 +213,7 @@ def _may_be_raced(logs: ReplicaLogs, snapshot: str, broker: str, end: int, value
 
 
 def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) -> list[Evidence]:
-    rows = logs.checkpoints.filter(
-        (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker) & (pl.col("name") == name)
-    )
+    rows = logs.checkpoints.filter(is_of_copy(snapshot, broker) & (pl.col("name") == name))
     return [
         Evidence(f"{name} of {logs.name} is {row['offset']}", None, row["file"], row["line"])
         for row in rows.iter_rows(named=True)
@@ -260,7 +241,6 @@ def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
 def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     return finding(
         logs,
-        "checkpoint-order",
         f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from {before['offset']}"
         f" ({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})",
         (after["offset"], before["offset"] - 1),
@@ -280,14 +260,9 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     unknown_when="A part of a segment could not be read, or a segment is missing between two others.",
     in_jepsen="Not judged: they carry no brokers' files.",
     needs=("batches",),
-).judged_by
-def log_corruption(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_segments` in the partition's collected logs."""
-    yield from judge_logs(p, judge_segments)
-
-
-@collected
-def judge_segments(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:  # noqa: ARG001
+    explained_as="misread",
+).judged_by_logs
+def log_corruption(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Damaged batches, batches out of order, and missing segments. A torn tail is a note: Kafka truncates it."""
     for row in logs.damage.iter_rows(named=True):
         if row["kind"] in CORRUPT or (row["kind"] in HARMLESS and row["last_offset"] is not None):
@@ -304,7 +279,6 @@ def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
     first, last = row["first_offset"], row["last_offset"]
     return finding(
         logs,
-        "log-corruption",
         f"{row['file']} at byte {row['byte']}: {row['reason']}",
         (first, last),
         [Evidence(row["reason"], source=row["file"], byte=row["byte"], line=row["line"])],
@@ -323,8 +297,8 @@ def _batches_out_of_order(logs: ReplicaLogs, replica: pl.DataFrame) -> Iterator[
     for row in ordered.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
         batch = f"a batch of {span(row['base_offset'], row['last_offset'])} comes after offset {row['before']}"
         sentence = f"{row['file']} at byte {row['byte']}: {batch}"
-        yield _batch_finding(logs, "log-corruption", sentence, row, batch)
-    here = (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
+        yield _batch_finding(logs, sentence, row, batch)
+    here = is_of_copy(snapshot, broker)
     cleaned = logs.checkpoints.filter(here & (pl.col("name") == "cleaned")).height
     if logs.compacted or logs.damage.filter(here).height or (cleaned and logs.compacted is None):
         return

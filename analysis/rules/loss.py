@@ -56,10 +56,12 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
     needs=("acknowledged",),
     needs_final=True,
     assumes=("values", "order", "partitions"),
+    explained_as="loss",
 ).judged_by
 def lost_write(p: Partition) -> Iterator[Result]:
     """One finding for each run of adjacent lost sends with the same acks."""
-    yield from _unknowns(p, "lost-write")
+    yield from _unknowns(p)
+    yield from _unknown_ends(p)
     placed = outcomes_of_sends(p).filter(pl.col("offset").is_not_null())
     lost = placed.filter(pl.col("lost"))
     if not len(lost):
@@ -94,12 +96,12 @@ def lost_write_in_jepsen(p: Partition) -> Iterator[Result]:
             f"{row['value']} was sent by {row['process']} ({outcome} at {seconds(row['completed'])}) and is at offset"
             f" {row['held']} of key {p.topic}, but no poll returned it, although later values were read"
         )
-        yield _of_one_send(p, "lost-write", row, row["held"], sentence)
+        yield _of_one_send(p, row, row["held"], sentence)
 
 
-def _of_one_send(p: Partition, rule: str, row: Row, offset: int | None, sentence: str) -> Finding:
+def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> Finding:
     proof = (f"{row['process']} sends {row['value']}", row["at"])
-    return finding(p, rule, sentence, (offset, offset), [proof], values=[row["value"]], processes=[row["process"]])
+    return finding(p, sentence, (offset, offset), [proof], values=[row["value"]], processes=[row["process"]])
 
 
 @Rule(
@@ -130,7 +132,7 @@ def unseen(p: Partition) -> Iterator[Result]:
     """One finding for each run of adjacent sends that no read returned, and one for those without an offset."""
     if p.final is None:
         return
-    yield from _unknowns(p, "unseen")
+    yield from _unknowns(p)
     if not p.final.complete:
         return
     missing = outcomes_of_sends(p).filter(
@@ -154,7 +156,7 @@ def unseen_in_jepsen(p: Partition) -> Iterator[Result]:
             f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but"
             " no poll returned it"
         )
-        yield _of_one_send(p, "unseen", row, row["offset"], sentence)
+        yield _of_one_send(p, row, row["offset"], sentence)
 
 
 @once
@@ -271,7 +273,6 @@ def _loss(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     evidence += [] if one else [(f"{last['value']} acknowledged at offset {last['offset']}", last["at"])]
     return finding(
         p,
-        "lost-write",
         f"{lost}; {_read_before(run)}; {_proof_of_loss(p, run)}",
         (at, last["offset"]),
         evidence,
@@ -326,7 +327,6 @@ def _unseen(p: Partition, run: pl.DataFrame) -> Finding:
         )
     return finding(
         p,
-        "unseen",
         sentence,
         (first["offset"], run["offset"][-1]),
         [
@@ -339,13 +339,11 @@ def _unseen(p: Partition, run: pl.DataFrame) -> Finding:
     )
 
 
-def _unknowns(p: Partition, rule: str) -> Iterator[Unknown | MissingSetting]:
+def _unknowns(p: Partition) -> Iterator[Unknown | MissingSetting]:
     """Sends that may be lost or not, and why."""
     doubtful = outcomes_of_sends(p).filter("doubtful")
     if p.final and doubtful["hidden_by_open_txn"].any():
         yield from missing_isolation_levels(p, p.final.processes)
-    if rule == "lost-write":
-        yield from _unknown_ends(p)
     if len(doubtful):
         unread = "the final reads did not return" if p.final else "no read returned"
         yield Unknown(

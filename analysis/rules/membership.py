@@ -68,7 +68,6 @@ def _assigned_twice(p: Partition) -> Iterator[Finding]:
             row = rows.row(0, named=True)
             yield finding(
                 p,
-                "ownership",
                 f"generation {row['generation']} of group {row['group']} assigns {p.name} to {' and '.join(members)}",
                 (None, None),
                 [Evidence("the generation's record", source=row["file"], byte=row["byte"])],
@@ -194,7 +193,6 @@ def _owned_twice(p: Partition, group: str, row: Row) -> Finding:
         how = f"{row['process']}, which joined that generation, gave it up at {seconds(row['until'])}"
     return finding(
         p,
-        "ownership",
         f"group {group} assigned {p.name} to {row['process_other']} {in_generation} at {seconds(row['since_other'])},"
         f" but {how}",
         (None, None),
@@ -292,7 +290,6 @@ def _fenced(p: Partition, group: str, row: Row) -> Finding:
         how = f"{row['process_other']} owned it in that generation since {seconds(row['since_other'])}"
     return finding(
         p,
-        "commit-fenced",
         f"{row['process']} of group {group} committed {where(p, row['offset'])} in generation {row['generation']} at"
         f" {seconds(row['completed'])}, but {how}",
         (row["offset"], row["offset"]),

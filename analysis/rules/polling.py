@@ -54,7 +54,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
 @poll_skip.judged_in_jepsen_by
 def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     """Polls that begin more than one place behind the last value of their process's latest ok poll."""
-    yield from jepsen_steps.skips(p, "poll-skip", _between_polls(p), _severity_in_jepsen(p))
+    yield from jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p))
 
 
 @Rule(
@@ -76,7 +76,7 @@ def int_poll_skip(p: Partition) -> Iterator[Result]:
 @int_poll_skip.judged_in_jepsen_by
 def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     """Adjacent values in one operation's polls, where the second is more than one place ahead."""
-    yield from jepsen_steps.skips(p, "int-poll-skip", _within_polls(p))
+    yield from jepsen_steps.skips(p, "polled", _within_polls(p))
 
 
 @Rule(
@@ -109,7 +109,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
 @nonmonotonic_poll.judged_in_jepsen_by
 def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
     """Polls that begin at or before the last value of their process's latest ok poll."""
-    yield from jepsen_steps.steps_back(p, "nonmonotonic-poll", _between_polls(p), _severity_in_jepsen(p))
+    yield from jepsen_steps.steps_back(p, "polled", _between_polls(p), _severity_in_jepsen(p))
 
 
 @Rule(
@@ -131,7 +131,7 @@ def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
 @int_nonmonotonic_poll.judged_in_jepsen_by
 def int_nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
     """Adjacent values in one operation's polls, where the second is the same or earlier in the log."""
-    yield from jepsen_steps.steps_back(p, "int-nonmonotonic-poll", _within_polls(p))
+    yield from jepsen_steps.steps_back(p, "polled", _within_polls(p))
 
 
 @once
@@ -169,7 +169,6 @@ def _skips(p: Partition, within: bool) -> Iterator[Result]:
         yield _finding(
             p,
             row,
-            "int-poll-skip" if within else "poll-skip",
             f"{row['process']} {_came_from(row)} to {row['offset']} of {p.name} and passed over"
             f" {plural(len(skipped), 'record')} at {place}",
             int(skipped[0]),
@@ -196,7 +195,6 @@ def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
         yield _finding(
             p,
             row,
-            "int-nonmonotonic-poll" if within else "nonmonotonic-poll",
             f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}",
             row["offset"],
             row["expected"] - 1,
@@ -215,13 +213,10 @@ def _values_at(p: Partition, first: int, last: int) -> list[str]:
     return p.entries_between(first, last)["value"].to_list()
 
 
-def _finding(
-    p: Partition, row: Row, rule: str, sentence: str, first: int, last: int, count: int, values: list[str]
-) -> Finding:
+def _finding(p: Partition, row: Row, sentence: str, first: int, last: int, count: int, values: list[str]) -> Finding:
     permitted = bool(row["rebalanced"])
     return finding(
         p,
-        rule,
         sentence + (", after its group was rebalanced" if permitted else ""),
         (first, last),
         [

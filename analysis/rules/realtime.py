@@ -78,7 +78,6 @@ def _early_appends(p: Partition, run: pl.DataFrame, witness: Row) -> Finding:
     first = run.row(0, named=True)
     return finding(
         p,
-        "realtime-order",
         f"{_event(p, witness)} at {seconds(witness['completed'])}, but {plural(len(run), 'later append')}"
         f" ({some(run['value'].to_list())}) {'is' if len(run) == 1 else 'are'} before it, at"
         f" {where(p, first['offset'], run['offset'][-1])}",
@@ -221,7 +220,6 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
 def _stale(p: Partition, row: Row, witness: Row) -> Finding:
     return finding(
         p,
-        "stale-end-offset",
         f"end_offsets returned {row['offset']} for {p.name} to {row['process']} at {seconds(row['completed'])}, but"
         f" {_event(p, witness)} at {seconds(witness['completed'])}",
         (row["offset"], witness["offset"] - (witness["how"] == "answered")),

@@ -12,13 +12,11 @@ import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
-from ..partitions.partition import Partition
 from ..partitions.rewrites import events, generations
 from ..replicas.replica_logs import ReplicaLogs, extents, stretches, where
 from ..wording import brokers, plural, span
-from .evidence import judge_logs
 from .findings import finding
-from .judgement import Result, Unknown, collected
+from .judgement import Result, Unknown
 from .rule import Rule
 
 
@@ -37,14 +35,9 @@ from .rule import Rule
     assumes=("partitions", "replicas"),
     follows="value",
     of_records=True,
-).judged_by
-def acknowledged_absent(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_absence` in the partition's collected logs."""
-    yield from judge_logs(p, judge_absence)
-
-
-@collected
-def judge_absence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
+    explained_as="loss",
+).judged_by_logs
+def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     """One finding for each run of adjacent acknowledged records that are absent from the same logs."""
     # A transaction's sends share a place, so each send has a number.
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
@@ -91,7 +84,7 @@ def _expected(logs: ReplicaLogs, acked: pl.DataFrame, bounds: pl.DataFrame) -> p
 
 def _absent(logs: ReplicaLogs, acked: pl.DataFrame, leader: str | None) -> pl.DataFrame:
     """The sends that no log holds (`everywhere`), and those that the leader's log does not hold."""
-    held = _last_records(logs).filter(pl.col("control").is_null()).select("offset", "value", "broker")
+    held = logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")
     anywhere = _without(acked, held)
     in_leader = _without(acked, held.filter(pl.col("broker") == leader)) if leader else anywhere.clear()
     return (
@@ -99,10 +92,6 @@ def _absent(logs: ReplicaLogs, acked: pl.DataFrame, leader: str | None) -> pl.Da
         .with_columns(pl.col("send").is_in(anywhere["send"].implode()).alias("everywhere"))
         .sort("offset", "send", nulls_last=True)
     )
-
-
-def _last_records(logs: ReplicaLogs) -> pl.DataFrame:
-    return logs.records.filter(pl.col("snapshot") == logs.last)
 
 
 def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
@@ -117,7 +106,7 @@ def _legally_absent(
     logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, sends: pl.DataFrame, leader: str | None
 ) -> pl.DataFrame:
     """The numbers of absent sends that retention, delete-records or compaction explain."""
-    records = _last_records(logs)
+    records = logs.last_records
     own = bounds.filter(pl.col("broker") == leader) if leader else bounds
     start = own["start"].min()
     below = absent.filter(pl.col("offset") < start) if start is not None else absent.clear()
@@ -190,7 +179,7 @@ def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
 def _absence(logs: ReplicaLogs, run: pl.DataFrame, leader: str | None) -> Finding:
     offsets = run["offset"].drop_nulls()
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
-    holders = _last_records(logs).join(run.select("value"), on="value", how="semi")["broker"].unique().sort()
+    holders = logs.last_records.join(run.select("value"), on="value", how="semi")["broker"].unique().sort()
     count = plural(run.height, "acknowledged record")
     at = f" ({span(first, last)})" if first is not None and last is not None else ""
     places = (
@@ -202,7 +191,6 @@ def _absence(logs: ReplicaLogs, run: pl.DataFrame, leader: str | None) -> Findin
     acknowledged += f" at offset {first}" if first is not None else " without an offset"
     return finding(
         logs,
-        "acknowledged-absent",
         f"{count} of {logs.name}{at} {where(logs.last)} {'is' if run.height == 1 else 'are'} {places}",
         (first, last),
         [Evidence(acknowledged, place=run["place"][0]), *_records_instead(logs, first, leader), *_earlier(logs, run)],
@@ -218,7 +206,7 @@ def _records_instead(logs: ReplicaLogs, first: int | None, leader: str | None) -
     """The record that is now at the first absent offset."""
     if first is None:
         return []
-    now = _last_records(logs).filter(pl.col("offset") == first)
+    now = logs.last_records.filter(pl.col("offset") == first)
     if leader is not None:
         now = now.filter(pl.col("broker") == leader)
     if not now.height:

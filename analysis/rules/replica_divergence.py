@@ -15,12 +15,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
 from ..wording import brokers, span
-from .evidence import judge_logs
 from .findings import finding
-from .judgement import Result, Unknown, collected
+from .judgement import Result, Unknown
 from .rule import Rule
 
 
@@ -46,28 +44,9 @@ from .rule import Rule
     assumes=("replicas",),
     follows="offset",
     of_records=True,
-).judged_by
-def replica_divergence(p: Partition) -> Iterator[Result]:
-    """The findings of `judge_divergence` in the partition's collected logs."""
-    yield from judge_logs(p, judge_divergence)
-
-
-class Divergence(NamedTuple):
-    """A run of adjacent offsets of one snapshot at which the same replicas differ in the same way."""
-
-    snapshot: str
-    first: int
-    last: int
-    offsets: int  # the number of diverging offsets
-    sides: list[list[str]]  # brokers with the same records
-    winner: int | None  # the side that was elected later, if known
-    records: pl.DataFrame  # of all replicas, from first to last
-    uncommitted: bool  # no record of a losing side is known to be committed
-    lost: pl.DataFrame  # the sends that are known to be committed, and are not on the winning side
-
-
-@collected
-def judge_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
+    explained_as="divergence",
+).judged_by_logs
+def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     """One finding for each snapshot, run of diverging offsets, and grouping of the replicas."""
     bounds = extents(logs)
     for snapshot in logs.snapshots:
@@ -126,6 +105,20 @@ def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
     )
 
 
+class Divergence(NamedTuple):
+    """A run of adjacent offsets of one snapshot at which the same replicas differ in the same way."""
+
+    snapshot: str
+    first: int
+    last: int
+    offsets: int  # the number of diverging offsets
+    sides: list[list[str]]  # brokers with the same records
+    winner: int | None  # the side that was elected later, if known
+    records: pl.DataFrame  # of all replicas, from first to last
+    uncommitted: bool  # no record of a losing side is known to be committed
+    lost: pl.DataFrame  # the sends that are known to be committed, and are not on the winning side
+
+
 def _divergence(
     logs: ReplicaLogs,
     snapshot: str,
@@ -171,7 +164,7 @@ def winning_side(
     known = [epoch for epoch in epochs if isinstance(epoch, int)]
     if len(known) == len(sides) and known.count(max(known)) == 1:
         return known.index(max(known))
-    final = logs.records.filter((pl.col("snapshot") == logs.last) & (pl.col("offset") == first))
+    final = logs.last_records.filter(pl.col("offset") == first)
     if logs.leader is not None:
         final = final.filter(pl.col("broker") == logs.leader)
     digests = final["digest"].unique()
@@ -204,23 +197,23 @@ def _high_watermarks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | Non
 
 
 def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) -> Finding:
-    snapshot, first, last, offsets, sides, winner, _, uncommitted, lost = divergence
+    snapshot, sides, winner, lost = divergence.snapshot, divergence.sides, divergence.winner, divergence.lost
+    first, last = divergence.first, divergence.last
     names = " and ".join(map(brokers, sides))
     sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
     if winner is not None:
         sentence += f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} what was elected later"
     if lost.height and winner is not None:
         sentence += f"; {lost.height:,} acknowledged or read values are only on the losing side"
-    elif uncommitted:
+    elif divergence.uncommitted:
         sentence += "; nothing shows that the records on the losing side were committed"
     return finding(
         logs,
-        "replica-divergence",
         sentence,
         (first, last),
         _evidence(divergence, bounds.filter(pl.col("snapshot") == snapshot)),
-        count=offsets,
-        severity="note" if uncommitted else "violation",
+        count=divergence.offsets,
+        severity="note" if divergence.uncommitted else "violation",
         values=lost["value"].drop_nulls() if winner is not None else (),
         processes=lost["process"].drop_nulls().unique().sort() if winner is not None else (),
         brokers=sorted(broker for side in sides for broker in side),

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, ParamSpec
+
+import polars as pl
 
 from ..partitions.partition import Partition
-from .judgement import Judge, Result, collected
+from ..replicas.replica_logs import ReplicaLogs
+from .evidence import LogsJudge
+from .judgement import Judge, Judgement, Result
+
+Arguments = ParamSpec("Arguments")
 
 # What a rule may assume, beside well-formed lines: values are unique, clocks go forward, events have an order in time,
 # failures are certain, partitions and invocations were recorded, the logs of all replicas were collected.
@@ -30,20 +36,28 @@ class Rule:
     needs_final: bool = False  # without final reads an absence of findings proves nothing
     assumes: tuple[Assumed, ...] = ()
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss
+    explained_as: Literal["loss", "divergence", "missed", "duplicate", "misread"] | None = None  # by causes; None: none
     of_records: bool = False  # the values of a finding are the records concerned, and nothing else
     judges: dict[str, Judge] = field(default_factory=dict)  # by dialect of the history; none: the rule is not judged
 
     def judged_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
         """Takes the generator that judges native histories: a decorator."""
-        return self._judge("native", results)
+        self.judges["native"] = self._collected(results)
+        return self
+
+    def judged_by_logs(self, results: Callable[[ReplicaLogs, pl.DataFrame], Iterator[Result]]) -> Rule:
+        """Takes the generator that judges collected logs and acknowledged sends: a decorator."""
+        self.judges["native"] = LogsJudge(self._collected(results))
+        return self
 
     def judged_in_jepsen_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
         """Takes the generator that judges histories of Jepsen: a decorator."""
-        return self._judge("jepsen", results)
-
-    def _judge(self, dialect: str, results: Callable[[Partition], Iterator[Result]]) -> Rule:
-        self.judges[dialect] = collected(results)
+        self.judges["jepsen"] = self._collected(results)
         return self
+
+    def _collected(self, results: Callable[Arguments, Iterator[Result]]) -> Callable[Arguments, Judgement]:
+        """A function that collects what the generator yields."""
+        return lambda *args, **kwargs: Judgement.of(self.name, results(*args, **kwargs))
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:

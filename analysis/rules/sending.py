@@ -41,7 +41,7 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     back = _without_crash_between(p, back)
     excused = _excused(p, back)
     for row in back.iter_rows(named=True):
-        yield _back(p, row, "nonmonotonic-send", excused)
+        yield _back(p, row, excused)
 
 
 @nonmonotonic_send.judged_in_jepsen_by
@@ -49,7 +49,7 @@ def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     """Operations that send at or before the last value of their process's previous one; failed ones do not count."""
     sends = p.sends.filter(pl.col("outcome") != "fail")
     steps = jepsen_steps.steps_between(p, sends, sends.clear(), counts=pl.lit(True))
-    yield from jepsen_steps.steps_back(p, "nonmonotonic-send", steps)
+    yield from jepsen_steps.steps_back(p, "sent", steps)
 
 
 @Rule(
@@ -71,13 +71,13 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     )
     excused = _excused(p, back)
     for row in back.iter_rows(named=True):
-        yield _back(p, row, "int-nonmonotonic-send", excused)
+        yield _back(p, row, excused)
 
 
 @int_nonmonotonic_send.judged_in_jepsen_by
 def int_nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     """Adjacent sends of one operation, where the second is the same or earlier in the log."""
-    yield from jepsen_steps.steps_back(p, "int-nonmonotonic-send", jepsen_steps.steps_within(p, p.sends))
+    yield from jepsen_steps.steps_back(p, "sent", jepsen_steps.steps_within(p, p.sends))
 
 
 @Rule(
@@ -103,7 +103,6 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
             first, last = int(between[0]), int(between[-1])
             yield finding(
                 p,
-                "int-send-skip",
                 f"{plural(len(between), 'record')} of other producers ({where(p, first, last)})"
                 f" {'is' if len(between) == 1 else 'are'} between {row['previous_value']} and {row['value']}, which"
                 f" {row['process']} wrote in one transaction",
@@ -119,7 +118,7 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
 @int_send_skip.judged_in_jepsen_by
 def int_send_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     """Adjacent sends of one operation, where the second is more than one place ahead: a note."""
-    yield from jepsen_steps.skips(p, "int-send-skip", jepsen_steps.steps_within(p, p.sends), "note")
+    yield from jepsen_steps.skips(p, "sent", jepsen_steps.steps_within(p, p.sends), "note")
 
 
 def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
@@ -139,12 +138,11 @@ def _excused(p: Partition, back: pl.DataFrame) -> set[tuple[str, str]]:
     return without_idempotence(p, pl.concat([back["value"], back["previous_value"]])) if len(back) else set()
 
 
-def _back(p: Partition, row: Row, rule: str, excused: set[tuple[str, str]]) -> Finding:
+def _back(p: Partition, row: Row, excused: set[tuple[str, str]]) -> Finding:
     process = str(row["process"])
     permitted = bool(excused & {(process, str(row["value"])), (process, str(row["previous_value"]))})
     return finding(
         p,
-        rule,
         f"{process} sent {row['previous_value']} before {row['value']}, but their offsets are"
         f" {p.name}@{row['previous']} and @{row['offset']}"
         + (" (permitted: the producer is not idempotent)" if permitted else ""),

@@ -64,7 +64,6 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
         each = rows.unique("at", keep="first", maintain_order=True).head(8)
         yield finding(
             p,
-            "aborted-read",
             f"{some(readers)} read {row['value']} at offset {row['offset']} of key {p.topic}, but"
             f" {row['writer']} failed to write it",
             (row["offset"], row["offset"]),
@@ -81,7 +80,7 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
     first = run.row(0, named=True)
     sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but the {outcome}"
     failed = (f"{first['sender']} fails to write {first['value']}", first["sent_at"])
-    return _finding(p, run, "aborted-read", severity, sentence, failed)
+    return _finding(p, run, severity, sentence, failed)
 
 
 @Rule(
@@ -98,6 +97,7 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
     example="p:a@0 c:<a@0,b@1",
     needs=("reads", "sends"),
     assumes=("values", "clock", "order"),
+    explained_as="misread",
 ).judged_by
 def phantom_read(p: Partition) -> Iterator[Result]:
     """Polled without a recorded send, or before the send."""
@@ -112,7 +112,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     for run in _runs(unsent):
         them = "it" if len(run) == 1 else "them"
         sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but no recorded send wrote {them}"
-        yield _finding(p, run, "phantom-read", "violation", sentence)
+        yield _finding(p, run, "violation", sentence)
     early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
     early = early.filter(pl.col("completed") < pl.col("sent"))
     if len(early) and (clock := foreign_clock(p)):
@@ -123,7 +123,6 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         yield _finding(
             p,
             run,
-            "phantom-read",
             "violation",
             f"{_readers(run)} read {_values(run)} at {_span(p, run)} at {seconds(first['completed'])}, before"
             f" {first['sender']} sent it at {seconds(first['sent'])}, if their clocks agree",
@@ -176,7 +175,6 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
         yield _finding(
             p,
             run,
-            "precommitted-read",
             "violation",
             f"{_readers(run)} read {_values(run)} at {_span(p, run)} {how}",
             (f"{first['sender']} writes {first['value']}", first["sent_at"]),
@@ -190,7 +188,6 @@ def precommitted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     for row in own.unique("at", keep="first", maintain_order=True).iter_rows(named=True):
         yield finding(
             p,
-            "precommitted-read",
             f"{row['process']} read {row['value']} at offset {row['offset']} of key {p.topic} in the transaction that"
             " writes it",
             (row["offset"], row["offset"]),
@@ -241,11 +238,10 @@ def _origins(p: Partition) -> pl.DataFrame:
     here = sent.select(pl.all().gather(send)).with_columns(
         p.entries["aborted"].alias("all_failed"), p.entries["first_read"]
     )
-    unknown = send.is_null()
-    if not unknown.any():
+    if not send.null_count():
         return here
     # No send is known to have written here. The value's send may have failed, or its offset is not known.
-    unmatched = p.entries.filter(unknown).select("value", "first_read")
+    unmatched = p.entries.with_row_index("entry").filter(send.is_null()).select("entry", "value", "first_read")
     every = pl.concat([p.sends, p.unplaced]).join(unmatched, on="value", how="semi")
     by_value = every.group_by("value", maintain_order=True).agg(
         pl.col("process").first().alias("sender"),
@@ -254,16 +250,14 @@ def _origins(p: Partition) -> pl.DataFrame:
         (pl.col("outcome") == "fail").all().alias("all_failed"),
         pl.col("txn").all().alias("in_txn"),
     )
-    found = unmatched.join(by_value, on="value", how="left", maintain_order="left").select(here.columns)
-    number = pl.Series(np.arange(len(send)))
-    both = pl.concat([here.filter(~unknown), found])
-    order = np.argsort(np.concatenate([number.filter(~unknown).to_numpy(), number.filter(unknown).to_numpy()]))
-    return both[order]
+    found = unmatched.join(by_value, on="value", how="left").select("entry", *here.columns)
+    both = pl.concat([here.with_row_index("entry").filter(send.is_not_null()), found])
+    return both.sort("entry").drop("entry")
 
 
 def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.DataFrame]:
     """One row a value and offset; those with nothing `between` (else: with no other offset between) together."""
-    once = (
+    rows = (
         read.sort("completed", "at")
         .group_by("offset", "value", maintain_order=True)
         .agg(
@@ -271,20 +265,17 @@ def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.Dat
             pl.all().exclude("process").first(),
         )
     )
-    ordered = once.sort("offset", "value")
+    ordered = rows.sort("offset", "value")
     offsets = ordered["offset"].to_numpy()
     # Any offset in between separates runs: its record was read rightly.
     holes = offsets[:-1][np.diff(offsets) > 1] + 1 if len(offsets) > 1 else _NOTHING
     yield from adjacent_runs(ordered, holes if between is None else between)
 
 
-def _finding(
-    p: Partition, run: pl.DataFrame, rule: str, severity: str, sentence: str, *more: tuple[str, int | None]
-) -> Finding:
+def _finding(p: Partition, run: pl.DataFrame, severity: str, sentence: str, *more: tuple[str, int | None]) -> Finding:
     first = run.row(0, named=True)
     return finding(
         p,
-        rule,
         sentence,
         (first["offset"], run["offset"][-1]),
         [*more, (f"{first['readers'][0]} reads {first['value']}", first["at"])],

@@ -9,6 +9,7 @@ from ...histories.tables import MAX_INT64, Evidence
 
 SECOND = 1_000_000_000  # ns
 RESTART = "restart"  # kind of a start that the history records
+OUT_OF_RANGE = "out-of-range"  # kind of a follower's line: its leader lacked the offset that it fetched
 LEADERS_LOG_START = "leader-log-start"  # kind of a line in which any replica states the leader's log start
 ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "snapshot")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .facts import LEADERS_LOG_START, Fact
+from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
 from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
 
 
@@ -193,6 +193,26 @@ def _truncated(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "truncated", fact, fact.time, noop=noop))
 
 
+def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A follower reports that its leader lacks the offset from which it fetched."""
+    leader, offset = str(fields["leader"]), fields["offset"]
+    message = (
+        f"broker {row['broker']} fetched from offset {fields['fetched']} of {_name(row)}, which its leader, broker"
+    )
+    message += f" {leader}, did not have, and went on from offset {offset}"
+    about = {"broker": row["broker"], "brokers": ids([leader]), "offset": offset}
+    builder.refused_fetches.append(_fact(builder, row, message, OUT_OF_RANGE, **about))
+
+
+def _fetch_refused(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A leader reports that a follower fetched from an offset that it does not have, and the range of its log."""
+    broker, start, end = row["broker"], fields["start"], fields["offset"]
+    held = "was empty" if start == end == 0 else f"had offsets {start} to {end}"
+    message = f"broker {broker}, the leader, refused a follower's fetch from offset {fields['fetched']} of {_name(row)}"
+    fact = _fact(builder, row, f"{message}, as its log {held}", "fetch-refused", broker=broker, offset=end)
+    builder.refused_fetches.append(fact)
+
+
 def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     reason = f" ({fields['reason']})" if fields.get("reason") else ""
     to = f" to offset {fields['offset']}" if "offset" in fields else ""
@@ -263,6 +283,8 @@ HANDLERS = {
     "truncate": _truncated,
     "truncate-noop": _truncated,
     "truncate-fully": _truncated,
+    "out-of-range": _out_of_range,
+    "fetch-refused": _fetch_refused,
     "log-start": _log_start,
     "retention": _log_start,
     "cleaned": _cleaned,

@@ -107,6 +107,7 @@ class Builder:
         self.version_fact: Fact | None = None
         self.topic_changes: list[Fact] = []
         self.log_starts: list[Fact] = []
+        self.refused_fetches: list[Fact] = []
         self.cleanings: list[Fact] = []
         self.stated: dict[int, tuple[frozenset[str], Fact]] = {}  # partition epoch -> ISR, from logs
         # Leader epoch, leader and ISR of elections and requests -> the files that record them.
@@ -122,7 +123,8 @@ class Builder:
         of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
         happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
         in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.reported)]
-        return [*of_terms, *happened, *in_sync, *self.topic_changes, *self.log_starts, *self.cleanings]
+        of_logs = [*self.refused_fetches, *self.log_starts, *self.cleanings]
+        return [*of_terms, *happened, *in_sync, *self.topic_changes, *of_logs]
 
     def overruled(self, broker: str, time: int | None) -> bool:
         """Whether another broker led at the time (ns) of this one's report as leader, and also a second later.

@@ -8,14 +8,14 @@ one epoch, the term is marked as in conflict and proves nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
-from ..replicas.replica_logs import ReplicaLogs, extents, where
+from ..replicas.replica_logs import ReplicaLogs, extents, is_of_copy, where
 from .facts import RESTART, Fact
 from .log_facts import HANDLERS
 from .merging import merge_sources
@@ -63,14 +63,20 @@ class Timeline:
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
+    refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
     clocks: Mapping[str, Clock] = field(default_factory=dict)  # broker -> the correction of its times
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
 
-    def ends_of(self, broker: str, *kinds: str) -> list[LogEnd]:
+    def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
 
-    def died(self, broker: str) -> list[BrokerEvent]:
+    def faults_on(self, broker: str, kinds: Collection[str]) -> list[tuple[Fault, Fact]]:
+        """The faults of these kinds that hit a broker, each with its fact."""
+        both = zip(self.faults, self.fault_facts, strict=True)
+        return [(f, fact) for f, fact in both if f.type == "fault" and f.kind in kinds and broker in f.nodes]
+
+    def died(self, broker: str | None) -> list[BrokerEvent]:
         """The events in which a broker died, lost power or was fenced, in order of time."""
         return [e for e in self.events if e.broker == broker and e.kind == "died"]
 
@@ -132,6 +138,7 @@ def build_timeline(
         builder.topic_changes,
         builder.log_starts,
         builder.cleanings,
+        builder.refused_fetches,
         dict(clocks),
         merge_sources(builder.facts()),
     )
@@ -143,7 +150,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         return
     copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
     best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
-    own = metadata.filter((pl.col("snapshot") == best["snapshot"]) & (pl.col("broker") == best["broker"]))
+    own = metadata.filter(is_of_copy(best["snapshot"], best["broker"]))
     previous: dict[str, Any] | None = None
     # Records of one batch share a millisecond: nanoseconds after it keep their order.
     within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
@@ -227,7 +234,7 @@ def _from_files(builder: Builder) -> None:
             term.start_facts.append(fact)
     for row in extents(logs).iter_rows(named=True):
         time = logs.times.get(row["snapshot"])
-        own = (pl.col("snapshot") == row["snapshot"]) & (pl.col("broker") == row["broker"])
+        own = is_of_copy(row["snapshot"], row["broker"])
         file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
         broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
         message = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
@@ -242,9 +249,7 @@ def _from_files(builder: Builder) -> None:
 def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> None:
     """Adds the checkpointed high watermark of one replica in one snapshot."""
     points = builder.replica_logs.checkpoints.filter(
-        (pl.col("snapshot") == row["snapshot"])
-        & (pl.col("broker") == row["broker"])
-        & (pl.col("name") == "high-watermark")
+        is_of_copy(row["snapshot"], row["broker"]) & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
     name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"

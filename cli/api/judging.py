@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypedDict, Unpack, overload
 
-from .analysis.provenance import provenance_of
 from .analysis.results import Results
 from .analysis.rules.selection import select_rules
-from .analysis.verdict import report_of
+from .analysis.verdict.document import report_of
+from .analysis.verdict.provenance import provenance_of
 from .event_frames import is_frame, write_bundle
 from .histories.bundle import Run, open_run
 from .histories.errors import UsageError

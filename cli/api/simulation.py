@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .histories.errors import UsageError
-from .histories.simulation import scenario_file
-from .histories.simulation.request import adjusted, with_drawn_faults, write_simulated
-from .models.replication.config import OPTIONS, ConfigError
-from .models.replication.scenario import Scenario
+from .histories.simulation.request import simulate_request
+from .models.replication.config import OPTIONS
 from .models.replication.variants import VARIANTS
 
 
@@ -38,14 +36,9 @@ def simulate(
     unknown = [name for name in settings or {} if name not in OPTIONS]
     if unknown:
         raise UsageError(f"found the setting {unknown[0]!r}, expected one of {', '.join(OPTIONS)}")
-    folder = Path(out)
-    base = scenario_file.read(Path(scenario)) if scenario is not None else Scenario(folder.name, "kip-320")
-    kinds = faults.split(",") if isinstance(faults, str) else list(faults)
-    try:
-        adapted = adjusted(base, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=settings or {})
-        write_simulated(
-            with_drawn_faults(adapted, [kind for text in kinds for kind in text.split(",")], fault_count), folder
-        )
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
-    return folder
+    kinds = ",".join([faults] if isinstance(faults, str) else faults).split(",")
+    file, options = None if scenario is None else Path(scenario), settings or {}
+    simulate_request(
+        Path(out), file, kinds, fault_count, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=options
+    )
+    return Path(out)

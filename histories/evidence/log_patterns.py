@@ -84,6 +84,21 @@ PATTERNS: tuple[Pattern, ...] = (
         "below high watermark",
         rf"Truncating {TP} to offset (?P<offset>\d+) below high watermark (?P<high_watermark>\d+)",
     ),
+    # A follower's fetch from an offset that its leader does not have: the follower's line, and the leader's until 0.9.
+    _pattern(
+        "out-of-range",
+        "0.8+",
+        "out of range",
+        r"(?:ReplicaFetcherThread-\d+-|leaderId=)(?P<leader>\d+)\b.*?Current offset (?P<fetched>\d+) for partition "
+        rf"{TP} (?:is )?out of range.*?[rR]eset (?:fetch )?offset to (?P<offset>\d+)",
+    ),
+    _pattern(
+        "fetch-refused",
+        "0.8-0.9",
+        "Error when processing fetch request",
+        rf"Error when processing fetch request for partition {TP} offset (?P<fetched>\d+) from follower with correlation "
+        r"id \d+\. Possible cause: Request for offset \d+ but we only have log segments in the range (?P<start>\d+) to (?P<offset>\d+)",
+    ),
     # In-sync replicas.
     _pattern(
         "isr-shrink",

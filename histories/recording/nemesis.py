@@ -22,7 +22,7 @@ Step = dict[str, Any]
 
 
 class Nemesis:
-    """The faults of one run. `nodes` of a step are names, or roles: leader, followers, others, as `look` found them."""
+    """The faults of one run. `nodes` of a step are names, or roles as `look` found them."""
 
     def __init__(self, session: Session, lab: Lab, scenario: LabScenario) -> None:
         self.session, self.lab, self.scenario = session, lab, scenario
@@ -31,7 +31,7 @@ class Nemesis:
         self._dead: list[str] = []
         self._paused: list[str] = []
         self._network: list[tuple[str, dict[str, Any]]] = []  # faults of links and disks that last
-        self._steps: dict[str, Callable[[Step], None]] = {
+        self.steps: dict[str, Callable[[Step], None]] = {
             "wait": self._wait,
             "look": lambda _: self._look(),
             "kill": self._kill,
@@ -56,7 +56,7 @@ class Nemesis:
         for step in self.scenario.steps:
             if self._is_over():
                 return
-            self._steps[step["do"]](step)
+            self.steps[step["do"]](step)
 
     def stop(self) -> None:
         """Let `run` end after its present step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import LogjudgeError, UsageError
@@ -31,7 +31,6 @@ class Recorded:
     folder: Path
     progress: Progress
     problem: str = ""  # why there are no final reads, or why the recording ended early
-    notices: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

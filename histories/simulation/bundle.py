@@ -46,9 +46,9 @@ BROKER_NAMES = (
     "replica.lag.time.max.ms",
     "replica.high.watermark.checkpoint.interval.ms",
     "replica.fetch.wait.max.ms",
-    "broker.session.timeout.ms",
-    "broker.heartbeat.interval.ms",
 )
+KRAFT_NAMES = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
+ZOOKEEPER_NAMES = ("zookeeper.session.timeout.ms",)
 
 
 @dataclass
@@ -60,6 +60,7 @@ class Written:
     snapshots: dict[str, int] = field(default_factory=dict)  # name -> simulated microseconds
     divergence: dict[str, Divergence] = field(default_factory=dict)
     lines: int = 0
+    last_send: int = 0  # simulated microseconds
     truth: dict[str, Any] = field(default_factory=dict)
 
 
@@ -98,7 +99,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
     if not cluster.rules.era.zookeeper:
         metadata.close()
     result = written[0]
-    result.lines = recorder.lines
+    result.lines, result.last_send = recorder.lines, recorder.last_send
     _write_disks(cluster, brokers)
     result.divergence["final"] = divergence(cluster, divergences(cluster))
     result.truth = truth(cluster, scenario, result.divergence)
@@ -120,7 +121,8 @@ def _write_disks(cluster: Cluster, brokers: Path) -> None:
 
 def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
     cluster = written.cluster
-    config = cluster.config
+    config, era = cluster.config, cluster.rules.era
+    broker_names = (*BROKER_NAMES, *(ZOOKEEPER_NAMES if era.zookeeper else KRAFT_NAMES))
     states = cluster.quorum.states[: config.partitions]
     return {
         "format": 1,
@@ -139,7 +141,11 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
             }
         },
         "brokers": {
-            str(b): _without_unset(kafka_names(config.for_broker(b), BROKER_NAMES)) for b in cluster.broker_ids
+            str(b): {
+                **_without_unset(kafka_names(config.for_broker(b), broker_names)),
+                **({"broker.rack": config.racks[b]} if config.racks else {}),
+            }
+            for b in cluster.broker_ids
         },
         "processes": _processes(cluster, config),
         "snapshots": {name: {"time": time * 1000} for name, time in written.snapshots.items()},
@@ -166,8 +172,9 @@ def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
 
 def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
     processes: dict[str, Any] = {}
+    names = tuple(name for name in PRODUCER_NAMES if name not in cluster.rules.era.absent)
     for producer in cluster.producers:
-        processes[producer.name] = {"role": "producer", **kafka_names(config, PRODUCER_NAMES)}
+        processes[producer.name] = {"role": "producer", **kafka_names(config, names)}
     for consumer in cluster.consumers:
         processes[consumer.name] = {
             "role": "consumer",

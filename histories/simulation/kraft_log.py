@@ -143,8 +143,13 @@ class KraftWording(Wording):
                 f"[UnifiedLog {where}] Truncating to {cut.after} has no effect as the largest offset in the log "
                 f"is {cut.before - 1}"
             )
-        level = "WARN" if cut.reason == "out-of-range" else "INFO"
-        return [("server", level, text, FETCHER), ("server", "INFO", done, LOG)]
+        if cut.reason != "out-of-range":
+            return [("server", "INFO", text, FETCHER), ("server", "INFO", done, LOG)]
+        last = (
+            f"{fetcher} Current offset {cut.before} for partition {name} is out of range, which typically implies a "
+            f"leader change. Reset fetch offset to {cut.after}"
+        )
+        return [("server", "WARN", text, FETCHER), ("server", "INFO", done, LOG), ("server", "INFO", last, FETCHER)]
 
     def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
         behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in shrunk.out)

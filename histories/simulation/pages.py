@@ -17,15 +17,16 @@ from .truth_file import truth
 GENERATED = "<!-- Written by `logjudge scenarios pages`; change the scenario file instead. -->"
 
 
-def page(scenario: Scenario) -> str:
-    """Markdown; the same scenario gives the same text."""
+def page(scenario: Scenario, arguments: str = "") -> str:
+    """Markdown; the same scenario gives the same text. arguments: of `scenarios run`; the scenario's name if empty."""
     narrative, cluster = narrate_scenario(scenario)
     parts = [
         GENERATED,
-        f"# {scenario.title}",
-        scenario.story,
+        f"# {scenario.title or scenario.name}",
+        *([scenario.story] if scenario.story else []),
         f"![{scenario.picture} of {scenario.name}]({scenario.name}.svg)",
-        f"    logjudge scenarios run {scenario.name}\n    logjudge plot {scenario.name}-judged {scenario.picture}",
+        f"    logjudge scenarios run {arguments or scenario.name}\n"
+        f"    logjudge plot {scenario.name}-judged {scenario.picture}",
         "## Outcome",
         _outcome(cluster, scenario, outcome(cluster, scenario)),
         "## Sequence of events",
@@ -33,8 +34,8 @@ def page(scenario: Scenario) -> str:
         "\n".join(narrative),
         "## The scenario",
         "\n".join(f"    {line}".rstrip() for line in dump(_bare(scenario)).splitlines()),
-        f"Source: {scenario.source}. The protocol is the variant `{scenario.variant}`: "
-        f"{cluster.rules.summary} ({cluster.rules.source}).",
+        (f"Source: {scenario.source}. " if scenario.source else "")
+        + f"The protocol is the variant `{scenario.variant}`: {cluster.rules.summary} ({cluster.rules.source}).",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -53,6 +54,7 @@ def _bare(scenario: Scenario) -> Scenario:
         scenario.options,
         scenario.per_broker,
         scenario.faults,
+        defaults=scenario.defaults,
     )
 
 

@@ -32,6 +32,7 @@ class Recorder(History):
         self._nemesis = 0
         self._admin = 0
         self.lines = 0
+        self.last_send = 0  # when a producer last sent a value, microseconds
 
     def _write(self, line: str) -> None:
         self._lines.append(line)
@@ -56,6 +57,7 @@ class Recorder(History):
     # --- producers
 
     def send(self, time: int, process: str, op: int, partition: int, number: int) -> None:
+        self.last_send = time
         text = value(int(process[1:]), partition, number)
         self._write(
             f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"send",'

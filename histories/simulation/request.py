@@ -8,16 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from ...models.exploration.schedule import PATTERNS, draw, is_known, required_options
-from ...models.replication.config import SECOND
+from ...models.replication.config import SECOND, ConfigError
 from ...models.replication.faults.kinds import FAULTS
-from ...models.replication.scenario import Scenario
+from ...models.replication.scenario import OWN_VERSION, Scenario
 from ..errors import UsageError, did_you_mean
 from ..output_folder import SIMULATED, write_whole
+from . import scenario_file
 from .bundle import Written, write_bundle
 
 DRAWABLE = ", ".join(PATTERNS)
 FILE_ONLY = f"Only in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
+OF_READERS = ("consumer-crash", "delete-records")  # faults that matter after the last send, too
 MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
+
+
+def simulate_request(
+    out: Path, file: Path | None, faults: Iterable[str], fault_count: int, **overrides: Any
+) -> tuple[Written, Scenario]:
+    """Simulate a scenario file, or a new scenario named as the folder, with drawn faults and the options of `adjusted`.
+
+    Returns the bundle and the scenario that was simulated. Raises UsageError.
+    """
+    base = scenario_file.read(file) if file is not None else Scenario(out.name, "kip-320", defaults=OWN_VERSION)
+    try:
+        scenario = _with_drawn_faults(adjusted(base, **overrides), faults, fault_count)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    return write_simulated(scenario, out), scenario
 
 
 def adjusted(
@@ -25,8 +42,8 @@ def adjusted(
     *,
     variant: str | None,
     seed: int | None,
-    brokers: int | None,
-    ops: int | None,
+    brokers: int | None = None,
+    ops: int | None = None,
     settings: Mapping[str, Any],
 ) -> Scenario:
     """The scenario with what a user overrides; None keeps what the scenario has."""
@@ -45,7 +62,7 @@ def adjusted(
     )
 
 
-def with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> Scenario:
+def _with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> Scenario:
     """The scenario with faults of these kinds, drawn from its seed for the time of its load. Raises UsageError."""
     kinds = [kind.strip() for kind in faults if kind.strip()]
     if not kinds:
@@ -66,8 +83,21 @@ def with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> 
     return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))
 
 
+def late_faults(scenario: Scenario, written: Written) -> list[str]:
+    """A warning for each fault that begins after the last send, so that it cannot concern a record under way."""
+    return [
+        f"the fault {fault.kind} begins at {fault.at / SECOND:g} s, after the last send at "
+        f"{written.last_send / SECOND:.1f} s: raise simulation.ops or simulation.send.interval.us, or move the fault"
+        for fault in scenario.faults
+        if fault.at > written.last_send and fault.kind not in OF_READERS
+    ]
+
+
 def write_simulated(scenario: Scenario, out: Path) -> Written:
     """Simulate into a new folder, or over an earlier bundle of the simulator. Raises UsageError."""
     written: list[Written] = []
-    write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), SIMULATED)
+    try:
+        write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), SIMULATED)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
     return replace(written[0], folder=out)

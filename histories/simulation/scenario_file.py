@@ -13,12 +13,14 @@ from ...models.exploration.invariants import INVARIANTS
 from ...models.replication.config import MS, ConfigError
 from ...models.replication.faults.fault import Fault
 from ...models.replication.faults.kinds import FAULTS
-from ...models.replication.scenario import Scenario
+from ...models.replication.scenario import LATEST, OWN_VERSION, Scenario
+from ...models.replication.variants import VARIANTS
 from ..errors import InputError, LogjudgeError
 
 KEYS = (
     "name",
     "variant",
+    "defaults",
     "seed",
     "title",
     "story",
@@ -77,6 +79,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         picture=_typed(data, "picture", str, "swimlane", source),
         breaks=_invariants(data, source),
         causes=_list(data, "causes", str, source),
+        defaults=_defaults(data, source),
     )
 
 
@@ -104,6 +107,13 @@ def _invariants(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
         if name not in INVARIANTS:
             raise InputError(source, f"the invariant {_shown(name)}", f"one of {', '.join(INVARIANTS)}")
     return named
+
+
+def _defaults(data: Mapping[str, Any], source: str) -> str:
+    named = _typed(data, "defaults", str, OWN_VERSION, source)
+    if named not in (LATEST, OWN_VERSION):
+        raise InputError(source, f"defaults = {_shown(named)}", f'"{OWN_VERSION}" or "{LATEST}"')
+    return str(named)
 
 
 def _shown(found: Any) -> str:
@@ -157,7 +167,10 @@ def dump(scenario: Scenario) -> str:
     lines = [f"name = {_quote(scenario.name)}"]
     if scenario.title:
         lines.append(f"title = {_quote(scenario.title)}")
-    lines += [f"variant = {_quote(scenario.variant)}", f"seed = {scenario.seed}"]
+    lines.append(f"variant = {_quote(scenario.variant)}")
+    if scenario.defaults != OWN_VERSION and VARIANTS[scenario.variant].era.defaults:
+        lines.append(f"defaults = {_quote(scenario.defaults)}")
+    lines.append(f"seed = {scenario.seed}")
     if scenario.source:
         lines.append(f"source = {_quote(scenario.source)}")
     if scenario.picture != "swimlane":

@@ -102,7 +102,14 @@ class ZookeeperWording(Wording):
             )
             lines.append(("server", "WARN", text, "kafka.server.ReplicaFetcherThread"))
         lines.append(("server", "INFO", f"Truncating log {name} to offset {cut.after}.", OLD_LOG))
+        if cut.reason == "out-of-range":
+            lines.append(self.out_of_range(f"[ReplicaFetcherThread-0-{cut.leader}],", cut))
         return lines
+
+    def out_of_range(self, fetcher: str, cut: Truncated) -> Line:
+        """The last line of a fetcher that fetched beyond its leader's log (AbstractFetcherThread)."""
+        what = f"Current offset {cut.before} for partition {self.old(cut.partition)} out of range"
+        return ("server", "ERROR", f"{fetcher} {what}; reset offset to {cut.after}", FETCHER)
 
     def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
         about = f"for partition {self.old(shrunk.partition)} "
@@ -215,7 +222,8 @@ class EpochWording(ZookeeperWording):
                 f"{fetcher} Reset fetch offset for partition {name} from {cut.before} to current leader's latest "
                 f"offset {cut.after}"
             )
-            return [("server", "WARN", text, FETCHER), self._cut(log, cut.before, cut.after)]
+            cut_line = self._cut(log, cut.before, cut.after)
+            return [("server", "WARN", text, FETCHER), cut_line, self.out_of_range(fetcher, cut)]
         if cut.reason == "high-watermark":
             why = f"Truncating partition {name} to local high watermark {cut.after}"
         elif cut.detail[1] >= cut.before:

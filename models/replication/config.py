@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from .placement import ASSIGNMENTS
+
 GROUP_TOPIC = "__consumer_offsets"
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
@@ -39,10 +41,14 @@ class Config:
     topic: str = "orders"
     partitions: int = 1
     replication_factor: int = 3
+    assignment: str = "round-robin"  # of replicas to brokers, see placement.py
+    assignment_start: int = 0
+    rack: str = ""  # of one broker
     min_insync_replicas: int = 1
     unclean_election: bool = False
     auto_rebalance: bool = True
     imbalance_check: int = 300 * SECOND
+    imbalance_percentage: int = 10
     # replication
     lag_time_max: int = 30 * SECOND
     lag_max_messages: int = 4000  # Kafka before 0.9 only
@@ -119,6 +125,12 @@ class Config:
         topic, number = self.topic_of(partition)
         return f"{topic}-{number}"
 
+    @property
+    def racks(self) -> dict[int, str]:
+        """The racks of all brokers; empty if none has one."""
+        racks = {broker: self.for_broker(broker).rack for broker in range(1, self.brokers + 1)}
+        return racks if any(racks.values()) else {}
+
     def for_broker(self, broker: int) -> Config:
         """This configuration with the options of this broker."""
         for node, changes in self.per_broker:
@@ -132,10 +144,14 @@ OPTIONS: dict[str, Option] = {
     "simulation.topic": Option("topic"),
     "num.partitions": Option("partitions", least=1, most=10_000),
     "default.replication.factor": Option("replication_factor", least=1),
+    "simulation.assignment": Option("assignment"),
+    "simulation.assignment.start": Option("assignment_start", most=98),
+    "broker.rack": Option("rack"),
     "min.insync.replicas": Option("min_insync_replicas", least=1),
     "unclean.leader.election.enable": Option("unclean_election"),
     "auto.leader.rebalance.enable": Option("auto_rebalance"),
     "leader.imbalance.check.interval.seconds": Option("imbalance_check", SECOND, least=1),
+    "leader.imbalance.per.broker.percentage": Option("imbalance_percentage", most=100),
     "replica.lag.time.max.ms": Option("lag_time_max", MS, least=2),
     "replica.lag.max.messages": Option("lag_max_messages"),
     "replica.fetch.wait.max.ms": Option("fetch_wait_max", MS),
@@ -190,6 +206,7 @@ OPTIONS: dict[str, Option] = {
 # Options that may differ from broker to broker; the others belong to the cluster, its topic or its clients.
 BROKER_OPTIONS = frozenset(
     (
+        "rack",
         "min_insync_replicas",
         "lag_time_max",
         "lag_max_messages",
@@ -268,7 +285,11 @@ def _refuse_duplicates(options: Mapping[str, Any]) -> None:
 def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
     """Resolve conflicts with settings that the user did not name, as Kafka's producer does: it disables idempotence
     (ProducerConfig.postProcessAndValidateIdempotenceConfigs) and raises delivery.timeout.ms to the time of one request
-    (KafkaProducer.configureDeliveryTimeout)."""
+    (KafkaProducer.configureDeliveryTimeout). Idempotence that the user set implies acks=all and retries, where
+    these had other defaults (KafkaProducer.configureAcks of 0.11)."""
+    if config.idempotence and "idempotence" in named:
+        implied = {name: getattr(Config(), name) for name in ("acks", "retries") if name not in named}
+        config = replace(config, **implied)
     if "idempotence" not in named and (config.acks != -1 or config.retries == 0) and config.max_in_flight <= 5:
         config = replace(config, idempotence=False)
     once = config.linger + config.request_timeout
@@ -329,6 +350,21 @@ def check(config: Config) -> None:
     commits = ("none", "after", "before", *(("auto",) if config.strategy else ()))
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
+    _check_placement(config)
+    if config.commit not in ("none", "after", "before"):
+        raise ConfigError(f"simulation.commit must be none, after or before, not {config.commit!r}")
+
+
+def _check_placement(config: Config) -> None:
+    if config.assignment not in ASSIGNMENTS:
+        known = ", ".join(ASSIGNMENTS)
+        raise ConfigError(f"simulation.assignment must be one of {known}, not {config.assignment!r}")
+    racks = config.racks
+    if racks and config.assignment != "kafka":
+        raise ConfigError("racks need simulation.assignment=kafka; only Kafka's assignment knows them")
+    if without := [str(broker) for broker, rack in racks.items() if not rack]:
+        # AdminMetadataManager.getBrokerMetadatas with RackAwareMode.Enforced
+        raise ConfigError(f"broker.rack must be set for all brokers or for none; broker {', '.join(without)} has none")
 
 
 def kafka_names(config: Config, names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """What differs between Kafka's releases where no variant replaces a rule: one row an era, as data.
 
-Also the place for defaults that changed from release to release; today every era has those of 4.1 (config.py).
+Defaults that an era does not name are those of 4.1 (config.py). Simplification: from 3.3 on all are, though linger.ms
+became 5 only in 4.0 (KIP-1030).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +23,35 @@ class Era:
     consumers_validate: bool = True  # consumers ask whether their position survived a truncation (KIP-320)
     hides_lagging_mark: bool = True  # a new leader reports no end before its mark reached its epoch (KIP-207)
     reads_followers: bool = False  # consumers may fetch from followers (KIP-392)
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # settings whose default was another one than in 4.1
+    absent: tuple[str, ...] = ()  # settings that did not exist yet
 
 
-_ZOOKEEPER = {
+_OLD_DEFAULTS = {
+    "acks": "1",  # all since 3.0 (KIP-679), like idempotence
+    "enable.idempotence": False,
+    "retries": 0,  # since 2.1 limited by delivery.timeout.ms alone (KIP-91)
+    "linger.ms": 0,
+    "replica.lag.time.max.ms": 10_000,  # 30 s since 2.5 (KIP-537), like the 18 s of the session
+    "zookeeper.session.timeout.ms": 6000,
+}
+_ZOOKEEPER: dict[str, Any] = {
     "zookeeper": True,
     "fences_together": True,  # KafkaController.onBrokerFailure
     "consumers_validate": False,
     "hides_lagging_mark": False,
 }
 ERAS: dict[str, Era] = {
-    "0.10": Era(**_ZOOKEEPER, epochs_in_log=False),
-    "1.0": Era(**_ZOOKEEPER),
-    "2.0": Era(**_ZOOKEEPER, notifies_leaving_leader=False),  # 1.1 to 2.0.0
+    "0.10": Era(
+        **_ZOOKEEPER,
+        epochs_in_log=False,
+        defaults={**_OLD_DEFAULTS, "unclean.leader.election.enable": True},  # false since 0.11 (KIP-106)
+        absent=("enable.idempotence", "delivery.timeout.ms"),  # since 0.11 (KIP-98) and 2.1 (KIP-91)
+    ),
+    "1.0": Era(**_ZOOKEEPER, defaults=_OLD_DEFAULTS, absent=("delivery.timeout.ms",)),
+    "2.0": Era(  # 1.1 to 2.0.0
+        **_ZOOKEEPER, notifies_leaving_leader=False, defaults=_OLD_DEFAULTS, absent=("delivery.timeout.ms",)
+    ),
     "3.3": Era(),
     "3.3, follower reads": Era(reads_followers=True),
     "3.9": Era(raises_epoch_on_shrink=False),  # since 3.6 (KAFKA-15021)

@@ -1,15 +1,103 @@
-"""Which brokers hold which partition."""
+"""Which brokers hold which partition: Kafka's assignment, that of its replication design, and plain round robin.
+
+With plain round robin all partitions that one broker leads have the same second replica, so its death moves all of its
+load to one neighbour. The others spread it. Each returns the replicas of each partition, the preferred leader first.
+Simplification: the first position is configured (`simulation.assignment.start`), where Kafka draws it; KRaft's placer
+(StripedReplicaPlacer) is plain round robin over brokers that it shuffles whenever each has led once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 
-def assign_replicas(brokers: tuple[int, ...], partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-    """The replicas of each partition, the preferred leader first.
+Assignment = list[tuple[int, ...]]
 
-    Round robin, as Kafka assigns them without racks (AdminUtils.assignReplicasToBrokers). Simplification: the first
-    broker is the first leader, where Kafka begins at a random one.
-    """
+
+def round_robin(brokers: Sequence[int], partitions: int, replication_factor: int, start: int = 0) -> Assignment:
+    """Replica r of partition p is on broker (p + r) mod n."""
+    count = len(brokers)
     return [
-        tuple(brokers[(partition + replica) % len(brokers)] for replica in range(replication_factor))
+        tuple(brokers[(start + partition + replica) % count] for replica in range(replication_factor))
         for partition in range(partitions)
     ]
+
+
+def shifted(brokers: Sequence[int], partitions: int, replication_factor: int, start: int = 0) -> Assignment:
+    """The replication design of 2012 (Kafka Replication, cwiki): of the partitions that broker i leads, the k-th has
+    its j-th further replica on broker (i + j + k) mod n.
+
+    If that broker has the partition already, as the leader does when j + k is n, the next free one takes it.
+    """
+    count = len(brokers)
+    found: Assignment = []
+    for partition in range(partitions):
+        leader, row = (start + partition) % count, partition // count
+        places = [leader]
+        for j in range(1, replication_factor):
+            place = (leader + j + row) % count
+            while place in places:
+                place = (place + 1) % count
+            places.append(place)
+        found.append(tuple(brokers[place] for place in places))
+    return found
+
+
+def kafka(
+    brokers: Sequence[int],
+    partitions: int,
+    replication_factor: int,
+    start: int = 0,
+    racks: Mapping[int, str] | None = None,
+) -> Assignment:
+    """AdminUtils.assignReplicasToBrokers: first replicas round robin from `start`, the others shifted by one more
+    whenever every broker has led once (nextReplicaShift). With racks (KIP-36) the brokers alternate by rack, and a
+    replica goes to a rack or a broker without one while there is any."""
+    racks = racks or {}
+    order = _alternate_racks(racks) if racks else list(brokers)
+    rack_count, count = len(set(racks.values())), len(order)
+    shift, found = start, []
+    for partition in range(partitions):
+        if partition > 0 and partition % count == 0:
+            shift += 1
+        first = (partition + start) % count
+        chosen, step = [order[first]], 0
+        while len(chosen) < replication_factor:
+            offset = shift * rack_count if racks else shift
+            broker = order[_replica_index(first, offset, step, count)]
+            step += 1
+            used = {racks[one] for one in chosen} if racks else set()
+            is_new_rack = not racks or racks[broker] not in used or len(used) == rack_count
+            if is_new_rack and broker not in chosen:
+                chosen.append(broker)
+        found.append(tuple(chosen))
+    return found
+
+
+def _replica_index(first: int, shift: int, replica: int, brokers: int) -> int:
+    """AdminUtils.replicaIndex: never the first replica's own place."""
+    return (first + 1 + (shift + replica) % (brokers - 1)) % brokers
+
+
+def _alternate_racks(racks: Mapping[int, str]) -> list[int]:
+    """AdminUtils.getRackAlternatedBrokerList: one broker of each rack after the other, as long as there are any."""
+    by_rack = {
+        rack: [broker for broker in sorted(racks) if racks[broker] == rack] for rack in sorted({*racks.values()})
+    }
+    longest = max(len(brokers) for brokers in by_rack.values())
+    return [brokers[turn] for turn in range(longest) for brokers in by_rack.values() if turn < len(brokers)]
+
+
+ASSIGNMENTS: dict[str, Callable[[Sequence[int], int, int, int], Assignment]] = {
+    "round-robin": round_robin,
+    "shifted": shifted,
+    "kafka": kafka,
+}
+
+
+def assign_replicas(
+    name: str, brokers: Sequence[int], partitions: int, replication_factor: int, start: int, racks: Mapping[int, str]
+) -> Assignment:
+    """The assignment of this name; with racks it is Kafka's."""
+    if racks:
+        return kafka(brokers, partitions, replication_factor, start, racks)
+    return ASSIGNMENTS[name](brokers, partitions, replication_factor, start)

@@ -16,6 +16,9 @@ from .run import Run
 from .variants import VARIANTS
 
 LAG_MAX_MESSAGES = "replica.lag.max.messages"
+# Which defaults the settings have that a scenario does not name: those of 4.1, so that variants differ in their rules
+# alone, or those of the variant's own version.
+LATEST, OWN_VERSION = "4.1", "version"
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,18 @@ class Scenario:
     picture: str = "swimlane"  # the plot that shows it best
     breaks: tuple[str, ...] = ()  # the invariants that this run breaks; it keeps all others
     causes: tuple[str, ...] = ()  # the causes of its acknowledged losses
+    defaults: str = LATEST
 
     def config(self) -> Config:
         """The configuration; raises ConfigError with a sentence if the scenario cannot be run."""
         if self.variant not in VARIANTS:
             raise ConfigError(f"unknown variant {self.variant!r}; known are {', '.join(VARIANTS)}")
-        config = configure(Config(), self.options, self.per_broker)
+        era = VARIANTS[self.variant].era
+        base = configure(Config(), era.defaults) if self.defaults == OWN_VERSION else Config()
+        config = configure(base, self.options, self.per_broker)
         if LAG_MAX_MESSAGES in self.options and self.variant != "lag-max-messages":
             raise ConfigError(f"{LAG_MAX_MESSAGES} only exists in the variant lag-max-messages, not in {self.variant}")
-        if not VARIANTS[self.variant].era.zookeeper:
+        if not era.zookeeper:
             check_heartbeats(config)
         for fault in self.faults:
             check_fault(fault, config)

@@ -8,28 +8,38 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from judged_once import constant
+from logjudge.analysis.causes import explain_duplicate
+from logjudge.analysis.causes.attempts import Explanation
+from logjudge.analysis.causes.retry_duplicate import Repeated, records_at
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
+from logjudge.analysis.rules import RULES
 from logjudge.analysis.rules.judgement import Judgement
-from logjudge.analysis.rules.log_order import judge_checkpoints, judge_epochs, judge_segments
-from logjudge.analysis.rules.replica_absent import judge_absence
-from logjudge.analysis.rules.replica_divergence import judge_divergence
 from logjudge.analysis.timelines.timeline import Timeline, build_timeline
 from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts, read_part
 from logjudge.histories.evidence.parts import Part
 from logjudge.histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, Block, empty
+from logjudge.histories.tables import Finding
 
 DATA = Path(__file__).parent / "data"
 RUNS = sorted(p.name.removesuffix(".tar.xz") for p in (DATA / "runs").glob("*.tar.xz"))
 # Runs without a truth.json, or whose truth.json tells of more than logs without clients can show.
 BESIDE = ("custom-kraft", "backup-x", "bitflip-x", "txn-unclean-x")
 Where = tuple[str | None, int | None]
+
+LOG_JUDGES = {
+    name: RULES[name].judges["native"].of_logs  # type: ignore[attr-defined]
+    for name in ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
+}
+judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments = LOG_JUDGES.values()
 
 
 def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
@@ -43,10 +53,15 @@ def gathered(blocks: Iterable[Block]) -> dict[Where, dict[str, pl.DataFrame]]:
 def judge_replicas(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     """All rules on what brokers kept of one topic-partition."""
     sends = complete_sends(sends)
-    judges = (judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments)
-    judgements = [judge(logs, sends) for judge in judges]
+    judgements = [judge(logs, sends) for judge in LOG_JUDGES.values()]
     findings = [finding for judgement in judgements for finding in judgement.findings]
     return Judgement(tuple(findings), tuple(reason for judgement in judgements for reason in judgement.unknowns))
+
+
+def duplicate_cause(timeline: Timeline, repeated: Repeated, producer: dict[str, Any]) -> Explanation:
+    """The cause of a duplicate, with the brokers' records at its offsets."""
+    records = [row for rows in records_at(timeline, repeated.offsets).values() for row in rows]
+    return explain_duplicate(timeline, repeated, producer, records)
 
 
 @dataclass
@@ -72,6 +87,18 @@ class Run:
     def table(self, name: str, *places: Where) -> pl.DataFrame:
         found = [self.tables[at][name] for at in places if name in self.tables.get(at, {})]
         return pl.concat(found) if found else empty({"metadata": METADATA, "log_events": LOG_EVENTS}[name], True)
+
+    @cached_property
+    def judged(self) -> dict[tuple[str, str, int], Judgement]:
+        """What each rule on logs reports, by rule, topic and partition."""
+        return {
+            (rule, *at): judge(self.replica_logs(*at), self.sent(*at))
+            for at in self.partitions()
+            for rule, judge in LOG_JUDGES.items()
+        }
+
+    def findings(self, rule: str) -> list[Finding]:
+        return [one for (name, *_), judged in self.judged.items() if name == rule for one in judged.findings]
 
     def partitions(self) -> list[tuple[str, int]]:
         return sorted((t, p) for t, p in self.tables if t is not None and p is not None)
@@ -187,7 +214,7 @@ def read_run(root: Path, keep: Callable[[Part], bool] = lambda _: True) -> Run:
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a recorded run."""
-    base = tmp_path_factory.mktemp("runs")
+    base = constant(tmp_path_factory.mktemp("runs"))
 
     def unpack(name: str) -> Path:
         if not (base / name).exists():

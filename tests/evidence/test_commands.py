@@ -39,6 +39,36 @@ def test_an_offset_has_a_story(unpacked: Unpack) -> None:
     assert "broker 1 truncated orders-0 to offset 255" in output
 
 
+def test_the_lines_of_the_incident_name_the_leader_and_the_reason(tmp_path: Path) -> None:
+    """The article's lines of brokers 152 and 153: the leader was empty, and the follower truncated to its log."""
+    follower = tmp_path / "run" / "brokers" / "1"
+    leader = tmp_path / "run" / "brokers" / "0"
+    for folder in (leader, follower):
+        folder.mkdir(parents=True)
+    (leader / "server.log").write_text(
+        "[2017-09-18 15:00:24,878] INFO Completed load of log feeds.v1-1 with log end offset 0 (kafka.log.Log)\n"
+        "[2017-09-18 15:01:42,657] ERROR [Replica Manager on Broker 0]: Error when processing fetch request for "
+        "partition [feeds.v1,1] offset 7 from follower with correlation id 0. Possible cause: Request for offset 7 "
+        "but we only have log segments in the range 0 to 0. (kafka.server.ReplicaManager)\n"
+    )
+    (follower / "server.log").write_text(
+        "[2017-09-18 15:01:31,533] INFO Completed load of log feeds.v1-1 with log end offset 7 (kafka.log.Log)\n"
+        "[2017-09-18 15:01:43,507] INFO Truncating log feeds.v1-1 to offset 0. (kafka.log.Log)\n"
+        "[2017-09-18 15:01:43,514] ERROR [ReplicaFetcherThread-0-0], Current offset 7 for partition [feeds.v1,1] out "
+        "of range; reset offset to 0 (kafka.server.ReplicaFetcherThread)\n"
+    )
+    checked = run("check", tmp_path / "run", "--engine", "local", "--out", tmp_path / "out").output
+    reason = (
+        "broker 1 truncated offsets 0 to 6 of feeds.v1-1, because the log of its leader, broker 0, ended at offset 0"
+    )
+    assert reason in " ".join(checked.split())
+    listed = " ".join(run("timeline", tmp_path / "run").output.split())
+    assert (
+        "broker 0, the leader, refused a follower's fetch from offset 7 of feeds.v1-1, as its log was empty" in listed
+    )
+    assert "fetched from offset 7 of feeds.v1-1, which its leader, broker 0, did not have" in listed
+
+
 def test_an_offset_is_explained_with_findings_and_causes_of_every_rule(unpacked: Unpack, tmp_path: Path) -> None:
     output = run("explain", unpacked("group-rebalance-a"), "events-3@365").output
     assert "consumer-loss: group workers committed events-3@371" in output

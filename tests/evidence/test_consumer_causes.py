@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
+from logjudge.analysis.causes import explain_missed
+from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
 
 POLLED = [("poll", 0, 2), ("handle", 0, 0), ("commit", 3, 3)]
 BEFORE = [("poll", 0, 2), ("handle", 0, 0), ("handle", 2, 2), ("commit", 3, 3)]

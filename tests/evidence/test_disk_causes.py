@@ -68,8 +68,8 @@ def test_a_range_of_which_a_part_is_damaged_has_another_cause():
 
 def test_what_was_misread_is_a_consequence_of_the_damage():
     lines = timeline(damaged(THREE, ("2", 1, 1)), meta=TWO_LEADS)
-    assert corruption.explain_read(lines, 1).proved
-    assert not corruption.explain_read(lines, 2).proved
+    assert corruption.explain_misread(lines, 1).proved
+    assert not corruption.explain_misread(lines, 2).proved
 
 
 def test_the_diff_of_a_damaged_log_is_not_the_same(unpacked, tmp_path):

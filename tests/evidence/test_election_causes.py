@@ -315,3 +315,26 @@ def test_two_leaders_of_one_epoch_prove_nothing():
     found = timeline(AFTER, meta=meta, events=[server_log("3", (9, leads))])
     assert found.terms[1].conflict
     assert explain_loss(found, lost()).cause == "unknown"
+
+
+def test_the_last_broker_to_stop_should_have_been_the_first_to_start():
+    """Brokers 152 and 153: 153 wrote on alone, both stopped, and 152 was started first."""
+    old = of_format_v1("1: 0a 1x\n2: 0a 1x")
+    outside = "WARN No broker in ISR is alive for [orders,0]. Elect leader 2 from live brokers 2. There's potential data loss. (x)"
+    elections = server_log(
+        "9", (1, LEADS % (1, 0, "1,2")), (3, LEADS % (1, 1, "1")), (9, outside), (9, LEADS % (2, 2, "2"))
+    )
+    second = server_log("2", (8, LOADED % 1))
+
+    def measures(*faults, first=((12, LOADED % 2),)):
+        events = [elections, server_log("1", *first), second]
+        explained = explain_loss(timeline(old, None, None, events, None, "0.10.2.2", "2", faults), lost())
+        return (
+            explained.cause,
+            "starting broker 1 before broker 2 (the last broker to stop starts first)" in explained.prevented_by,
+        )
+
+    died, killed, back = fault("kill", "2", 2), fault("kill", "1", 6), fault("restart", "2", 8)
+    assert measures(died, killed, back) == ("unclean-election", True)
+    assert measures(killed) == ("unclean-election", False)  # broker 2 ran when broker 1 died: no order of starts helps
+    assert measures(died, killed, back, first=((12, LOADED % 1),))[1] is False  # broker 1 lost the record, too

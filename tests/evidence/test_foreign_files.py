@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts
 

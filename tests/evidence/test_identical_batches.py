@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import shutil
 from dataclasses import replace
 
 import polars as pl
 import pytest
+from command_line import thinned
 from logjudge.analysis.engines.local import gather, judge_run
 from logjudge.analysis.inspect.offset_story import UNDECODED, offset_story
 from logjudge.analysis.inspect.open_partitions import Inspected
@@ -33,29 +32,6 @@ def test_findings_are_the_same(unpacked, monkeypatch, name, below):
     judged_run = judged(unpacked(name) / below)
     assert judged_run[0].equals(whole[0])
     assert judged_run[1:] == whole[1:]
-
-
-def thinned(folder):
-    """The run with every thirteenth operation of its history."""
-    history = next(folder.glob("history.jsonl*"))
-    opened = gzip.open if history.suffix == ".gz" else open
-    with opened(history, "rt") as lines:
-        parsed = [(json.loads(line), line) for line in lines]
-    with opened(history, "wt") as out:
-        out.writelines(line for event, line in parsed if event["f"] in ("fault", "heal") or event["op"] % 13 == 0)
-    return folder
-
-
-@pytest.mark.spark
-def test_spark_keeps_what_a_history_speaks_of(spark, unpacked, monkeypatch, tmp_path):
-    from logjudge.analysis.engines import spark as on_spark
-
-    folder = thinned(shutil.copytree(unpacked("unclean-election-t"), tmp_path / "run"))
-    whole = judge_run(open_run(folder))
-    monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
-    results = on_spark.judge_run(open_run(folder), spark)
-    assert results.findings().equals(whole.findings())
-    assert results.causes() == whole.causes()
 
 
 def batches(broker, *crcs, path="x"):
@@ -104,7 +80,7 @@ def test_batches_that_overlap_within_a_log_are_decoded():
     assert not len(identical)
 
 
-@pytest.mark.parametrize("name", ["transactions-a", "unclean-election-t", "retention-a"])
+@pytest.mark.parametrize("name", ["transactions-a", "acks1-failover-a", "retention-a"])
 def test_a_history_that_knows_little_of_the_logs_decodes_little(unpacked, monkeypatch, tmp_path, name):
     """Findings, causes and summaries are the same, though most records are told as ranges."""
     folder = thinned(shutil.copytree(unpacked(name), tmp_path / "run"))

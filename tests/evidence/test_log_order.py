@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from logjudge.analysis.rules.log_order import judge_checkpoints, judge_epochs, judge_segments
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import located
 
+from .conftest import judge_checkpoints, judge_epochs, judge_segments
 from .replica_texts import checkpoints, damage, epochs, joined, logs, of, sends
 
 

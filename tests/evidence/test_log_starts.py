@@ -8,7 +8,7 @@ import re
 import polars as pl
 import pytest
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 from notation import parse

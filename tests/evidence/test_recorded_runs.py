@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from logjudge.analysis.causes import explain_absence, explain_loss
-from logjudge.analysis.causes.consumers import GROUP_EVENTS, Missed, explain_missed
+from logjudge.analysis.causes import explain_absence, explain_loss, explain_missed
 from logjudge.analysis.causes.losses import Lost, lost_of
-from logjudge.analysis.causes.retry_duplicate import Repeated, explain_repeated
-from logjudge.analysis.rules.replica_absent import judge_absence
-from logjudge.analysis.rules.replica_divergence import judge_divergence
+from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
+from logjudge.analysis.causes.retry_duplicate import Repeated
 from logjudge.histories.evidence.layout import find_parts, read_part
 
-from .conftest import gathered, judge_replicas
+from .conftest import duplicate_cause, gathered, judge_divergence
 
 CAUSE_OF = {
     "acks1-failover": "single-ack-failover",
@@ -31,34 +29,28 @@ def expected_cause(name):
     return CAUSE_OF.get(name.rsplit("-", 1)[0])
 
 
+def name_of(finding):
+    return f"{finding.topic}-{finding.partition}"
+
+
 def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, run_name):
     run = recorded(run_name)
     lost = {}
-    for topic, partition in run.partitions():
-        judged = judge_absence(run.replica_logs(topic, partition), run.sent(topic, partition))
-        assert judged.unknowns == ()
-        values = sorted(value for finding in judged.findings for value in finding.values)
-        if values:
-            lost[f"{topic}-{partition}"] = values
+    for finding in run.findings("acknowledged-absent"):
+        lost.setdefault(name_of(finding), []).extend(finding.values)
     truth = {name: sorted(value for _, value in rows) for name, rows in run.truth["lost_acked"].items()}
-    assert lost == truth
-
-
-def test_events_of_logs_have_their_partition(recorded, run_name):
-    run = recorded(run_name)
-    for topic, partition in run.partitions():
-        judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
+    assert {name: sorted(values) for name, values in lost.items() if values} == truth
+    for (rule, topic, partition), judged in run.judged.items():
+        assert rule != "acknowledged-absent" or judged.unknowns == ()
         assert all(f"{topic}-{partition}" in finding.sentence for finding in judged.findings)
 
 
 def test_divergence_is_found_where_it_is_and_nowhere_else(recorded, run_name):
     run = recorded(run_name)
-    found = set()
-    for topic, partition in run.partitions():
-        judged = judge_divergence(run.replica_logs(topic, partition), run.sent(topic, partition))
-        for finding in judged.findings:
-            name = f"{topic}-{partition}"
-            found.add((finding.snapshot or "final", name, finding.first_offset, finding.last_offset))
+    found = {
+        (finding.snapshot or "final", name_of(finding), finding.first_offset, finding.last_offset)
+        for finding in run.findings("replica-divergence")
+    }
     truth = {
         (snapshot, name, *offsets)
         for snapshot, partitions in run.truth["divergent"].items()
@@ -72,10 +64,9 @@ def test_divergence_is_found_where_it_is_and_nowhere_else(recorded, run_name):
 def test_torn_tails_are_notes_at_their_byte(recorded, run_name):
     run = recorded(run_name)
     found = {
-        (finding.snapshot, finding.replicas[0], f"{topic}-{partition}", finding.evidence[0].byte)
-        for topic, partition in run.partitions()
-        for finding in judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition)).findings
-        if finding.rule == "log-corruption" and finding.severity == "note"
+        (finding.snapshot, finding.replicas[0], name_of(finding), finding.evidence[0].byte)
+        for finding in run.findings("log-corruption")
+        if finding.severity == "note"
     }
     truth = {
         (snapshot, broker, name, byte)
@@ -90,18 +81,12 @@ def test_torn_tails_are_notes_at_their_byte(recorded, run_name):
     ["clean-a", "leader-kill-a", "leader-kill-m", "transactions-a", "retention-a", "group-rebalance-a"],
 )
 def test_nothing_is_found_where_nothing_is(recorded, name):
-    run = recorded(name)
-    for topic, partition in run.partitions():
-        judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
-        assert judged.findings == ()
-        assert judged.unknowns == ()
+    assert not any(judged.findings or judged.unknowns for judged in recorded(name).judged.values())
 
 
 def test_a_stranger_s_cluster_has_one_replica_ahead_and_no_divergence(recorded):
     run = recorded("custom-kraft")
-    for topic, partition in run.partitions():
-        judged = judge_replicas(run.replica_logs(topic, partition), run.sent(topic, partition))
-        assert judged.findings == ()
+    assert all(judged.findings == () for judged in run.judged.values())
     ahead = run.tables[("demo", 0)]["records"].group_by("broker").agg(pl.col("offset").max()).sort("broker")
     assert ahead["broker"].to_list()[-1] == "103"
     assert sum(run.tables[at]["metadata"].filter(
@@ -111,18 +96,16 @@ def test_a_stranger_s_cluster_has_one_replica_ahead_and_no_divergence(recorded):
 
 def test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, run_name):
     run = recorded(run_name)
-    for topic, partition in run.partitions():
-        replica_logs, sends = run.replica_logs(topic, partition), run.sent(topic, partition)
-        for finding in judge_absence(replica_logs, sends).findings:
-            explained = explain_loss(run.timeline(topic, partition), lost_of(finding, sends))
-            assert explained.cause == expected_cause(run_name)
-            assert explained.citation
-            assert explained.prevented_by
-            times = [fact.time for fact in explained.chain if fact.time is not None]
-            assert times == sorted(times)
-            assert len(times) > 2
-            sourced = [fact for fact in explained.chain if fact.source or fact.place is not None]
-            assert len(sourced) == len(explained.chain)
+    for finding in run.findings("acknowledged-absent"):
+        at = finding.topic, finding.partition
+        explained = explain_loss(run.timeline(*at), lost_of(finding, run.sent(*at)))
+        assert explained.cause == expected_cause(run_name)
+        assert explained.citation
+        assert explained.prevented_by
+        times = [fact.time for fact in explained.chain if fact.time is not None]
+        assert times == sorted(times)
+        assert len(times) > 2
+        assert all(fact.source or fact.place is not None for fact in explained.chain)
 
 
 def weakened(run, rng):
@@ -150,16 +133,15 @@ def weakened(run, rng):
 def test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, run_name, seed):
     run = recorded(run_name)
     truth = expected_cause(run_name)
-    found = {at: judge_absence(run.replica_logs(*at), run.sent(*at)).findings for at in run.partitions()}
+    found = run.findings("acknowledged-absent")
     rng = random.Random(f"{run_name}/{seed}")
     for _ in range(3):
         weaker = weakened(run, rng)
-        for at, findings in found.items():
-            for finding in findings:
-                lost = lost_of(finding, weaker.sent(*at))
-                explained = explain_loss(weaker.timeline(*at), lost)
-                assert explained.cause in (truth, "unknown")
-                assert explained.cause != "unknown" or explained.missing
+        for finding in found:
+            at = finding.topic, finding.partition
+            explained = explain_loss(weaker.timeline(*at), lost_of(finding, weaker.sent(*at)))
+            assert explained.cause in (truth, "unknown")
+            assert explained.cause != "unknown" or explained.missing
 
 
 def test_legal_absences_have_a_reason_and_are_no_loss(recorded):
@@ -218,17 +200,17 @@ def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
         process = value.split("-")[0]
         repeated = Repeated("orders", places[0][0], value, tuple(offset for _, offset in places), process)
         timeline = run.timeline("orders", places[0][0])
-        explained = explain_repeated(timeline, repeated, run.about["processes"][process])
+        explained = duplicate_cause(timeline, repeated, run.about["processes"][process])
         assert explained.cause == "retry-duplicate"
         assert sum("a copy is at offset" in fact.sentence for fact in explained.chain) == 2
-        assert explain_repeated(timeline, repeated, {"enable.idempotence": True}).cause == "unknown"
+        assert duplicate_cause(timeline, repeated, {"enable.idempotence": True}).cause == "unknown"
 
 
 def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(recorded):
     """A consumer read p0-295 at 895; both brokers lost it there, and its retry stands at 479."""
     run = recorded("kip-101-a")
     repeated = Repeated("orders", 0, "p0-295", (479, 895), "p0")
-    assert explain_repeated(run.timeline("orders", 0), repeated, run.about["processes"]["p0"]).cause == "unknown"
+    assert duplicate_cause(run.timeline("orders", 0), repeated, run.about["processes"]["p0"]).cause == "unknown"
 
 
 def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.replicas.replica_logs import complete_sends
-from logjudge.analysis.rules.replica_absent import judge_absence
-from logjudge.analysis.rules.replica_divergence import judge_divergence
 
+from .conftest import judge_absence, judge_divergence
 from .replica_texts import checkpoints, damage, joined, logs, of, sends
 
 DIVERGENT = [

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import report_of
+from logjudge.analysis.verdict.document import report_of
 from logjudge.cli.output import MAX_LINES, render
 from logjudge.histories.bundle import open_run
 

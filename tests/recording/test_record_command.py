@@ -6,15 +6,17 @@ import json
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import shell
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.histories.recording.client_recorder import ClientRecorder
 from logjudge.histories.recording.kafka_clients import ClientSettings, read_properties, recorded
+from logjudge.histories.recording.nemesis import Nemesis
 from logjudge.histories.recording.recorder import Recorder
 from logjudge.histories.recording.run import Request, record
-from logjudge.histories.recording.scenarios import load, names
+from logjudge.histories.recording.scenarios import STEPS, load, names
 from logjudge.histories.recording.session import Load
 from logjudge.histories.recording.workloads import WORKLOADS
 
@@ -162,3 +164,53 @@ def test_every_scenario_is_whole() -> None:
         assert scenario.story
     with pytest.raises(UsageError, match="did you mean clean"):
         load("cleann")
+
+
+def test_a_scenario_of_a_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('rules = ["lost-write"]\n[cluster]\nbrokers = 5\n[[step]]\ndo = "kill"\nnodes = ["leader", "2"]\n')
+    scenario = load(str(file))
+    assert (scenario.name, scenario.brokers, scenario.rules) == ("mine", 5, ("lost-write",))
+    assert scenario.steps == ({"do": "kill", "nodes": ["leader", "2"]},)
+
+
+def test_the_documented_scenario_is_read(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
+    file = tmp_path / "mine.toml"
+    file.write_text(text.split("```toml\n")[1].split("```")[0])
+    assert [step["do"] for step in load(str(file)).steps] == ["pause", "wait"]
+    table = text.split("| `do` |")[1].split("\n\n")[0]
+    assert all(f"`{step}`" in table for step in STEPS)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("do = ", "not TOML"),
+        ("titel = 'x'", "found the key titel, expected .*did you mean title"),
+        ("workload = 'append'", "found no workload append"),
+        ("rules = 'lost-write'", "found rules = 'lost-write', expected a list"),
+        ("load = 3", "found load = 3, expected a table"),
+        ("[load]\nrat = 3", r"\[load\]: found the key rat"),
+        ("[cluster]\nnodes = 3", r"\[cluster\]: found the key nodes"),
+        ("[step]\ndo = 'look'", r"found \[step\], expected \[\[step\]\]"),
+        ("[[step]]\nnodes = ['leader']", "step 1: found do = None"),
+        ("[[step]]\ndo = 'kil'", "step 1: found do = 'kil', expected one of"),
+        ("[[step]]\ndo = 'look'\n[[step]]\ndo = 'kill'", r"step 2 \(kill\): nodes is missing"),
+        ("[[step]]\ndo = 'kill'\nnodes = ['leaders']", "found the node 'leaders', expected one of leader"),
+        ("[[step]]\ndo = 'wait'", "expected either seconds or until"),
+        ("[[step]]\ndo = 'wait'\nuntil = 'quiet'", "found until = 'quiet', expected one of in-sync"),
+        ("[[step]]\ndo = 'wait'\nseconds = 'two'", "found seconds = 'two', expected a whole number"),
+    ],
+)
+def test_a_faulty_scenario_file_is_one_sentence(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(content)
+    with pytest.raises(UsageError, match=message) as raised:
+        load(str(file))
+    assert str(raised.value).startswith(str(file))
+
+
+def test_the_nemesis_carries_out_every_step_that_a_scenario_may_have() -> None:
+    unused: Any = None
+    assert Nemesis(unused, unused, load("clean")).steps.keys() == STEPS.keys()

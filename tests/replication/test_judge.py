@@ -15,7 +15,7 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.timelines.terms import Builder, recalled
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
-from logjudge.histories.simulation.scenarios import load, names
+from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.schedule import QUICK
 from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.faults.fault import Fault
@@ -64,13 +64,6 @@ def test_less_evidence_leads_to_no_wrong_finding_or_cause(seed: int) -> None:
 def test_two_leaders_of_one_leader_epoch_are_found(name: str, found: list[list[str]], tmp_path: Path) -> None:
     results = judge_run(open_run(write_bundle(load(name), tmp_path / name).folder))
     assert [row["replicas"] for row in results.findings().to_dicts()] == found
-
-
-@pytest.mark.parametrize("name", names())
-def test_the_judge_names_the_causes_of_the_catalogue(name: str, tmp_path: Path) -> None:
-    scenario = load(name)
-    causes = judge_run(open_run(write_bundle(scenario, tmp_path / name).folder)).causes()
-    assert {cause["cause"] for cause in causes if cause["lost"] is not None} == set(scenario.causes)
 
 
 @pytest.mark.parametrize("logs", [True, False])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load

@@ -199,7 +199,12 @@ MENDED = ("kip-279", "kip-966")  # their rows' commands show that the fault is m
 
 
 @pytest.mark.parametrize("command", SEARCHES)
-def test_each_search_of_the_mechanisms_finds_what_its_row_states(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shrinks", [False, pytest.param(True, marks=pytest.mark.campaign)])
+def test_each_search_of_the_mechanisms_finds_what_its_row_states(
+    command: str, shrinks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shrinks:  # as other tests shrink and draw what was found
+        monkeypatch.setattr("logjudge.cli.search._write_shrunk", lambda *_: None)
     arguments = [*command.split()[1:], "--runs", "120", "--out", str(tmp_path / "found.toml")]
     if any(variant in arguments for variant in MENDED):
         arguments[arguments.index("--runs") + 1] = "20"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -25,6 +26,29 @@ def test_simulate_draws_each_kind_of_fault_and_writes_a_bundle(tmp_path: Path) -
     truth = json.loads((out / "truth.json").read_text())
     assert truth["unclean_elections"] >= 1
     assert truth["causes"] == ["unclean-election"]
+
+
+def test_an_old_variant_has_the_defaults_and_settings_of_its_version(tmp_path: Path) -> None:
+    def run_json(*arguments: str) -> dict[str, Any]:
+        result = CliRunner().invoke(cli, ["simulate", *arguments, "--ops", "50", "--out", str(tmp_path / "run")])
+        assert result.exit_code == 0, result.output
+        return dict(json.loads((tmp_path / "run" / "run.json").read_text()))
+
+    old = run_json("--variant", "high-watermark")
+    assert old["system"]["version"] == "0.10.2.2"
+    assert old["topics"]["orders"]["unclean.leader.election.enable"] is True
+    producer = old["processes"]["p0"]
+    assert (producer["acks"], producer["retries"], producer["linger.ms"]) == ("1", 0, 0)
+    assert not {"enable.idempotence", "delivery.timeout.ms"} & producer.keys()
+    assert old["brokers"]["1"]["zookeeper.session.timeout.ms"] == 6000
+    assert "broker.session.timeout.ms" not in old["brokers"]["1"]
+    idempotent = run_json("--variant", "kip-101", "--set", "enable.idempotence=true")["processes"]["p0"]
+    assert (idempotent["acks"], idempotent["retries"]) == ("all", 2147483647)
+    new = run_json("--variant", "kraft")
+    assert new["processes"]["p0"]["acks"] == "all"
+    assert new["topics"]["orders"]["unclean.leader.election.enable"] is False
+    # Whoever compares variants directly gets the defaults of 4.1 for all of them.
+    assert Scenario("compared", "high-watermark").config() == Config()
 
 
 def simulate(out: Path, seed: int) -> str:

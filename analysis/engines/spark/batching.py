@@ -12,7 +12,8 @@ import pyarrow as pa
 from ....histories.bundle import Settings
 from ....histories.tables import CONTEXT, SENDS
 from ...batches import Unit
-from ...kernel import Common, Tables, judge_unit, screen_batch, to_frame
+from ...kernel import judge_unit, screen_batch, to_frame
+from ...partitions.unit import Common, Tables
 from .blocks import Row, pack, to_batches, unpack
 
 if TYPE_CHECKING:

@@ -46,7 +46,6 @@ class Keeper:
             "backup": self._backup,
             "restore": self._restore,
             "fill-disk": self._fill_disk,
-            "free-disk": self._free_disk,
             "down": self._down,
         }
 
@@ -112,9 +111,7 @@ class Keeper:
         forward, backward = Mode(**request["forward"]), Mode(**request["backward"])
         chosen = self._chosen_links(request)
         for link in chosen:
-            # A link's own direction is from its source to its target.
-            away = "away_from" in request and link.target == request["away_from"]
-            link.set_modes(*((backward, forward) if away else (forward, backward)))
+            link.set_modes(forward, backward)
         return [f"{link.source} -> {link.target}" for link in chosen]
 
     def _chosen_links(self, request: Request) -> list[Link]:
@@ -160,10 +157,6 @@ class Keeper:
     async def _fill_disk(self, request: Request) -> None:
         for name in self._names(request):
             self.cluster.nodes[name].limit_files(int(request["bytes"]))
-
-    async def _free_disk(self, request: Request) -> None:
-        for name in self._names(request):
-            self.cluster.nodes[name].limit_files(None)
 
     async def _down(self, _: Request) -> None:
         self.ended.set()

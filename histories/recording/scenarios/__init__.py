@@ -1,15 +1,45 @@
-"""Scenarios on real clusters: a TOML file each, with the verdict and the causes that it must get."""
+"""Scenarios on real clusters: a TOML file each. Those of the catalogue state the verdict and causes that they must get.
+
+docs/recording.md explains every key.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
+from ..session import Load
+from ..workloads import WORKLOADS
 
 FOLDER = Path(__file__).parent
+CLUSTER = ("kafka", "brokers", "settings", "broker_settings", "features")  # keys of the table [cluster]
+ROLES = ("leader", "followers", "others")  # of the first partition's brokers; a broker's number is a name, too
+UNTIL = ("in-sync", "leader-alone", "leader-changed", "led")
+NODES: dict[str, type | tuple[type, ...]] = {"nodes": list}
+# What a step does, and its keys besides `do`.
+STEPS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "wait": {"seconds": (int, float), "until": str},
+    "look": {},
+    "kill": NODES,
+    "stop": NODES,
+    "start": NODES,
+    "pause": NODES,
+    "resume": NODES,
+    "isolate": NODES | {"clients": bool},
+    "lose-acks": NODES,
+    "heal": {},
+    "truncate": NODES | {"records": int, "partition": int},
+    "backup": NODES,
+    "restore": NODES,
+    "snapshot": {"name": str},
+    "delete-records": {"share": (int, float)},
+    "add-partitions": {"partitions": int, "known_after_seconds": (int, float)},
+}
+OPTIONAL = {"clients", "partition", "seconds", "until"}
 
 
 @dataclass(frozen=True)
@@ -17,10 +47,10 @@ class LabScenario:
     """A cluster, a workload, the faults, and what logjudge must say of the run."""
 
     name: str
-    title: str
-    story: str
-    workload: str
-    verdict: str
+    workload: str = "append-and-read"
+    title: str = ""
+    story: str = ""
+    verdict: str = ""
     rules: tuple[str, ...] = ()  # that are breached, at least
     causes: tuple[str, ...] = ()
     kafka: str = "4.1"
@@ -37,15 +67,85 @@ class LabScenario:
 
 
 def names() -> list[str]:
-    """The names of all scenarios."""
+    """The names of all scenarios of the catalogue."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load(name: str) -> LabScenario:
-    """A scenario by name. Raises UsageError."""
+    """A scenario by name, or by the path of a TOML file. Raises UsageError."""
+    if name.endswith(".toml"):
+        return _parse(Path(name))
     if name not in names():
-        raise UsageError(f"found no scenario {name}, expected one of {', '.join(names())}{did_you_mean(name, names())}")
-    content = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+        expected = f"expected one of {', '.join(names())}, or a .toml file{did_you_mean(name, names())}"
+        raise UsageError(f"found no scenario {name}, {expected}")
+    return _parse(FOLDER / f"{name}.toml")
+
+
+def _parse(path: Path) -> LabScenario:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; expected the TOML file of a scenario") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: not TOML: {error}") from error
+    steps = content.pop("step", [])
+    if not isinstance(steps, list):
+        raise UsageError(f"{path}: found [step], expected [[step]], once for each step")
+    for number, step in enumerate(steps, 1):
+        _check_step(f"{path}: step {number}", step)
     cluster = content.pop("cluster", {})
-    tuples: dict[str, Any] = {key: tuple(content.pop(key)) for key in ("rules", "causes") if key in content}
-    return LabScenario(name=name, steps=tuple(content.pop("step", ())), **tuples, **cluster, **content)
+    content = {"name": path.stem, **content, **_checked(f"{path}: [cluster]", cluster, CLUSTER)}
+    known = {field.name: field for field in fields(LabScenario)}
+    _checked(str(path), content, [name for name in known if name != "steps"])
+    for key, value in content.items():
+        expected = type(getattr(_DEFAULTS, key))
+        if not isinstance(value, list if expected is tuple else expected):
+            raise UsageError(f"{path}: found {key} = {value!r}, expected a {_SHAPES[expected]}")
+    _checked(f"{path}: [load]", content.get("load", {}), [field.name for field in fields(Load)])
+    workload = content.get("workload", _DEFAULTS.workload)
+    if workload not in WORKLOADS:
+        known_workloads = f"{', '.join(WORKLOADS)}{did_you_mean(workload, WORKLOADS)}"
+        raise UsageError(f"{path}: found no workload {workload}, expected one of {known_workloads}")
+    lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
+    return LabScenario(**{**content, **lists}, steps=tuple(steps))
+
+
+def _check_step(where: str, step: Any) -> None:
+    action = step.get("do") if isinstance(step, dict) else None
+    if not isinstance(action, str) or action not in STEPS:
+        raise UsageError(f"{where}: found do = {action!r}, expected one of {', '.join(STEPS)}")
+    keys = STEPS[action]
+    _checked(f"{where} ({action})", step, ["do", *keys])
+    for key, kind in keys.items():
+        if key not in step and key not in OPTIONAL:
+            raise UsageError(f"{where} ({action}): {key} is missing")
+        if key in step and not isinstance(step[key], kind):
+            raise UsageError(f"{where} ({action}): found {key} = {step[key]!r}, expected a {_SHAPES[_first(kind)]}")
+    for node in step.get("nodes", ()):
+        if node not in ROLES and not (isinstance(node, str) and node.isdecimal()):
+            raise UsageError(
+                f"{where} ({action}): found the node {node!r}, expected one of {', '.join(ROLES)}, or a"
+                ' broker such as "1"'
+            )
+    if action == "wait" and ("seconds" in step) == ("until" in step):
+        raise UsageError(f"{where} (wait): expected either seconds or until")
+    if step.get("until", UNTIL[0]) not in UNTIL:
+        raise UsageError(f"{where} (wait): found until = {step['until']!r}, expected one of {', '.join(UNTIL)}")
+
+
+def _first(kind: type | tuple[type, ...]) -> type:
+    return kind[0] if isinstance(kind, tuple) else kind
+
+
+def _checked(where: str, content: Any, known: Sequence[str]) -> dict[str, Any]:
+    """The content of a table. Raises UsageError for a key that nothing reads."""
+    if not isinstance(content, dict):
+        raise UsageError(f"{where}: found {content!r}, expected a table")
+    for key in content:
+        if key not in known:
+            raise UsageError(f"{where}: found the key {key}, expected {', '.join(known)}{did_you_mean(key, known)}")
+    return content
+
+
+_DEFAULTS = LabScenario("")
+_SHAPES = {str: "string", int: "whole number", dict: "table", list: "list", tuple: "list", bool: "boolean"}

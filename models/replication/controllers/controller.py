@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -88,10 +88,27 @@ class Controller:
         request = LeaderAndIsr(self.id, self.epoch, states, self._store.incarnations.get(broker, 0))
         self._network.send_reliably(self.id, broker, self._brokers[broker].apply, request)
 
-    def elect_preferred(self) -> None:
-        """Give leadership back to preferred replicas that are in the ISR (auto.leader.rebalance.enable)."""
-        rules = self._rules
+    def rebalance_leaders(self) -> None:
+        """The timer of auto.leader.rebalance.enable. ZooKeeper's controller elects the preferred leaders of a broker
+        only if more of its partitions than leader.imbalance.per.broker.percentage have another leader
+        (KafkaController.checkAndTriggerAutoLeaderRebalance); KRaft's elects all."""
+        if not self._rules.era.zookeeper:
+            self.elect_preferred()
+            return
+        preferred: dict[int, list[int]] = {}
         for partition, state in enumerate(self.view):
+            preferred.setdefault(state.replicas[0], []).append(partition)
+        for broker in sorted(preferred):
+            own = preferred[broker]
+            elsewhere = [partition for partition in own if self.view[partition].leader != broker]
+            if 100 * len(elsewhere) > self._config.imbalance_percentage * len(own):
+                self.elect_preferred(elsewhere)
+
+    def elect_preferred(self, partitions: Sequence[int] | None = None) -> None:
+        """Give leadership back to preferred replicas that are in the ISR, of all partitions if none are named."""
+        rules = self._rules
+        for partition in range(len(self.view)) if partitions is None else partitions:
+            state = self.view[partition]
             first = state.replicas[0]
             if state.leader not in (first, NO_LEADER) and first in self.live and rules.may_prefer(state, first):
                 self.change(partition, rules.led_by(state, first, state.isr, False))

@@ -208,7 +208,7 @@ class Quorum:
                 self.resume(other)
         if now >= self._due_prefer:
             self._due_prefer = now + self.config.imbalance_check
-            self.controller.elect_preferred()
+            self.controller.rebalance_leaders()
 
     def _fence(self, gone: list[int], controller: Controller) -> None:
         """Fence brokers whose sessions ended. KRaft fences one at a time, the longest silent first, and elects in

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..histories.bundle import Run
+    from ...histories.bundle import Run
 
 MAX_HASHED = 1 << 30  # bytes of a run; hashing more would take seconds
 

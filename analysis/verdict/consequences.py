@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ..histories.tables import Finding
-from .partitions.partition import Partition
-from .rules import RULES
+from ...histories.tables import Finding
+from ..partitions.partition import Partition
+from ..rules import RULES
 
 OF_RANGES = ("replica-divergence",)  # rules whose findings may span records that were never committed
 

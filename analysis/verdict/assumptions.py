@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from .rules import assuming
-from .wording import brokers, plural, some
+from ..rules import assuming
+from ..wording import brokers, plural, some
 
 MAX_NAMED = 3  # partitions or brokers in a sentence
 

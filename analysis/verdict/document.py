@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..histories.bundle import ROLES, Settings
+from ...histories.bundle import ROLES, Settings
+from ..causes.incidents import incidents_of, rows_of
+from ..finding_order import SEVERITIES, worst_rows_first
+from ..partitions.topic_generations import Span, in_words
+from ..results import Results
+from ..rules import RULES, Rule, assuming
+from ..wording import plural, some
 from .assumptions import assumption, evidence_assumptions
-from .causes.incidents import incidents_of, rows_of
-from .finding_order import SEVERITIES, worst_rows_first
-from .partitions.topic_generations import Span, in_words
-from .results import Results
-from .rules import RULES, Rule, assuming
 from .time_units import doubtful_unit
-from .wording import plural, some
 
 FORMAT = 1
 NO_CLIENTS = "no client history: acknowledged writes are not known, so losses cannot be found"

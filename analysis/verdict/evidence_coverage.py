@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from ..histories.evidence.clock import Clock
-from .partitions.partition import Partition
+from ...histories.evidence.clock import Clock
+from ..partitions.partition import Partition
 
 MAX_DAMAGE = 100  # rows of a partition that are listed; all are counted
 

@@ -1,0 +1,55 @@
+"""compaction: a newer record of the key replaced them.
+
+No loss: the legal reason why records are absent.
+
+Needs: the offset missing between others below the cleaner's offset, or a newer record of the key.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from ..replicas.replica_logs import stretches
+from ..timelines.facts import Fact, chain
+from ..timelines.timeline import Timeline
+from .attempts import NOT_THE_CASE, Attempt, needs
+from .losses import Lost, acknowledgement
+
+NAME = "compaction"
+CITATION = "cleanup.policy=compact; Kafka's documentation of log compaction"
+REMEDY = "Nothing is wrong. cleanup.policy=delete keeps every record of a key."
+
+
+def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
+    """Whether the log cleaner has passed the records, and they are gone from the log at the end of the run."""
+    logs = timeline.replica_logs
+    if logs.compacted is False:
+        return NOT_THE_CASE
+    last = stretches(logs, logs.last)
+    led = logs.leader is not None and (last["broker"] == logs.leader).any()
+    own = (pl.col("broker") == logs.leader) if led else pl.lit(True)
+    now = logs.last_records.filter(own)
+    if now.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
+        return NOT_THE_CASE
+    points = logs.checkpoints.filter((pl.col("snapshot") == logs.last) & (pl.col("name") == "cleaned"))
+    cleaned = points.filter(pl.col("offset") > lost.last)
+    if not cleaned.height:
+        if logs.compacted:
+            return needs(f"evidence that the cleaner had passed offset {lost.last} (cleaner-offset-checkpoint)")
+        return NOT_THE_CASE
+    if not last.filter(own & (pl.col("last_offset") > lost.last)).height:
+        return NOT_THE_CASE  # the newest record of a log is never compacted away
+    facts = [
+        Fact(
+            f"broker {row['broker']}'s cleaner has cleaned {lost.name} up to offset {row['offset']}",
+            "cleaned",
+            logs.times.get(logs.last),
+            row["file"],
+            row["line"],
+            partition=lost.name,
+            broker=row["broker"],
+            offset=row["offset"],
+        )
+        for row in cleaned.iter_rows(named=True)
+    ]
+    return Attempt(True, chain(acknowledgement(lost), timeline.cleanings[-3:], facts))

@@ -1,0 +1,122 @@
+"""The partitions of one unit: a topic-partition, or each generation of its topic; of a Jepsen history all its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from ...histories.tables import MARKS, READS, SENDS, without_key
+from ..replicas.replica_logs import replica_logs_of
+from .evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
+from .generation_parts import parts_of
+from .generation_split import Part
+from .partition import Partition
+from .topic_generations import TopicGeneration
+
+if TYPE_CHECKING:
+    from ...histories.bundle import Settings
+
+Tables = dict[str, list[pl.DataFrame]]
+OBSERVED = {"sends": SENDS, "reads": READS, "marks": MARKS}
+
+
+class Common(NamedTuple):
+    """The input that all units share: context, sends without a known partition, and evidence without a partition."""
+
+    context: pl.DataFrame
+    unplaced: pl.DataFrame
+    shared: Mapping[str, pl.DataFrame]
+
+
+def partitions_of(
+    topic: str, partition: int, tables: Tables, common: Common, settings: Settings
+) -> Iterator[Partition]:
+    """The partitions of a unit, each with its observations and its collected logs."""
+    whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
+    if settings.dialect != "jepsen":
+        yield from _native_partitions(topic, partition, whole, common, settings)
+        return
+    full = {name: whole.get(name, pl.DataFrame(schema=schema)) for name, schema in OBSERVED.items()}
+    confirmed = _confirmed(full["sends"], full["reads"])
+    topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
+    split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
+    for name in topics:
+        own: dict[str, Any] = {table: split[table].get((name,), pl.DataFrame()) for table in OBSERVED}
+        yield Partition(name, 0, settings, **own, context=common.context, confirmed=confirmed)
+
+
+def _native_partitions(
+    topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
+) -> Iterator[Partition]:
+    """The partition, or one Partition for each generation of a topic that was deleted."""
+    observed = {name: whole.get(name, pl.DataFrame(schema=without_key(schema))) for name, schema in OBSERVED.items()}
+    groups = whole.get("groups")
+    whole = {name: frame for name, frame in whole.items() if name != "groups"} | observed
+    readings = parts_of(topic, whole, common.shared, common.context, settings)
+    if readings is None:
+        known = {} if groups is None else {"groups": groups}
+        yield _native(topic, partition, whole, common, settings, **known)
+        return
+
+    def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
+        own = common._replace(shared=part.shared)
+        return _native(
+            topic, partition, part.tables, own, settings, part.generation, ambiguous=part.ambiguous, otherwise=otherwise
+        )
+
+    otherwise = [of_part(part) for part in readings.otherwise]
+    for part in readings.parts:
+        yield of_part(part, otherwise)
+
+
+def _native(
+    topic: str,
+    partition: int,
+    whole: Mapping[str, pl.DataFrame],
+    common: Common,
+    settings: Settings,
+    generation: TopicGeneration | None = None,
+    **readings: Any,
+) -> Partition:
+    """The partition with its evidence. Faults after the deletion of its generation are left out."""
+    logs = collected_logs(topic, partition, whole, settings)
+    deleted = generation.deleted if generation is not None else None
+    if logs is not None and deleted is not None:
+        logs = replace(logs, at_rest=False)
+    sends, resolved_count = whole["sends"], 0
+    if logs is not None:
+        sends, resolved_count = resolved_sends(sends, logs)
+    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(without_key(SENDS)))
+    timeline = None
+    if logs is not None or is_mentioned(whole):
+        held = logs or replica_logs_of(topic, partition, {})
+        timeline = timeline_of(held, whole, common.shared, common.context, settings)
+    context = common.context
+    if deleted is not None:
+        later = pl.col("kind").is_in(["fault", "heal"]) & (pl.col("invoked") >= deleted.earliest)
+        context = context.filter(~later.fill_null(False))
+    return Partition(
+        topic,
+        partition,
+        settings,
+        sends,
+        whole["reads"],
+        whole["marks"],
+        context=context,
+        unplaced=unplaced,
+        replica_logs=logs,
+        timeline=timeline,
+        resolved_count=resolved_count,
+        generation=generation,
+        **readings,
+    )
+
+
+def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
+    """The `at` of indeterminate operations that took effect: an ok operation read one of their values (Jepsen)."""
+    indeterminate = sends.filter(pl.col("outcome") == "info")
+    seen = reads.filter(pl.col("outcome") == "ok").select("topic", "value").unique()
+    return indeterminate.join(seen, on=["topic", "value"], how="semi")["at"].unique()

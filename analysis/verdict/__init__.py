@@ -1,0 +1,1 @@
+"""The verdict from findings: consequences, accepted breaches, assumptions, evidence coverage, verdict.json."""

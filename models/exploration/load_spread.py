@@ -1,0 +1,101 @@
+"""How the load of a dead broker spreads under each assignment of replicas (Kafka's replication design, Replica
+Placement): the same load, and one broker dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ..replication.cluster import Cluster
+from ..replication.config import SECOND
+from ..replication.events import ClusterEvent
+from ..replication.faults.fault import Fault
+from ..replication.placement import ASSIGNMENTS
+from ..replication.scenario import Scenario
+
+BROKERS, DEAD = 5, 1
+DIES, RETURNS = 20 * SECOND, 70 * SECOND
+MEASURED = range(35 * SECOND, 65 * SECOND)  # its session has ended, and clients know the new leaders
+LOAD = {
+    "simulation.brokers": BROKERS,
+    "num.partitions": 20,
+    "simulation.ops": 8000,
+    "simulation.send.interval.us": 20_000,
+    "simulation.consumers": 0,
+    "auto.leader.rebalance.enable": False,
+}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """By broker: the partitions that it led before and after the death, and the records that it took meanwhile."""
+
+    assignment: str
+    before: dict[int, int]
+    after: dict[int, int]
+    records: dict[int, int]
+
+    @property
+    def busiest(self) -> float:
+        """The records of the busiest survivor, as a multiple of their mean."""
+        return max(self.records.values()) * len(self.records) / sum(self.records.values())
+
+
+def spread(assignment: str, seed: int = 1) -> Spread:
+    """Run one assignment."""
+    events: list[ClusterEvent] = []
+    fault = Fault(DIES, "crash", (DEAD,), RETURNS - DIES)
+    scenario = Scenario(assignment, "kraft", seed, {**LOAD, "simulation.assignment": assignment}, {}, (fault,))
+    cluster = scenario.run(listener=events.append)
+    leaders = {(details[0], details[1]): (time, node) for time, node, kind, details in events if kind == "leader"}
+    survivors = [broker for broker in cluster.broker_ids if broker != DEAD]
+    return Spread(
+        assignment,
+        _led(cluster, leaders, DIES, list(cluster.broker_ids)),
+        _led(cluster, leaders, MEASURED.start, survivors),
+        _records(cluster, leaders, survivors),
+    )
+
+
+Leaders = dict[tuple[int, int], tuple[int, int]]  # partition, leader epoch -> since when, broker
+
+
+def _led(cluster: Cluster, leaders: Leaders, time: int, brokers: list[int]) -> dict[int, int]:
+    """The number of partitions that each broker led at a time."""
+    latest: dict[int, int] = {}
+    for (partition, _), (since, node) in sorted(leaders.items()):
+        if since <= time:
+            latest[partition] = node
+    assert len(latest) == cluster.config.partitions
+    count = Counter(latest.values())
+    return {broker: count[broker] for broker in brokers}
+
+
+def _records(cluster: Cluster, leaders: Leaders, brokers: list[int]) -> dict[int, int]:
+    """The records that each broker took as leader while the dead one was away."""
+    count: Counter[int] = Counter()
+    for partition in range(cluster.config.partitions):
+        log = cluster.leader_log(partition)
+        assert log is not None
+        for batch in log.batches():
+            if batch.time in MEASURED:
+                count[leaders[partition, batch.epoch][1]] += batch.end - batch.base
+    return {broker: count[broker] for broker in brokers}
+
+
+def spreads() -> list[Spread]:
+    """All assignments."""
+    return [spread(name) for name in ASSIGNMENTS]
+
+
+def table(found: list[Spread]) -> str:
+    """Markdown, for docs/mechanisms.md."""
+    survivors = list(found[0].records)
+    head = ["assignment", "", *(f"broker {broker}" for broker in survivors), "busiest / mean"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|" + "--:|" * (len(head) - 2)]
+    for one in found:
+        led = [f"{one.before[broker]} → {one.after[broker]}" for broker in survivors]
+        lines.append(f"| {one.assignment} | partitions led | {' | '.join(led)} | |")
+        taken = [str(one.records[broker]) for broker in survivors]
+        lines.append(f"| | records in 30 s | {' | '.join(taken)} | {one.busiest:.2f} |")
+    return "\n".join(lines)
