@@ -123,7 +123,6 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
     cluster = written.cluster
     config, era = cluster.config, cluster.rules.era
     broker_names = (*BROKER_NAMES, *(ZOOKEEPER_NAMES if era.zookeeper else KRAFT_NAMES))
-    states = cluster.quorum.states[: config.partitions]
     return {
         "format": 1,
         "name": scenario.name,

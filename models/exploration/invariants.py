@@ -153,7 +153,7 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
         "no follower that catches up in time is removed from the ISR",
     ),
     "no-stale-read": (_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
-    "no-consumer-loss": (no_consumer_loss, "a consumer, or a member of its group, handles every record"),
+    "no-consumer-loss": (no_consumer_loss, "a consumer handles every record"),
     "one-owner": (one_owner, "in a generation of a group a partition has one owner"),
     "no-fenced-commit": (no_fenced_commit, "members of an older generation commit nothing"),
     "no-commit-loss": (no_commit_loss, "a group's acknowledged commit stays"),

@@ -33,7 +33,7 @@ def narrate(
     """A finished run in order of time: its events, its faults, what was lost, and what happened to the records of each
     breach. At most `limit` lines, unless more than half of that must not be omitted."""
     lines = _client_lines(tracer)
-    single = cluster.config.partitions == 1
+    single = cluster.config.logs == 1
     for time, node, kind, details in events:
         wording = EVENT_SENTENCES.get(kind)
         sentence = wording(node, *arguments(kind, details)) if wording is not None else ""

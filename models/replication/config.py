@@ -351,8 +351,6 @@ def check(config: Config) -> None:
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
     _check_placement(config)
-    if config.commit not in ("none", "after", "before"):
-        raise ConfigError(f"simulation.commit must be none, after or before, not {config.commit!r}")
 
 
 def _check_placement(config: Config) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.inspect.events import events_of_partition
 from logjudge.analysis.inspect.open_partitions import Inspected
-from logjudge.analysis.verdict import verdict_of
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence import segments
 from logjudge.histories.evidence.group_log import read_group_log

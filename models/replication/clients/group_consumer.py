@@ -38,7 +38,7 @@ class GroupConsumer(Consumer):
 
     __slots__ = (
         "_asked",
-        "_asked_at",
+        "_beat_answered",
         "_beat_asked",
         "_commit_op",
         "_committing",
@@ -75,6 +75,7 @@ class GroupConsumer(Consumer):
         self._commit_op, self._is_unsure = 0, False
         self._then: Callable[[], None] | None = None  # after the commit
         self._next_step = self._due_beat = self._due_commit = 0
+        self._beat_answered = self.loop.now
 
     def start(self, _: None = None) -> None:
         """Begin without a membership and without partitions."""
@@ -183,6 +184,7 @@ class GroupConsumer(Consumer):
 
     def _joined(self, answer: GroupRequest) -> None:
         self.member, self.generation = answer.member, answer.generation
+        self._beat_answered = self.loop.now
         shares = {}
         if answer.members:
             shares = ASSIGNORS[self.config.strategy](self.config.partitions, answer.members)
@@ -232,7 +234,6 @@ class GroupConsumer(Consumer):
     def _ask(self, kind: str, **content: Any) -> None:
         """Send a request, if the coordinator is known; `_tick` sends it again until it is answered."""
         self._asked = self._sent(kind, self._on_answer, **content)
-        self._asked_at = self.loop.now
 
     def _sent(self, kind: str, reply: Callable[[Any], None], **content: Any) -> GroupRequest | None:
         leader = self.leaders[self.config.group_log][0]
@@ -326,9 +327,7 @@ class GroupConsumer(Consumer):
         asked = self._asked
         limit = config.max_poll_interval if asked is not None and asked.kind in (JOIN, SYNC) else config.request_timeout
         if asked is not None and now - asked.sent > limit:
-            self.on_closed(asked)
-            self._asked = None
-            self._is_unsure = self._is_unsure or asked.kind == COMMIT
+            self._on_group_closed(asked)
         if self._asked is None and now >= self._next_step:
             self._ask_again()
         self._beat(now)
@@ -351,6 +350,12 @@ class GroupConsumer(Consumer):
         """A heartbeat, unless the member is joining."""
         if not self.member or self._phase == JOIN or self._is_lost:
             return
+        if now - self._beat_answered > self.config.group_session:
+            # The session is over, and perhaps the connection is dead: connect anew (markCoordinatorUnknown).
+            self._beat_answered = now
+            for request in (self._beat_asked, self._asked):
+                if request is not None:
+                    self._on_group_closed(request)
         if now - self._last_poll > self.config.max_poll_interval:
             self._sent(LEAVE, lambda _: None)
             self._is_lost = True
@@ -362,6 +367,7 @@ class GroupConsumer(Consumer):
         if answer is not self._beat_asked or not self.alive:
             return
         self._beat_asked = None
+        self._beat_answered = self.loop.now
         if answer.member != self.member or answer.generation != self.generation:
             return
         if answer.error in RETRIABLE:
