@@ -135,6 +135,6 @@ def test_a_cooperative_rebalance_leaves_owners_their_partitions() -> None:
         before = [hold for hold in holds if hold.since < back < hold.until]
         assert {hold.partition for hold in before} == set(range(6))
         next_owner = {(hold.partition, hold.since): hold.member for hold in holds}
-        kept = [hold for hold in before if next_owner.get((hold.partition, hold.until)) == hold.member]
-        revoked[name] = 6 - len(kept)
+        retained = [hold for hold in before if next_owner.get((hold.partition, hold.until)) == hold.member]
+        revoked[name] = 6 - len(retained)
     assert revoked == {"eager": 6, "cooperative": 2}

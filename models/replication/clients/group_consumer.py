@@ -37,19 +37,19 @@ class GroupConsumer(Consumer):
     """One member. `assigned` are the partitions that it owns."""
 
     __slots__ = (
-        "_asked",
-        "_beat_answered",
-        "_beat_asked",
         "_commit_op",
         "_committing",
-        "_due_beat",
         "_due_commit",
+        "_due_heartbeat",
+        "_heartbeat_answered",
+        "_heartbeat_request",
         "_is_lost",
         "_is_unsure",
         "_last_poll",
         "_needs_rejoin",
         "_next_step",
         "_phase",
+        "_request",
         "_target",
         "_then",
         "generation",
@@ -67,15 +67,15 @@ class GroupConsumer(Consumer):
         """Forget the membership."""
         self.member, self.generation = "", -1
         self._phase = ""  # stable, or what the member waits for
-        self._asked: GroupRequest | None = None  # the request under way, but for heartbeats
-        self._beat_asked: GroupRequest | None = None
+        self._request: GroupRequest | None = None  # the request under way, but for heartbeats
+        self._heartbeat_request: GroupRequest | None = None
         self._target: tuple[int, ...] = ()  # what the group assigned
         self._needs_rejoin = self._is_lost = False
         self._committing: dict[int, int] = {}
         self._commit_op, self._is_unsure = 0, False
         self._then: Callable[[], None] | None = None  # after the commit
-        self._next_step = self._due_beat = self._due_commit = 0
-        self._beat_answered = self.loop.now
+        self._next_step = self._due_heartbeat = self._due_commit = 0
+        self._heartbeat_answered = self.loop.now
 
     def start(self, _: None = None) -> None:
         """Begin without a membership and without partitions."""
@@ -184,7 +184,7 @@ class GroupConsumer(Consumer):
 
     def _joined(self, answer: GroupRequest) -> None:
         self.member, self.generation = answer.member, answer.generation
-        self._beat_answered = self.loop.now
+        self._heartbeat_answered = self.loop.now
         shares = {}
         if answer.members:
             shares = ASSIGNORS[self.config.strategy](self.config.partitions, answer.members)
@@ -233,7 +233,7 @@ class GroupConsumer(Consumer):
 
     def _ask(self, kind: str, **content: Any) -> None:
         """Send a request, if the coordinator is known; `_tick` sends it again until it is answered."""
-        self._asked = self._sent(kind, self._on_answer, **content)
+        self._request = self._sent(kind, self._on_answer, **content)
 
     def _sent(self, kind: str, reply: Callable[[Any], None], **content: Any) -> GroupRequest | None:
         leader = self.leaders[self.config.group_log][0]
@@ -258,17 +258,17 @@ class GroupConsumer(Consumer):
 
     def _on_group_closed(self, request: GroupRequest) -> None:
         """The connection closed before the answer."""
-        if request is self._asked:
-            self._asked = None
+        if request is self._request:
+            self._request = None
             self._is_unsure = self._is_unsure or request.kind == COMMIT
-        if request is self._beat_asked:
-            self._beat_asked = None
+        if request is self._heartbeat_request:
+            self._heartbeat_request = None
         self.on_closed(request)
 
     def _on_answer(self, answer: GroupRequest) -> None:
-        if answer is not self._asked or not self.alive:
+        if answer is not self._request or not self.alive:
             return
-        self._asked = None
+        self._request = None
         error = answer.error
         if error in RETRIABLE:
             self.refresh()
@@ -324,11 +324,13 @@ class GroupConsumer(Consumer):
         if not self.alive or incarnation != self.incarnation:
             return
         now, config = self.loop.now, self.config
-        asked = self._asked
-        limit = config.max_poll_interval if asked is not None and asked.kind in (JOIN, SYNC) else config.request_timeout
-        if asked is not None and now - asked.sent > limit:
-            self._on_group_closed(asked)
-        if self._asked is None and now >= self._next_step:
+        request = self._request
+        limit = (
+            config.max_poll_interval if request is not None and request.kind in (JOIN, SYNC) else config.request_timeout
+        )
+        if request is not None and now - request.sent > limit:
+            self._on_group_closed(request)
+        if self._request is None and now >= self._next_step:
             self._ask_again()
         self._beat(now)
         if self._polling and (self._needs_rejoin or self._is_lost):
@@ -350,24 +352,26 @@ class GroupConsumer(Consumer):
         """A heartbeat, unless the member is joining."""
         if not self.member or self._phase == JOIN or self._is_lost:
             return
-        if now - self._beat_answered > self.config.group_session:
+        if now - self._heartbeat_answered > self.config.group_session:
             # The session is over, and perhaps the connection is dead: connect anew (markCoordinatorUnknown).
-            self._beat_answered = now
-            for request in (self._beat_asked, self._asked):
+            self._heartbeat_answered = now
+            for request in (self._heartbeat_request, self._request):
                 if request is not None:
                     self._on_group_closed(request)
         if now - self._last_poll > self.config.max_poll_interval:
             self._sent(LEAVE, lambda _: None)
             self._is_lost = True
-        elif now >= self._due_beat and (self._beat_asked is None or now - self._beat_asked.sent > RETRY * 10):
-            self._due_beat = now + self.config.group_heartbeat
-            self._beat_asked = self._sent(HEARTBEAT, self._on_beat)
+        elif now >= self._due_heartbeat and (
+            self._heartbeat_request is None or now - self._heartbeat_request.sent > RETRY * 10
+        ):
+            self._due_heartbeat = now + self.config.group_heartbeat
+            self._heartbeat_request = self._sent(HEARTBEAT, self._on_beat)
 
     def _on_beat(self, answer: GroupRequest) -> None:
-        if answer is not self._beat_asked or not self.alive:
+        if answer is not self._heartbeat_request or not self.alive:
             return
-        self._beat_asked = None
-        self._beat_answered = self.loop.now
+        self._heartbeat_request = None
+        self._heartbeat_answered = self.loop.now
         if answer.member != self.member or answer.generation != self.generation:
             return
         if answer.error in RETRIABLE:

@@ -39,22 +39,22 @@ def sticky(partitions: int, owned: Owned) -> Assignment:
     members = sorted(owned)
     size, more = divmod(partitions, len(members))
     claims = [p for mine in owned.values() for p in mine]
-    kept: dict[str, list[int]] = {}
+    retained: dict[str, list[int]] = {}
     for member in members:
         mine = [p for p in sorted(owned[member]) if p < partitions and claims.count(p) == 1]
         limit = size + (more > 0 and len(mine) > size)
         more -= limit > size
-        kept[member] = mine[:limit]
-    taken = {p for mine in kept.values() for p in mine}
+        retained[member] = mine[:limit]
+    taken = {p for mine in retained.values() for p in mine}
     free = [p for p in range(partitions) if p not in taken]
     for member in members:
-        while len(kept[member]) < size:
-            kept[member].append(free.pop(0))
+        while len(retained[member]) < size:
+            retained[member].append(free.pop(0))
     for member in members:
-        if more > 0 and len(kept[member]) == size and free:
-            kept[member].append(free.pop(0))
+        if more > 0 and len(retained[member]) == size and free:
+            retained[member].append(free.pop(0))
             more -= 1
-    return {member: tuple(sorted(mine)) for member, mine in kept.items()}
+    return {member: tuple(sorted(mine)) for member, mine in retained.items()}
 
 
 def cooperative_sticky(partitions: int, owned: Owned) -> Assignment:
